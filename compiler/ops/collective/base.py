@@ -1,4 +1,4 @@
-"""What collective ops share: their order, their ring, the object that carries them out."""
+"""Base classes of collective ops: ordering, ring, and the object that executes them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from compiler.ops.collective.single_rank import Alone
 
 
 class Collective(HostOp):
-    """An op that every rank of a ring must run, in the same order as all others.
+    """An op that every rank of a ring must run, in the same order as all other collectives.
 
     `Before` and `After` are tokens that chain the collectives of a block in program order.
     `variable` is the variable's name in the program, for messages and for the schedule that ranks
-    compare; converting a program sets it.
+    compare; program conversion sets it.
     """
 
     lod_like = "X"
@@ -28,7 +28,7 @@ class Collective(HostOp):
 
 
 class InPlace(Collective):
-    """A collective that changes the values of X: Out has the type of X, and may be its memory."""
+    """A collective that updates X in place: Out has the type of X, and may alias it."""
 
     X = reads()
     Out = writes(inplace="X")
@@ -37,7 +37,7 @@ class InPlace(Collective):
         return {"Out": X}
 
     def call(self, out: str) -> str:
-        """The call of `collective` that changes an array in place."""
+        """Return source text of the `collective` call that updates an array in place."""
         raise NotImplementedError
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -52,7 +52,7 @@ class InPlace(Collective):
 
 
 def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
-    """The type of one rank's share of the rows of X; ShapeError where they are not divisible."""
+    """Return the type of one rank's rows of X; raise ShapeError if they are not divisible."""
     rows = X.shape[0] if X.rank else 0
     if X.rank == 0 or ranks < 1 or (isinstance(rows, int) and rows % ranks):
         raise ShapeError(f"{kind}: X is {X}, expected rows that nranks={ranks} divides")
@@ -60,7 +60,7 @@ def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
 
 
 def expect_rows(kind: str, found: Array, rows: int, ranks: int) -> Array:
-    """The result of a gather or scatter; ValueError where the ring has not `ranks` ranks."""
+    """Return the result of a gather or scatter; raise ValueError for another ring size."""
     if len(found) != rows:
         raise ValueError(
             f"{kind}: nranks={ranks} gives {rows} rows, but the ring gave {len(found)}; "

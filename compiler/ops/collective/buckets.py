@@ -1,7 +1,7 @@
-"""Ops that the pass `bucket_all_reduces` makes: several gradients in one piece of memory.
+"""Ops created by the pass `bucket_all_reduces`: several gradients in one buffer.
 
-No program has them. `pack_bucket` and `unpack_bucket` move elements and compute nothing; where the
-gradients lie in the bucket's memory they do nothing at all.
+Not program ops. `pack_bucket` and `unpack_bucket` only move elements, and are no-ops where the
+gradients are views of the bucket.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from compiler.ops.collective.single_rank import Alone
 P = TypeVar("P", Operand, DeviceOperand)
 
 ALIGNED = 16
-"""Elements of which each part of a bucket begins at a multiple, to be aligned for any device."""
+"""Alignment of the parts of a bucket, in elements, sufficient for any device."""
 
 
 def places(sizes: Sequence[int]) -> list[int]:
-    """Where parts of so many elements begin in a bucket, and where the last one ends.
+    """Return the start of each part of a bucket, and the bucket's size.
 
     >>> places([10, 16, 3])
     [0, 16, 32, 48]
@@ -40,7 +40,7 @@ def places(sizes: Sequence[int]) -> list[int]:
 
 
 def known_sizes(types: Sequence[TensorType]) -> list[int]:
-    """The numbers of elements of types; ShapeError where one is not known."""
+    """Return the number of elements of each type; raise ShapeError if one is unknown."""
     sizes = [each.numel for each in types]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) != len(sizes):
@@ -49,7 +49,7 @@ def known_sizes(types: Sequence[TensorType]) -> list[int]:
 
 
 def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
-    """Which part of a bucket each value of a slot is."""
+    """Return the part of the bucket that each value of a slot occupies."""
     starts = places(sizes)
     return [
         Share((whole, 0), (part, i), 0, starts[i], size, stays=True) for i, size in enumerate(sizes)
@@ -57,9 +57,9 @@ def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
 
 
 class PackBucket(OpDef, op="pack_bucket"):
-    """Out [places] = the elements of X, each value from a multiple of 16 on; the rest is undefined.
+    """Out [size] = the elements of X, each value aligned to 16 elements; padding is undefined.
 
-    All values of X have one element type and known sizes.
+    All values of X have one dtype and known sizes.
     """
 
     lod_like = ""
@@ -132,23 +132,23 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
 
 
 def cuts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
-    """The values of a slot, each with the part of the bucket that it is, and as text of a slice."""
+    """Return the values of a slot, each with its part of the bucket, and that as slice text."""
     sizes = known_sizes([each.type for each in held])
     texts = (f"{start}:{start + size}" for start, size in zip(places(sizes), sizes, strict=False))
     return list(zip(held, bucket_shares(whole, part, sizes), texts, strict=True))
 
 
 def copy_together(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
-    """Copy tensors of a device in as few launches as torch can; pairs of a target and a source."""
+    """Copy device tensors, as (target, source) pairs, by one multi-tensor copy."""
     if pairs:
         targets, sources = (", ".join(side) for side in zip(*pairs, strict=True))
         k.line(f"torch._foreach_copy_([{targets}], [{sources}])")
 
 
 class StartAllReduce(InPlace, op="start_all_reduce"):
-    """Start the sum of X over all ranks of ring `ring_id`; Out holds it once it was waited for.
+    """Start an asynchronous all-reduce of X over ring `ring_id`; Out is valid after the wait.
 
-    `described` has the names and types of what is in X, for the schedule that ranks compare.
+    `described` lists the names and types contained in X, for the schedule that ranks compare.
     """
 
     starts_early = True
@@ -166,7 +166,7 @@ class StartAllReduce(InPlace, op="start_all_reduce"):
 
 
 class AllReduceBucket(AllReduce, op="all_reduce_bucket"):
-    """`c_allreduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_allreduce_sum` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
@@ -175,21 +175,21 @@ class AllReduceBucket(AllReduce, op="all_reduce_bucket"):
 
 
 class ReduceBucket(CReduceSum, op="reduce_bucket"):
-    """`c_reduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_reduce_sum` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
 
 class BroadcastBucket(CBroadcast, op="broadcast_bucket"):
-    """`c_broadcast` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_broadcast` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
 
 class WaitAllReduce(HostOp, op="wait_all_reduce"):
-    """Out = X, once the sum is there that `start_all_reduce` started under the name `variable`.
+    """Out = X, after waiting for the all-reduce that `start_all_reduce` started as `variable`.
 
-    Each rank waits by itself, so waits have no place in the order of the collectives.
+    Each rank waits independently, so waits are not ordered with the collectives.
     """
 
     lod_like = ""
@@ -205,7 +205,7 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
         return {"Out": X}
 
     def call(self) -> str:
-        """The call of `collective` that waits."""
+        """Return source text of the `collective` call that waits."""
         return f"collective.wait({self.ring_id}, {self.variable!r})"
 
     def numpy(self, X: Array) -> dict[str, Array]:

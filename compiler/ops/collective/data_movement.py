@@ -1,4 +1,4 @@
-"""Collectives that move values and compute nothing: broadcast, gather, scatter, barrier."""
+"""Collectives that only move data: broadcast, gather, scatter, barrier."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Broadcast(InPlace, op="broadcast"):
 
 
 class Barrier(InPlace, op="barrier"):
-    """Out = X, once all ranks of ring `ring_id` are here.
+    """Out = X, after all ranks of ring `ring_id` have arrived.
 
     Reference: collective/barrier_op.cc of Paddle 2.0; 1.8.5 has no such op.
     """
@@ -68,13 +68,13 @@ class Barrier(InPlace, op="barrier"):
 
 
 class Resized(Collective):
-    """A collective whose result has another number of rows than X."""
+    """A collective whose result has a different number of rows than X."""
 
     X = reads()
     Out = writes()
 
     def call(self, given: str) -> str:
-        """The call of `collective` that returns the result."""
+        """Return source text of the `collective` call that returns the result."""
         raise NotImplementedError
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -113,7 +113,7 @@ class CAllGather(Resized, op="c_allgather"):
 
 
 class CReduceScatter(Resized, op="c_reducescatter"):
-    """Out [n / nranks, …] = this rank's share of the rows of the sum of X [n, …] over all ranks.
+    """Out [n / nranks, …] = this rank's rows of the sum of X [n, …] over all ranks.
 
     `use_calc_stream` has no effect. Reference: collective/c_reducescatter_op.cc.
     """
@@ -136,7 +136,7 @@ class CReduceScatter(Resized, op="c_reducescatter"):
 
 
 class CScatter(Resized, op="c_scatter"):
-    """Out [n / nranks, …] = this rank's share of the rows of X [n, …] of the rank `root`.
+    """Out [n / nranks, …] = this rank's rows of X [n, …] of the rank `root`.
 
     Reference: collective/c_scatter_op.cc of Paddle 2.0; 1.8.5 has no such op.
     """

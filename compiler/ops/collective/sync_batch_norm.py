@@ -1,4 +1,4 @@
-"""`batch_norm` over the batch of all ranks: what each has is summed up before it is used."""
+"""`sync_batch_norm`: batch normalisation with statistics summed over all ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from compiler.ops.norm.norm_numpy import (
 
 
 def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
-    """Vectors [C] and a count, each summed over all ranks, in float64 by one all-reduce."""
+    """Sum vectors [C] and a count over all ranks, in float64 by one all-reduce."""
     packed = np.concatenate([*(np.asarray(part, np.float64) for part in parts), [float(count)]])
     if collective.has_ring(ring):
         collective.all_reduce(ring, name, "sum", packed)
@@ -31,10 +31,10 @@ def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) 
 
 
 def shared_moments(collective: Any, ring: int, name: str, x: Array) -> tuple[Array, Array, float]:
-    """Mean and biased variance of the rows that all ranks have, and how many those are.
+    """Return mean and biased variance over the rows of all ranks, and the number of rows.
 
-    Each rank subtracts its own mean first, and sums travel in float64: no digits are lost where
-    the mean is large beside the deviation.
+    Each rank subtracts its own mean first, and sums are exchanged in float64: no precision is lost
+    if the mean is large compared with the deviation.
     """
     count = len(x)
     mean = x.mean(axis=0, dtype=np.float64) if count else np.zeros(x.shape[1])
@@ -57,10 +57,11 @@ def normalize_by_all(
     spare: Array,
     where: tuple[Any, int, str],
 ) -> None:
-    """Normalise x [N, places, C] to y, which may be x, by mean and variance of all ranks.
+    """Normalise x [N, positions, C] into y, which may alias x, by mean and variance of all ranks.
 
-    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
-    Where all ranks together have one value of a channel, it passes, and nothing is learnt of it.
+    `saved` receives the mean and 1/deviation; `kept` has running mean and variance, before and
+    after. If all ranks together have one value per channel, y = x, and the running statistics are
+    unchanged.
     """
     mean, inverse = saved
     count = x.size // mean.size
@@ -95,10 +96,10 @@ def gradient_by_all(
     spare: Array,
     where: tuple[Any, int, str],
 ) -> None:
-    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
+    """Compute d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count).
 
-    In the bracket, d_bias, d_scale and count are sums over all ranks; what is returned of the
-    former is this rank's.
+    x is [N, positions, C]. In the formula, d_bias, d_scale and count are sums over all ranks; the
+    d_bias and d_scale written are this rank's.
     """
     centred = np.subtract(x, mean, out=d_x)
     np.einsum("npc->c", d_y, out=d_bias)
@@ -117,12 +118,12 @@ def gradient_by_all(
 
 
 class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
-    """`batch_norm` whose batch is that of all ranks of ring `ring_id`, uneven shares included.
+    """`batch_norm` over the batches of all ranks of ring `ring_id`, which may differ in size.
 
-    Mean and variance, and in the gradient of X the sums of gradients, are those of all ranks, by
-    one all-reduce each. The gradients of Scale and Bias are those of this rank: they are summed
-    with those of other parameters. Without a ring it is `batch_norm`.
-    Reference: sync_batch_norm_op.cu.h, which assumes equal shares.
+    Mean and variance, and in the gradient of X the sums of gradients, are global, by one all-reduce
+    each. The gradients of Scale and Bias are local: they are summed with those of other parameters.
+    Without a ring it is `batch_norm`. Reference: sync_batch_norm_op.cu.h, which assumes equal
+    sizes.
     """
 
     ring_id = attr(0)
@@ -132,11 +133,11 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
     collective: ClassVar[Any] = Alone()
 
     def is_ordered(self) -> bool:
-        """Statistics that are kept need no other rank."""
+        """Return false for fixed statistics, which need no other rank."""
         return not self.is_frozen
 
     def again(self) -> Again | None:
-        """Y is not made a second time: how many values a channel has, only all ranks know."""
+        """Return None unless frozen: Y is not recomputed, for only all ranks know the count."""
         return super().again() if self.is_frozen else None
 
     def numpy(
@@ -190,7 +191,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     @property
     def where(self) -> str:
-        """Where an all-reduce happens, as arguments: the object, the ring, the name."""
+        """The arguments of an all-reduce: the object, the ring, the name."""
         return f"(collective, {self.ring_id}, {self.variable!r})"
 
     def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
@@ -220,7 +221,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
             k.store(Y.reshaped(s.view), indices, k.where(_is_alone(k, packed), x, y))
 
     def _packed_moments(self, k: KernelBuilder, s: Channels, X: DeviceOperand) -> DeviceOperand:
-        """The sums, the sums of squares, and the count, over all ranks, in float64."""
+        """Compute sums, sums of squares, and the count over all ranks, in float64."""
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
 
         def tell(c: Number, mean: Number, variance: Number) -> None:
@@ -233,7 +234,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         return self._all_reduced(k, s, packed)
 
     def _all_reduced(self, k: KernelBuilder, s: Channels, packed: DeviceOperand) -> DeviceOperand:
-        """Vectors of a device with the count behind them, summed over all ranks."""
+        """All-reduce device vectors with the count appended."""
         (i,) = k.grid(1)
         k.store(packed, (i + k.size(2 * s.count),), k.astype(k.size(s.places), DType.FP64))
         given = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
@@ -247,7 +248,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         saved: tuple[DeviceOperand, DeviceOperand],
         keep: batch_lanes.Statistics,
     ) -> None:
-        """Mean and 1/deviation of all ranks, and what is kept of them."""
+        """Compute global mean and 1/deviation, and update the running statistics."""
         (c,) = k.grid(*saved[0].shape)
         count, dtype = packed[packed.shape[0] - 1], saved[0].type.dtype
         mean = packed[c] / count
@@ -296,7 +297,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         packed: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        """The gradient of X from the sums of all ranks."""
+        """Compute the gradient of X from the global sums."""
         X, d_Y, scale, mean, inverse = given
         indices = k.grid(*s.view)
         c, above = indices[1], d_Y.reshaped(s.view)[indices]
@@ -309,5 +310,5 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
 
 def _is_alone(k: KernelBuilder, packed: DeviceOperand) -> Number:
-    """True where all ranks together have one value of each channel."""
+    """Return whether all ranks together have one value per channel."""
     return k.equal(packed[packed.shape[0] - 1], 1.0)

@@ -1,7 +1,7 @@
-"""Tensor arrays: lists of tensors that grow, which loops fill and read.
+"""Tensor arrays: growable lists of tensors, which loops write and read.
 
-An array is a value like any other: writing an item gives another list. Items nobody wrote are
-holes. Where the tensors are sequences, each level of an array's LoD is an array of offsets.
+An array is an immutable value: writing an item returns another list. Items never written are None
+(holes). For sequences, each LoD level of an array is an array of offsets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from compiler.ir.types import Array as Tensor
 from compiler.ir.types import DType, Shape, TensorType
 
 LEVEL = TensorType(DType.INT64, (UNKNOWN,), is_array=True)
-"""The type of one level of the LoD of an array."""
+"""Type of one LoD level of an array."""
 
 
 class WriteToArray(OpDef, op="write_to_array"):
-    """Out is the array it was before, with X as item I. Reference: tensor_array_read_write_op.cc.
+    """Out = the previous array with X as item I. Reference: tensor_array_read_write_op.cc.
 
-    The gradient is item I of Out's gradient, zeros where that has none.
+    The gradient is item I of Out's gradient, zeros if that is a hole.
     """
 
     no_kernel_reason = "lists of tensors are kept by the host"
@@ -70,10 +70,10 @@ class WriteToArray(OpDef, op="write_to_array"):
 
 
 class ReadFromArray(OpDef, op="read_from_array"):
-    """Out is item I of X; zeros like X_W, if that is given, where X has none.
+    """Out = item I of X; zeros of the shape of X_W, if given, for a hole.
 
-    The gradient is an array with that of Out as item I.
-    Reference: tensor_array_read_write_op.cc.
+    The gradient is an array with Out's gradient as item I. Reference:
+    tensor_array_read_write_op.cc.
     """
 
     no_kernel_reason = "lists of tensors are kept by the host"
@@ -113,7 +113,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
 
 
 class LodArrayLength(OpDef, op="lod_array_length"):
-    """Out is how many items X has, holes counted. Reference: lod_array_length_op.cc."""
+    """Out = the number of items of X, including holes. Reference: lod_array_length_op.cc."""
 
     no_kernel_reason = "lists of tensors are kept by the host"
 
@@ -130,10 +130,9 @@ class LodArrayLength(OpDef, op="lod_array_length"):
 
 
 class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
-    """Out is the items of X side by side along `axis`, or on a new axis with `use_stack`.
+    """Out = the items of X concatenated along `axis`, or stacked with `use_stack`.
 
-    OutIndex is how many places along `axis` each item takes.
-    Reference: tensor_array_to_tensor_op.cc.
+    OutIndex is the size of each item along `axis`. Reference: tensor_array_to_tensor_op.cc.
     """
 
     no_kernel_reason = "lists of tensors are kept by the host"
@@ -177,9 +176,9 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
 
 
 class AddToArray(OpDef, op="add_to_array"):
-    """Out is the array it was before, with X added to item I; a hole becomes X.
+    """Out = the previous array with X added to item I; a hole becomes X.
 
-    What `write_to_array` is for an array of gradients, which collects what each reader gives.
+    The counterpart of `write_to_array` for arrays of gradients, which accumulate over all readers.
     """
 
     no_kernel_reason = "lists of tensors are kept by the host"
@@ -201,10 +200,10 @@ class AddToArray(OpDef, op="add_to_array"):
 
 
 class TakeFromArray(OpDef, op="take_from_array"):
-    """Out is item I of X, zeros like X_W where X has none; XOut is X with a hole there.
+    """Out = item I of X, zeros of the shape of X_W for a hole; XOut = X with item I removed.
 
-    What `read_from_array` is for an array of gradients: an item that was written over had no
-    gradient before that.
+    The counterpart of `read_from_array` for arrays of gradients: an overwritten item had no
+    gradient before it was written.
     """
 
     no_kernel_reason = "lists of tensors are kept by the host"
@@ -226,7 +225,7 @@ class TakeFromArray(OpDef, op="take_from_array"):
 
 
 def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
-    """The type of an array with one more item: a size that is not the same in all is unknown."""
+    """Return the array type after adding an item; sizes that differ become unknown."""
     if array is None:
         return TensorType(item.dtype, item.shape, is_array=True)
     if array.rank != item.rank:
@@ -237,7 +236,7 @@ def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
 
 
 def place_of(index: Tensor) -> int:
-    """An index as a number; ValueError where it is none of an array."""
+    """Return an index tensor as an int; raise ValueError if it is negative."""
     place = int(index.item())
     if place < 0:
         raise ValueError(f"a tensor array has no item {place}")
@@ -245,7 +244,7 @@ def place_of(index: Tensor) -> int:
 
 
 def item_of(items: Sequence[Any], place: int) -> Any:
-    """An item, None for a hole and behind the end.
+    """Return an item, None for a hole or beyond the end.
 
     >>> item_of(["a", None], 0), item_of(["a", None], 1), item_of(["a", None], 7)
     ('a', None, None)
@@ -254,7 +253,7 @@ def item_of(items: Sequence[Any], place: int) -> Any:
 
 
 def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
-    """A list that differs in one item, with holes up to it where it was shorter.
+    """Return a copy of the list with one item replaced, padded with holes if necessary.
 
     >>> with_item(["a"], 2, "c")
     ['a', None, 'c']
@@ -266,7 +265,7 @@ def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
 
 
 def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Any:
-    """An item, or zeros of a shape where there is none; IndexError where no shape is given."""
+    """Return an item, or zeros of `shape` for a hole; raise IndexError if `shape` is None."""
     item: Any = item_of(items, place)
     if item is not None:
         return item

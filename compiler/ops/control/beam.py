@@ -1,7 +1,7 @@
-"""Beam search: the best continuations of each step, and the sentences they make.
+"""Beam search: selection of candidates in each step, and decoding of sentences.
 
-A beam is a tensor of candidates, one a row, with two levels of LoD: which of them belong to a
-source, and which continue one candidate of the step before.
+A beam is a tensor of candidates, one per row, with two LoD levels: candidates by source, and
+candidates by the prefix of the previous step that they extend.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from compiler.ops.type_checks import require_same_shape
 
 
 class BeamSearch(OpDef, op="beam_search"):
-    """The `beam_size` best continuations for each source, among candidates of every live prefix.
+    """Select the `beam_size` best continuations of each source among candidates of live prefixes.
 
     `ids` and `scores` [prefixes, candidates] belong to `pre_ids` and `pre_scores` [prefixes, 1];
-    without `ids` they are the numbers of the columns. Scores are sums already if `is_accumulated`,
-    else probabilities, whose logarithm is added to the prefix's score. A prefix that ended goes on
-    with `end_id` and the score it has; a source of which all have ended has no candidates any more.
-    `parent_idx` is the prefix each continues. Reference: math/beam_search.cc.
+    without `ids` they are the column indices. Scores are cumulative if `is_accumulated`, else
+    probabilities, whose logarithm is added to the prefix's score. A finished prefix is extended by
+    `end_id` with an unchanged score; a source whose prefixes are all finished has no more
+    candidates. `parent_idx` is the prefix of each candidate. Reference: math/beam_search.cc.
     """
 
     no_kernel_reason = "beams are lists that grow by what they find"
@@ -92,10 +92,10 @@ class BeamSearch(OpDef, op="beam_search"):
 
 
 class BeamSearchDecode(OpDef, op="beam_search_decode"):
-    """The sentences that the beams of all steps make, the best of each source first.
+    """Decode the sentences of the beams of all steps, the best of each source first.
 
-    Ids and Scores are arrays with a beam for each step. A sentence goes from its first word to the
-    first `end_id`, or to the last step. Reference: beam_search_decode_op.h.
+    Ids and Scores are arrays with a beam per step. A sentence ends with its first `end_id`, or with
+    the last step. Reference: beam_search_decode_op.h.
     """
 
     no_kernel_reason = "sentences are read back through lists of any length"
@@ -147,7 +147,7 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
 
 
 class GatherTree(OpDef, op="gather_tree"):
-    """Out[t, b, k] is the word at step t of the beam that ends as beam k of sentence b.
+    """Out[t, b, k] = the token at step t of the beam that ends as beam k of batch entry b.
 
     Ids and Parents are [steps, batch, beams]. Reference: gather_tree_op.h.
     """
@@ -172,7 +172,7 @@ class GatherTree(OpDef, op="gather_tree"):
 
 
 def absolute(levels: list[Any], level: int) -> Array:
-    """The offsets of one level of a LoD in rows.
+    """Return the offsets of one LoD level in rows.
 
     >>> absolute([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
     [0, 2, 7]
@@ -186,9 +186,9 @@ def absolute(levels: list[Any], level: int) -> Array:
 def best_of(
     rows: Any, before: Any, total: Any, words: Any, sums: Any, count: int, end: int
 ) -> list[Any]:
-    """The best candidates of some prefixes as (prefix, word, score), the best first.
+    """Return the best candidates of some prefixes as (prefix, token, score), best first.
 
-    Of equal scores, those of a later prefix go first, then those in front.
+    Ties are ordered by descending prefix, then by ascending candidate.
     """
     found: list[Any] = []
     for row in rows:
@@ -201,7 +201,7 @@ def best_of(
 
 
 def sentences_of(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
-    """Words and scores of each sentence of a source, followed from its last word to its first."""
+    """Return tokens and scores of each sentence of a source, by backtracking from the last step."""
     found: list[Any] = []
     places: list[int] = []
     for step in reversed(range(len(Ids))):

@@ -1,4 +1,4 @@
-"""Two ways and back together: of a whole value, or row by row."""
+"""Selection between two branches and merging, by whole value or by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compiler.ops.sequence.lod_entries import behind, picked
 
 
 class SelectInput(OpDef, op="select_input"):
-    """Out = X[Mask]; the others need not have a value. Reference: select_input_op.cc."""
+    """Out = X[Mask]; the other inputs may be unset. Reference: select_input_op.cc."""
 
     no_kernel_reason = "branches and loops are steered by the host"
 
@@ -38,7 +38,7 @@ class SelectInput(OpDef, op="select_input"):
         return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the first way, as in the reference, where the ways differ."""
+        """Return the first branch's type if the branches differ, as in the reference."""
         return {"Out": types["X"][0]} if _differ(types["X"]) else self.infer_types(types)
 
     def numpy(self, X: list[Any], X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
@@ -51,12 +51,12 @@ class SelectInput(OpDef, op="select_input"):
 
 
 def _differ(ways: Sequence[TensorType]) -> bool:
-    """Whether values differ in the number of axes or in element type."""
+    """Return whether types differ in rank or dtype."""
     return len({(each.rank, each.dtype) for each in ways}) > 1
 
 
 class SelectOutput(OpDef, op="select_output"):
-    """Out[Mask] = X, the other of two has zeros. Reference: select_output_op.cc."""
+    """Out[Mask] = X, the other output is zeros. Reference: select_output_op.cc."""
 
     no_kernel_reason = "branches and loops are steered by the host"
 
@@ -68,7 +68,7 @@ class SelectOutput(OpDef, op="select_output"):
         return {"Out": [X, X]}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Gradients have the types of their variables, which may differ."""
+        """Return no types: gradients have the types of their variables, which may differ."""
         return {"Out": [None, None]}
 
     def numpy(self, X: Any, Mask: Array) -> dict[str, list[Any]]:
@@ -81,7 +81,7 @@ class SelectOutput(OpDef, op="select_output"):
 
 
 class SplitLodTensor(OpDef, op="split_lod_tensor"):
-    """OutTrue and OutFalse are the entries of X where Mask is true, and where it is not.
+    """OutTrue and OutFalse = the entries of X where Mask is true, and where it is false.
 
     Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
     """
@@ -128,7 +128,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 
 
 class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
-    """Like `merge_lod_tensor`, in a program that is not trained."""
+    """`merge_lod_tensor` for inference programs."""
 
     no_kernel_reason = "only data decides how many rows a branch has"
 
@@ -173,9 +173,9 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
 
 
 class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
-    """Out is the entries of InTrue and InFalse in the order in which Mask has true and false.
+    """Out = the entries of InTrue and InFalse interleaved in the order of Mask.
 
-    X says the LoD outside of `level`. Reference: merge_lod_tensor_op.cc.
+    X provides the LoD levels outside of `level`. Reference: merge_lod_tensor_op.cc.
     """
 
     no_kernel_reason = "only data decides how many rows a branch has"
@@ -190,7 +190,7 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
 
 
 def merging_order(mask: Any) -> Array:
-    """Where each entry stands once all for which the mask is true stand in front.
+    """Return the index of each entry in the concatenation of all true entries and all false ones.
 
     >>> merging_order(np.array([False, True, False])).tolist()
     [1, 0, 2]

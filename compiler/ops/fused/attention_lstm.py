@@ -1,4 +1,4 @@
-"""`attention_lstm`: each step of a memory looks at its whole sequence. Reference: its op.cc."""
+"""`attention_lstm`: an LSTM with attention over its sequence in each step. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.type_checks import require_same_dtype
 
 
 def attended(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
-    """The mean of rows [length, m], weighted by the softmax of their rectified scores [length]."""
+    """Return the mean of rows [length, m], weighted by the softmax of relu(scores) [length]."""
     weights = np.maximum(scores, 0.0)
     if scalar is not None:
         weights = weights * scalar.reshape(())
@@ -30,7 +30,7 @@ def attend_sequence(
     memory: tuple[Array, Array],
     kinds: tuple[str, str, str],
 ) -> tuple[Array, Array]:
-    """Hidden states and cells [length, width] of one sequence of rows [length, m]."""
+    """Return hidden states and cells [length, width] for one sequence of rows [length, m]."""
     (weight, bias, scalar, scalar_bias), (matrix, gate_bias), width = attention, memory, len(cell)
     by_row, by_cell = np.split(weight.reshape(-1), [rows.shape[1]])
     found: list[Array] = []
@@ -51,7 +51,7 @@ def attend_sequence(
 
 
 class AttentionMemory(OpDef):
-    """Slots and attributes of the op as it is in programs and in graphs."""
+    """Slots and attributes shared by the program op and the graph op."""
 
     X = reads()
     X_lod = reads_lod("X")
@@ -71,12 +71,12 @@ class AttentionMemory(OpDef):
 
 
 class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
-    """Hidden and Cell [rows, width] of each row of X [rows, m], whose sequences begin with H0, C0.
+    """Hidden and Cell [rows, width] for each row of X [rows, m]; sequences start from H0, C0.
 
-    Before each step all rows of the sequence get a score, relu(row · u + cell · v), u and v the
-    parts of AttentionWeight [m + width, 1]; with AttentionScalar relu(score * it + its bias). The
-    mean of the rows, weighted by the softmax of these, goes into the memory with the state before:
-    gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
+    In each step all rows of the sequence are scored by relu(row · u + cell · v), u and v being the
+    parts of AttentionWeight [m + width, 1]; with AttentionScalar by relu(score * scalar + its
+    bias). The mean of the rows, weighted by the softmax of the scores, enters the LSTM with the
+    previous state: gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
     """
 
     no_kernel_reason = "each step needs the softmax over a whole sequence of the step before"
@@ -115,7 +115,7 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
         return {"Hidden": found, "Cell": found}
 
     def check_activations(self) -> None:
-        """BadAttribute for an activation that recurrent ops do not have."""
+        """Raise BadAttribute for an activation that recurrent ops do not support."""
         names = ("gate_activation", "cell_activation", "candidate_activation")
         require_activations("attention_lstm", **{name: self.attributes[name] for name in names})
 
@@ -147,7 +147,7 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
 
 
 class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
-    """`attention_lstm_steps`; what the reference keeps besides is not computed."""
+    """`attention_lstm_steps`; the reference's other intermediate outputs are not computed."""
 
     AttentionedX = writes(optional=True)
     AttentionFCOut = writes(optional=True)
@@ -155,7 +155,7 @@ class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
     LSTMOUT = writes(optional=True)
 
     def expand(self, steps: Steps) -> None:
-        """The one op."""
+        """Expand to `attention_lstm_steps`."""
         slots = [name for name, slot in self.inputs().items() if not slot.companion]
         made = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))
         for slot, names in made.items():

@@ -1,4 +1,4 @@
-"""`row_sequences`: the LoD that fused pooling gives to its result."""
+"""`row_sequences`: the LoD of the results of fused pooling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from compiler.ops.shared_kernels import copy
 
 
 def one_each(rows: int) -> Array:
-    """Offsets of as many sequences of one row."""
+    """Return the offsets of `rows` sequences of one row."""
     return np.arange(rows + 1, dtype=np.int64)
 
 
 class RowSequences(OpDef, op="row_sequences"):
-    """Out = X with one LoD level, in which each row is a sequence."""
+    """Out = X with one LoD level of one-row sequences."""
 
     lod_like = ""
 

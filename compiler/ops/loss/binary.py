@@ -1,4 +1,4 @@
-"""Losses of one number a row against a label of 0 or 1, element by element."""
+"""Pointwise losses of a score against a label of 0 or 1."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class Alike(Pointwise):
-    """An op whose inputs have one shape and one element type, which its outputs share."""
+    """A pointwise op whose inputs and outputs have one shape and one dtype."""
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of any input; ShapeError where they differ."""
+        """Return the type of any input; raise ShapeError if they differ."""
         given = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
         require_same_shape(self.kind, **given)
         require_same_dtype(self.kind, **given)
@@ -21,7 +21,7 @@ class Alike(Pointwise):
 
 
 def softplus(xp: Xp, x: Value) -> Value:
-    """log(1 + exp(x)), which overflows for no x.
+    """Return log(1 + exp(x)) without overflow.
 
     >>> import numpy as np
     >>> softplus(np, np.array([-800.0, 0.0, 800.0])).round(3).tolist()
@@ -31,7 +31,7 @@ def softplus(xp: Xp, x: Value) -> Value:
 
 
 def sigmoid(xp: Xp, x: Value) -> Value:
-    """1 / (1 + exp(-x)), which overflows for no x."""
+    """Return 1 / (1 + exp(-x)) without overflow."""
     below = xp.exp(-xp.abs(x))
     return xp.where(x < 0.0, below, 1.0) / (1.0 + below)
 
@@ -72,7 +72,7 @@ class LogLoss(Alike, op="log_loss"):
 
 
 class BceLoss(Alike, op="bce_loss"):
-    """Out = -Label * log(X) - (1 - Label) * log(1 - X), where no logarithm is below -100.
+    """Out = -Label * log(X) - (1 - Label) * log(1 - X), with logarithms clamped at -100.
 
     Reference: bce_loss_op.h.
     """
@@ -90,12 +90,12 @@ class BceLoss(Alike, op="bce_loss"):
 
 
 def near(xp: Xp, z: Value) -> Value:
-    """(1 - z)² below 1, else 0."""
+    """Return (1 - z)² for z < 1, else 0."""
     return xp.square(xp.maximum(1.0 - z, 0.0))
 
 
 class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
-    """With IntermediateVal z = X * (2 * Y - 1): Out = -4 z below -1, (1 - z)² below 1, else 0.
+    """Out = -4 z if z < -1, (1 - z)² if z < 1, else 0, with IntermediateVal z = X * (2 * Y - 1).
 
     Reference: modified_huber_loss_op.h.
     """
@@ -115,7 +115,7 @@ class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
 
 
 def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
-    """What every element gives, 0 for those to ignore, divided if it is to be normalised."""
+    """Zero elements with ignored labels, and divide by the count of the others if `normalize`."""
     kept = each * xp.not_equal(xp.trunc(Label), ignore_index)
     if not normalize:
         return kept
@@ -127,9 +127,9 @@ def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: boo
 class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_with_logits"):
     """Out = -Label * log(p) - (1 - Label) * log(1 - p) with p = sigmoid(X), computed from X.
 
-    Where Label, its fraction cut off, is `ignore_index`, Out is 0. With `normalize`, Out is divided
-    by how many labels differ from `ignore_index`; where none does, Out is 0 (and not 0 / 0, as on
-    the reference's CPU). Reference: sigmoid_cross_entropy_with_logits_op.h.
+    Out is 0 where Label, truncated, is `ignore_index`. With `normalize`, Out is divided by the
+    number of labels other than `ignore_index`; if there are none, Out is 0 (not 0 / 0, as on the
+    reference's CPU). Reference: sigmoid_cross_entropy_with_logits_op.h.
     """
 
     X = reads()
@@ -148,12 +148,12 @@ class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_wi
 
 
 class TeacherStudentSigmoidLoss(Alike, op="teacher_student_sigmoid_loss"):
-    """Y = the loss of a click, and if a teacher has scored the row, the loss against its score.
+    """Y = the click loss, plus the loss against the teacher's score if there is one.
 
-    With H(z) = log(1 + exp(X)) - X * z, the loss of target z: a Label below -1 is no click and no
-    score: H(0); below 0 a click and no score: H(1); below 1 no click and the score Label:
-    H(0) + H(Label); else a click and the score Label - 1: H(1) + H(Label - 1). The gradient takes X
-    within the two bounds and is 0 at and beyond them. Reference: teacher_student_sigmoid_loss_op.h.
+    With H(z) = log(1 + exp(X)) - X * z, the loss of target z: Label < -1 means no click and no
+    score: H(0); Label < 0 a click and no score: H(1); Label < 1 no click and the score Label: H(0)
+    + H(Label); else a click and the score Label - 1: H(1) + H(Label - 1). The gradient is 0 unless
+    X is strictly between the two bounds. Reference: teacher_student_sigmoid_loss_op.h.
     """
 
     X = reads()

@@ -1,7 +1,7 @@
-"""Conditional random fields over sequences of tags: their likelihood and the best tags.
+"""Linear-chain conditional random fields: likelihood and Viterbi decoding.
 
-Transition is [tags + 2, tags]: weights to start with a tag, to end with one, and from a tag (row)
-to the next (column). All sequences are walked together, one step at a time.
+Transition is [tags + 2, tags]: start weights, end weights, and weights from a tag (row) to the next
+(column). All sequences are processed together, one time step at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compiler.ops.type_checks import differ, numeric, require_dtype, require_sam
 def require_field(
     op: str, Emission: TensorType, Transition: TensorType, Length: TensorType | None
 ) -> None:
-    """ShapeError unless there is a weight for each tag, in rows or in padded lines of rows."""
+    """Raise ShapeError unless Emission, in LoD or padded form, and Transition match."""
     axes = 2 if Length is None else 3
     tags = Emission.shape[-1]
     fits = Transition.rank == 2 and not differ(Transition.shape[1], tags)
@@ -33,7 +33,7 @@ def require_field(
 
 
 def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
-    """ShapeError unless there is one int64 tag for each row of Emission."""
+    """Raise ShapeError unless there is one int64 tag per row of Emission."""
     require_dtype(op, "Label", Label, DType.INT64)
     rows = Emission.shape[:-1]
     sizes = zip(Label.shape, (*rows, 1), strict=False)
@@ -42,7 +42,7 @@ def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
 
 
 def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array:
-    """The tag at each step; ValueError for one that is no tag."""
+    """Return the tag of each step; raise ValueError for a tag out of range."""
     tags = np.where(there, Label.reshape(-1)[places], 0) if Label.size else places
     wrong = (tags < 0) | (tags >= count)
     if wrong.any():
@@ -51,10 +51,10 @@ def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array
 
 
 def walk_forward(powers: Array, weights: Array, there: Array) -> tuple[Array, Array]:
-    """Shares of each tag at each step given all before it, and the logarithm of the whole sum.
+    """Run the forward pass: return normalised forward probabilities and the log partition function.
 
-    `powers` [lines, steps, tags] and `weights` are exponentials. Shares at a step sum to 1; the
-    logarithms of what they were divided by add up.
+    `powers` [lines, steps, tags] and `weights` are exponentials. The probabilities of a step sum to
+    1; the logarithms of the normalisers are accumulated.
     """
     shares, total = np.zeros_like(powers), np.zeros(len(powers), powers.dtype)
     for step in range(powers.shape[1]):
@@ -69,7 +69,7 @@ def walk_forward(powers: Array, weights: Array, there: Array) -> tuple[Array, Ar
 
 
 def walk_backward(powers: Array, weights: Array, there: Array) -> Array:
-    """For each step and tag the shares of all that may follow, scaled to sum to 1."""
+    """Run the backward pass: return normalised backward probabilities per step and tag."""
     shares = np.zeros_like(powers)
     last = there.sum(1) - 1
     ahead = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
@@ -84,7 +84,7 @@ def walk_backward(powers: Array, weights: Array, there: Array) -> Array:
 def path_weight(
     Emission: Array, Transition: Array, tags: Array, places: Array, there: Array
 ) -> Array:
-    """The sum of weights along the given tags of each line."""
+    """Return the score of the given tags of each line."""
     emitted = np.where(there, Emission[places, tags], 0).sum(1)
     steps = np.where(there[:, 1:], Transition[tags[:, :-1] + 2, tags[:, 1:]], 0).sum(1)
     counts = there.sum(1)
@@ -94,7 +94,7 @@ def path_weight(
 
 
 def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Array, Array]:
-    """How often tags occur by line and step, and how often as in Transition, times scale."""
+    """Count tags by line and step, and transitions as in Transition, scaled per line."""
     present = np.zeros((*tags.shape, count), scale.dtype)
     np.put_along_axis(present, tags[..., None], there[..., None] * scale[:, None, None], 2)
     moves = np.zeros((count + 2, count), scale.dtype)
@@ -110,7 +110,7 @@ def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Arr
 def expected_counts(
     powers: Array, weights: Array, ahead: Array, behind: Array, there: Array, scale: Array
 ) -> tuple[Array, Array]:
-    """The same for tags as likely as the field has them: `ahead` and `behind` walked both ways."""
+    """Compute the expected counts of tags and transitions; `ahead` and `behind` are both passes."""
     both = ahead * behind
     sums = np.where(there, both.sum(2), 1)
     present = both / sums[:, :, None] * scale[:, None, None]
@@ -129,7 +129,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
     """LogLikelihood = -log P(Label | Emission) of each sequence: [sequences, 1], to be minimised.
 
     Emission is [rows, tags] with LoD and Label [rows, 1], or [lines, longest, tags] with Length and
-    Label [lines, longest]. Alpha (shares of tags, given what is before), EmissionExps and
+    Label [lines, longest]. Alpha (normalised forward probabilities), EmissionExps and
     TransitionExps are for the gradient. Reference: linear_chain_crf_op.h.
     """
 
@@ -283,8 +283,9 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
 
 
 def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
-    """The tags of highest weight for each line of `scores` [lines, steps, tags]; of equal ones the
-    first. Beyond the end of a line they are 0.
+    """Return the Viterbi path of each line of `scores` [lines, steps, tags]; ties go to the first.
+
+    Tags beyond the end of a line are 0.
     """
     steps = scores.shape[1]
     came, best = np.zeros(scores.shape, np.int64), np.zeros(there.shape, np.int64)
@@ -303,7 +304,7 @@ def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
 
 
 class CrfDecoding(OpDef, op="crf_decoding"):
-    """ViterbiPath = the likeliest tags, one a row; given Label, 1 where they are right, else 0.
+    """ViterbiPath = the most likely tag of each row; with Label, 1 where it equals Label, else 0.
 
     Emission is [rows, tags] with LoD, and the path [rows, 1]; or [lines, longest, tags] with
     Length, and the path [lines, longest], 0 beyond the length. Reference: crf_decoding_op.h.

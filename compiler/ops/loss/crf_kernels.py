@@ -1,7 +1,7 @@
-"""Kernels of conditional random fields: a step of all sequences is a launch.
+"""CRF kernels: one launch per time step of all sequences.
 
-Shares of tags are kept as they come, and divided by their sum where they are read: so a step needs
-no second pass over itself.
+Forward probabilities are stored unnormalised and divided by their sum where they are loaded, so
+that a step needs a single pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Levels = Sequence[Operand] | None
 
 
 class Field:
-    """Steps, each with its row, the row before and the one behind (or -1), and its sequence."""
+    """The steps of all sequences: the row, the previous and next row (or -1), and the sequence."""
 
     def __init__(
         self,
@@ -35,18 +35,18 @@ class Field:
         self.onwards, self.back = found[2], found[3]
 
     def rows(self, place: Number) -> tuple[Number, Number, Number, Number]:
-        """The row at a place, the row before, the row behind, the sequence."""
+        """Return the row, the previous row, the next row and the sequence of a step."""
         row, before, behind, line = (self.at[part, place] for part in range(4))
         return row, before, behind, line
 
 
 def seen(X: DeviceOperand) -> DeviceOperand:
-    """Rows of tags, whether they are padded or not."""
+    """View padded or LoD data as [rows, tags]."""
     return X.reshaped((X.type.numel // X.shape[-1], X.shape[-1]))
 
 
 def powers_of(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
-    """Kernels for exp(Emission - the largest of its row); gives the largest: [rows]."""
+    """Emit kernels for exp(Emission - row maximum); return the row maxima: [rows]."""
     rows = seen(Emission)
     highest = k.scratch(rows.shape[:1], Emission.type.dtype)
     (i,) = k.grid(rows.shape[0])
@@ -60,7 +60,7 @@ def powers_of(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> 
 def walk(
     field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
-    """Kernels for the shares of tags at each step, given all before it; not divided yet."""
+    """Emit the kernels of the forward pass, one per time step, unnormalised."""
     k, tags = field.k, weights.shape[1]
     with k.for_each(field.onwards, "begin", "count") as (begin, count):
         i, j = k.grid(count, tags)
@@ -75,7 +75,7 @@ def walk(
 def divided(
     k: KernelBuilder, shares: DeviceOperand, field: Field, out: DeviceOperand
 ) -> DeviceOperand:
-    """Kernels for shares that sum to 1; gives the logarithms of what they were divided by."""
+    """Emit kernels that normalise forward probabilities; return log-normalisers."""
     logs = k.scratch(shares.shape[:1], shares.type.dtype)
     fill(k, out, 0.0)
     (i,) = k.grid(field.count)
@@ -92,7 +92,7 @@ def likelihood(
     highest: DeviceOperand, logs: DeviceOperand, alpha: DeviceOperand, weights: DeviceOperand,
     Loss: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the loss of each sequence: what its rows give, added up."""
+    """Emit kernels for the loss of each sequence, accumulated over its rows."""
     k, tags = field.k, Transition.shape[1]
     labels, rows = Label.reshaped((Label.type.numel,)), seen(Emission)
     fill(k, Loss, 0.0)
@@ -115,7 +115,7 @@ def likelihood(
 def walk_back(
     field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
-    """Kernels for the shares of all that may follow a tag, times what the tag emits."""
+    """Emit the kernels of the backward pass, multiplied by the emissions."""
     k, tags = field.k, weights.shape[1]
     with k.for_each(field.back, "begin", "count") as (begin, count):
         i, j = k.grid(count, tags)
@@ -130,7 +130,7 @@ def emission_gradient(
     field: Field, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
     Label: DeviceOperand, above: DeviceOperand, d_Emission: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for d_Emission: how likely a tag is, less whether it is there, by the gradient."""
+    """Emit kernels for d_Emission: (marginal probability - one-hot label) * d_Loss."""
     k, tags = field.k, alpha.shape[1]
     labels = Label.reshaped((Label.type.numel,))
     fill(k, d_Emission, 0.0)
@@ -146,7 +146,7 @@ def transition_gradient(
     field: Field, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
     Label: DeviceOperand, above: DeviceOperand, d_rows: DeviceOperand, d_Transition: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for d_Transition: expected moves less those that are there, and both ends."""
+    """Emit kernels for d_Transition: expected minus actual transitions, starts and ends."""
     k, tags = field.k, weights.shape[1]
     labels = Label.reshaped((Label.type.numel,))
     moved = k.scratch((field.count, tags), weights.type.dtype)
@@ -183,7 +183,7 @@ def best(
     field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand | None,
     path: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the tags of highest weight; of equal ones the first."""
+    """Emit the kernels of Viterbi decoding; ties take the first tag."""
     k, rows, tags = field.k, seen(Emission), Transition.shape[1]
     reached = k.scratch(rows.shape, Emission.type.dtype)
     came = k.scratch(rows.shape, DType.INT32)

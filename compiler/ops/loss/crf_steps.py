@@ -1,4 +1,4 @@
-"""The steps of sequences of tags, for code that launches a kernel for each."""
+"""Time steps of tag sequences, for code that launches a kernel per step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def line_places(
     others: list[Array] | None,
     Length: Array | None,
 ) -> tuple[Array, Array]:
-    """Where the steps of each sequence lie; ValueError where nothing says so or two LoDs differ.
+    """Return the rows of each sequence's steps, with a validity mask.
 
-    The sequences are those of Emission, or of Label where only that has any; with Length, lines of
-    `longest` rows.
+    The sequences are those of Emission, or of Label if only that has a LoD; with Length, lines of
+    `longest` rows. Raises ValueError if there is neither, or if the two LoDs differ.
     """
     if Length is not None:
         return places_by_length(Length, longest, "Length")
@@ -34,10 +34,10 @@ def line_places(
 def field_steps(
     levels: list[Array] | None, others: list[Array] | None, Length: Array | None, longest: int
 ) -> tuple[Array, int, list[Any], list[Any]]:
-    """The row at each place of all steps, the row before and the one behind (or -1), its sequence.
+    """Return the row, previous row, next row (or -1) and sequence of every step: [4, steps].
 
-    [4, places]; then how many places there are; then where each step begins and how many it has,
-    the first one first and the last one first.
+    Also returns the number of entries, and the (start, count) range of each time step, in ascending
+    and in descending order.
 
     >>> field_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
     [[0, 1, 2], [-1, -1, 1], [-1, 2, -1], [0, 1, 1]]

@@ -1,7 +1,7 @@
-"""Kernels of cross entropy: what rows of probabilities or logits give their labels.
+"""Cross entropy kernels: labels looked up in rows of probabilities or logits.
 
-A label that is neither a class nor to be ignored makes its loss NaN, and gets no gradient: kernels
-cannot raise the error that the host has for it.
+A label that is neither a class nor `ignore_index` makes its loss NaN and has a zero gradient:
+kernels cannot raise the host's error.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from compiler.ir.types import Shape
 from compiler.ops.shared_kernels import inside
 
 WORST = 1e20
-"""The loss of what cannot be."""
+"""Loss of a zero probability."""
 
 
 def row_table(X: Shape) -> tuple[Size, Size]:
-    """A shape as rows and classes."""
+    """Return a shape as (rows, classes)."""
     return product(X[:-1]), X[-1]
 
 
 def surprise(k: KernelBuilder, share: Number) -> Number:
-    """-log of a probability."""
+    """Return -log of a probability, at most WORST."""
     return k.minimum(-k.log(share), WORST)
 
 
 def label_loss(k: KernelBuilder, loss: Number, label: Number, known: Number, ignore: int) -> Number:
-    """A loss where the label is known, 0 where it is ignored, else NaN."""
+    """Select the loss for a valid label, 0 for an ignored one, else NaN."""
     return k.where(k.equal(label, ignore), 0.0, k.where(known, loss, float("nan")))
 
 
 def known_label(k: KernelBuilder, label: Number, classes: Size, ignore: int) -> Number:
-    """Whether a label is a class that counts."""
+    """Return whether a label is a class and not ignored."""
     return inside(k, label, classes) & k.not_equal(label, ignore)
 
 
@@ -39,7 +39,7 @@ def loss_of_labels(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, ignore: int,
     Y: DeviceOperand | None, MatchX: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
-    """A kernel for Y = -log(X[Label]), and MatchX = X[Label] where that is wanted."""
+    """Emit a kernel for Y = -log(X[Label]), and MatchX = X[Label] if present."""
     rows, classes = row_table(X.shape)
     (i,) = k.grid(rows)
     label = Label.reshaped((rows,))[i]
@@ -56,7 +56,7 @@ def slope_of_labels(
     k: KernelBuilder, picked: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand,
     d_X: DeviceOperand, ignore: int,
 ) -> None:  # fmt: skip
-    """A kernel for the gradient of X; `picked` is X itself, or what it gave each label."""
+    """Emit a kernel for the gradient of X; `picked` is X itself, or X[Label]."""
     rows, classes = row_table(d_X.shape)
     i, c = k.grid(rows, classes)
     label = Label.reshaped((rows,))[i]
@@ -72,7 +72,7 @@ def slope_of_labels(
 def loss_of_shares(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
 ) -> None:
-    """A kernel for Y = -sum(Label * log(X)) along the last axis."""
+    """Emit a kernel for Y = -sum(Label * log(X)) along the last axis."""
     table = row_table(X.shape)
     (i,) = k.grid(table[0])
     r = k.loop(table[1])
@@ -83,7 +83,7 @@ def loss_of_shares(
 def slope_of_shares(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """A kernel for the gradient of X where labels are probabilities."""
+    """Emit a kernel for the gradient of X for soft labels."""
     rows, classes = row_table(X.shape)
     i, c = k.grid(rows, classes)
     label, x = (each.reshaped((rows, classes))[i, c] for each in (Label, X))
@@ -94,9 +94,9 @@ def softmax_loss(
     k: KernelBuilder, logits: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     Softmax: DeviceOperand | None, Loss: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for softmax along the middle one of three axes, and its cross entropy.
+    """Emit a kernel for softmax along the middle of three axes, and its cross entropy.
 
-    `ignore` None says that labels are probabilities in the shape of the logits.
+    `ignore` None means soft labels in the shape of the logits.
     """
     rows, classes, within = logits.shape
     i, j = k.grid(rows, within)
@@ -122,7 +122,7 @@ def softmax_slope(
     k: KernelBuilder, softmax: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     d_Loss: DeviceOperand, d_Logits: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for the gradient of logits, along the middle one of three axes."""
+    """Emit a kernel for the gradient of the logits, along the middle of three axes."""
     rows, classes, within = softmax.shape
     i, c, j = k.grid(rows, classes, within)
     above, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]

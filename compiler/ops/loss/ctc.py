@@ -1,7 +1,7 @@
-"""Connectionist temporal classification: labels whose places among the steps nobody knows.
+"""Connectionist temporal classification: a loss for labels without alignment.
 
-A path names a class or the blank at each step; what remains when repeated classes become one and
-then blanks go is its labels. Here every other step of the lattice is the blank: `2 * labels + 1`.
+A path has a class or the blank at each step; merging repeated classes and removing blanks yields
+its labels. The lattice alternates blanks and labels: `2 * labels + 1` positions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from compiler.ops.type_checks import differ, numeric, require_dtype, shown
 
 
 def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:
-    """Each line's labels with blanks round them: [lines, 2 * longest + 1]; ValueError for a label
-    that is no class.
+    """Return each line's labels interleaved with blanks: [lines, 2 * longest + 1].
+
+    Raises ValueError for a label that is not a class.
     """
     labels = np.where(there, Label.reshape(-1)[places], blank) if Label.size else places + blank
     wrong = (labels < 0) | (labels >= classes)
@@ -36,14 +37,14 @@ def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes
 
 
 def may_skip(lattice: Array, blank: int) -> Array:
-    """Where a path may come from two places before: over a blank, between different classes."""
+    """Return where a path may skip a position: over a blank, between different classes."""
     skips = np.zeros(lattice.shape, np.bool_)
     skips[:, 2:] = (lattice[:, 2:] != blank) & (lattice[:, 2:] != lattice[:, :-2])
     return skips
 
 
 def pushed(scores: Array, by: int) -> Array:
-    """Scores moved along the lattice by so many places; what comes in is impossible."""
+    """Shift scores along the lattice by `by` positions, filling with -inf."""
     width = scores.shape[1]
     moved = np.full_like(scores, -np.inf)
     moved[:, by:] = scores[:, : max(width - by, 0)]
@@ -51,13 +52,13 @@ def pushed(scores: Array, by: int) -> Array:
 
 
 def step_scores(before: Array, skips: Array) -> Array:
-    """The logarithm of the ways into each place: from itself, the one before, over a blank."""
+    """Return the log-sum of the predecessors of each position: itself, the previous one, a skip."""
     ways = np.logaddexp(before, pushed(before, 1))
     return np.logaddexp(ways, np.where(skips, pushed(before, 2), -np.inf))
 
 
 def scores_forward(emitted: Array, skips: Array) -> Array:
-    """Logarithms of all paths to each place at each step, `emitted` [lines, steps, places]."""
+    """Return the forward log-scores; `emitted` is [lines, steps, positions]."""
     scores = np.full_like(emitted, -np.inf)
     scores[:, 0, :2] = emitted[:, 0, :2]
     for step in range(1, emitted.shape[1]):
@@ -66,10 +67,10 @@ def scores_forward(emitted: Array, skips: Array) -> Array:
 
 
 def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) -> Array:
-    """Logarithms of all paths from each place at each step on, that step left out.
+    """Return the backward log-scores of each position and step, excluding that step's emission.
 
-    `counts` are steps and `ends` the last place of each line's lattice, which may be its end as
-    the place before it may.
+    `counts` are the steps and `ends` the last lattice position of each line; a path may end there
+    or at the position before it.
     """
     width = emitted.shape[2]
     place = np.arange(int(width))
@@ -86,7 +87,7 @@ def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) ->
 
 
 def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
-    """Adds up what the places of a lattice have by class: [lines, steps, classes]."""
+    """Sum over lattice positions by class: [lines, steps, classes]."""
     lines, steps, _ = likely.shape
     total = np.zeros((lines, steps, classes), likely.dtype)
     line, step = np.ogrid[:lines, :steps]
@@ -97,8 +98,10 @@ def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
 def ctc_lines(
     logits: Array, there: Array, lattice: Array, ends: Array, blank: int
 ) -> tuple[Array, Array]:
-    """The loss of each line and its gradient by logits [lines, steps, classes], both 0 where its
-    labels need more steps than it has; float64, for logarithms of long paths are large.
+    """Return the loss of each line and its gradient with respect to logits [lines, steps, classes].
+
+    Both are 0 if the labels need more steps than the line has. Computed in float64, since
+    log-scores of long paths are large.
     """
     shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
     shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
@@ -117,12 +120,12 @@ def ctc_lines(
 
 
 class WarpCtc(OpDef, op="warpctc"):
-    """Loss = -log of the probability of Label, summed over all paths: [sequences, 1].
+    """Loss = -log of the probability of Label, summed over all alignments: [sequences, 1].
 
     Logits are [rows, classes] with LoD and Label [labels, 1] int32 with LoD; or, with LogitsLength
     and LabelLength, [longest, sequences, classes] and [sequences, longest]. WarpCTCGrad, [longest,
     sequences, classes], is the gradient; `norm_by_times` divides it by the steps of each sequence.
-    Labels that need more steps than there are cost 0. Reference: warpctc_op.h.
+    The loss is 0 for labels longer than the logits allow. Reference: warpctc_op.h.
     """
 
     sets_output_sizes = True
@@ -276,9 +279,9 @@ class WarpCtc(OpDef, op="warpctc"):
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
-    """Which steps of a path remain: no blanks, and of repeated classes the first.
+    """Return the mask of steps that remain after merging repeats and removing blanks.
 
-    `first` marks where a sequence begins.
+    `first` marks the first step of each sequence.
     """
     kept = classes != blank
     if merge:
@@ -287,11 +290,11 @@ def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array
 
 
 class CtcAlign(OpDef, op="ctc_align"):
-    """Output = what remains of each path: repeated classes become one, then blanks go.
+    """Output = each path with repeated classes merged and blanks removed.
 
-    Input is [rows, 1] with LoD; Output is as long as what remains, -1 if that is nothing at all.
-    Or Input is [lines, longest] with InputLength, and Output is filled up with `padding_value`,
-    OutputLength [lines, 1]. Reference: ctc_align_op.h.
+    Input is [rows, 1] with LoD; Output has a matching LoD, and is a single -1 if nothing remains.
+    Or Input is [lines, longest] with InputLength; Output is then padded with `padding_value`, and
+    OutputLength is [lines, 1]. Reference: ctc_align_op.h.
     """
 
     no_kernel_reason = "only data decides how many classes remain"

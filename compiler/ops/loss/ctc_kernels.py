@@ -1,7 +1,6 @@
-"""Kernels of connectionist temporal classification: a step of all lattices is a launch.
+"""CTC kernels: one launch per time step of all lattices.
 
-Scores are logarithms in float64, and what is impossible has a very low one, so that nothing is
-subtracted from infinity.
+Log-scores are float64; a large negative number replaces -inf, to avoid inf - inf.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from compiler.ir.types import DType
 from compiler.ops.loss.ctc_steps import ctc_steps
 
 NEVER = -1e30
-"""The score of what cannot be."""
+"""Log-score of an impossible path."""
 
 Levels = Sequence[Operand] | None
 
 
 class Lattices:
-    """The lattice of each line: every other place is the blank, between its labels."""
+    """The lattices of all lines: blanks alternating with labels."""
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class Lattices:
 
     @property
     def places(self) -> Size:
-        """How many places the longest lattice has."""
+        """Number of positions of the longest lattice."""
         return self.most * 2 + 1
 
     def _norms(self) -> DeviceOperand:
-        """A kernel for the logarithm of the sum of each row's powers."""
+        """Emit a kernel for the log-sum-exp of each row."""
         k = self.k
         norms = k.scratch(self.logits.shape[:1], self.logits.type.dtype)
         (i,) = k.grid(self.logits.shape[0])
@@ -63,7 +62,7 @@ class Lattices:
         return norms
 
     def class_at(self, line: Number, place: Number) -> Number:
-        """The class at a place of a lattice."""
+        """Return the class at a lattice position."""
         k = self.k
         number = k.div(place, 2)
         named = k.equal(k.mod(place, 2), 1) & (number < self.lengths[1, line])
@@ -71,28 +70,28 @@ class Lattices:
         return self.labels.at(at, where=named, other=self.blank)
 
     def score(self, line: Number, step: Number, place: Number, where: Number) -> Number:
-        """How likely a row has the class at a place."""
+        """Return the log-probability of the class at a lattice position."""
         row, found = self.row_at.at(line, step, where=where, other=0), self.class_at(line, place)
         known = where & (found >= 0) & (found < self.k.size(self.classes))
         share = self.logits.at(row, found, where=known, other=NEVER)
         return self.k.astype(share - self.norms.at(row, where=known, other=0), DType.FP64)
 
     def may_skip(self, line: Number, place: Number) -> Number:
-        """Whether a path may come from two places before: over a blank, to another class."""
+        """Return whether a path may skip a position: over a blank, to another class."""
         mine, theirs = self.class_at(line, place), self.class_at(line, place - 2)
         odd = self.k.equal(self.k.mod(place, 2), 1) & (place >= 2)
         return odd & self.k.not_equal(mine, self.blank) & self.k.not_equal(mine, theirs)
 
 
 def added(k: KernelBuilder, scores: Sequence[Number]) -> Number:
-    """The logarithm of a sum of powers."""
+    """Return the log-sum-exp of three scores."""
     most = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
     total = sum(k.exp(score - most) for score in scores)
     return k.maximum(most + k.log(total), NEVER)
 
 
 def forward(lattices: Lattices) -> DeviceOperand:
-    """Kernels for the scores of all paths to each place at each step: [steps, lines, places]."""
+    """Emit the kernels of the forward log-scores: [steps, lines, positions]."""
     k, shape = lattices.k, (lattices.lines, lattices.places)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     with k.for_each(lattices.onwards, "step") as (step,):
@@ -113,7 +112,7 @@ def forward(lattices: Lattices) -> DeviceOperand:
 
 
 def backward(lattices: Lattices) -> DeviceOperand:
-    """Kernels for the scores of all paths from each place on, its own step left out."""
+    """Emit the kernels of the backward log-scores, excluding each step's own emission."""
     k, shape = lattices.k, (lattices.lines, lattices.places)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     onwards = k.scratch((lattices.count, *shape), DType.FP64)
@@ -141,7 +140,7 @@ def backward(lattices: Lattices) -> DeviceOperand:
 def loss(
     lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, Loss: DeviceOperand | None
 ) -> DeviceOperand:
-    """Kernels for the logarithm of all paths of each line, and the loss: 0 where there is none."""
+    """Emit kernels for each line's total log-score, and the loss: 0 if no path exists."""
     k = lattices.k
     totals = k.scratch((lattices.lines,), DType.FP64)
     (line,) = k.grid(lattices.lines)
@@ -161,7 +160,7 @@ def gradient(
     lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, totals: DeviceOperand,
     out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the gradient by logits: what a class has, less what its places have."""
+    """Emit kernels for the gradient of the logits: softmax minus the posterior of each class."""
     k = lattices.k
     step, line, c = k.grid(lattices.count, lattices.lines, lattices.classes)
     live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)

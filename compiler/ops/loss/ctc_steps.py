@@ -1,4 +1,4 @@
-"""Where steps and labels of each line lie, for code that launches a kernel for each step."""
+"""Time steps and label indices of each line, for code that launches a kernel per step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def ctc_steps(
     longest: int,
     most: int,
 ) -> tuple[list[int], list[int], Array, Array, int, Array]:
-    """The steps, the first one first and the last one first; the row of each line and step.
+    """Return the steps ascending and descending, and the row of each line and step.
 
-    Then the place of each line's labels in Label, how many the longest has, and how long lines are
-    in steps and in labels, [2, lines]. ValueError where nothing says it, or two do not agree.
+    Then the index of each line's labels in Label, the largest label count, and the lengths of lines
+    in steps and labels, [2, lines]. Raises ValueError if lengths are missing or do not match.
 
     >>> ctc_steps([np.array([0, 1, 3])], [np.array([0, 1, 2])], None, None, 3, 1)[2].tolist()
     [[0, 0], [1, 2]]

@@ -1,4 +1,4 @@
-"""Losses that grow with the distance of two tensors, or of two distributions."""
+"""Losses by distance between tensors or distributions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compiler.ops.type_checks import (
 
 
 class HuberLoss(Alike, op="huber_loss"):
-    """With Residual r = Y - X: Out = r² / 2 where |r| <= delta, else delta * (|r| - delta / 2).
+    """Out = r² / 2 if |r| <= delta, else delta * (|r| - delta / 2), with Residual r = Y - X.
 
     Reference: huber_loss_op.h.
     """
@@ -45,17 +45,17 @@ class HuberLoss(Alike, op="huber_loss"):
 
 
 def smooth_steps(difference: Array, sigma: float) -> tuple[Array, Array]:
-    """Which differences are small, and the square of sigma in their element type."""
+    """Return the mask of small differences, and sigma² in their dtype."""
     square = np.asarray(sigma * sigma, difference.dtype)
     return np.abs(difference) < 1.0 / square, square
 
 
 class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
-    """Out = a row's sum of |d| smoothed round 0, with Diff d = (X - Y) * InsideWeight.
+    """Out = the smooth L1 loss of each row, with Diff d = (X - Y) * InsideWeight.
 
-    Each element gives (sigma * d)² / 2 where |d| < 1 / sigma², else |d| - 1 / (2 sigma²), times
-    OutsideWeight. All inputs are [N, ...], Out [N, 1]; the weights come both or not at all.
-    Reference: smooth_l1_loss_op.h.
+    Each element contributes (sigma * d)² / 2 if |d| < 1 / sigma², else |d| - 1 / (2 sigma²), times
+    OutsideWeight. All inputs are [N, ...], Out is [N, 1]; the weights must be given both or not at
+    all. Reference: smooth_l1_loss_op.h.
     """
 
     lod_like = ""
@@ -162,11 +162,10 @@ REDUCTIONS = ("none", "batchmean", "mean", "sum")
 
 
 class KldivLoss(OpDef, op="kldiv_loss"):
-    """How far X, the logarithm of a distribution, is from Target: Target * (log(Target) - X).
+    """Loss = the Kullback-Leibler divergence Target * (log(Target) - X), X being log-probabilities.
 
-    0 where Target is not above 0. `reduction` "none" keeps every element, the others give a tensor
-    [1]: the "sum", its "mean" over elements, or that over rows ("batchmean").
-    Reference: kldiv_loss_op.h.
+    0 where Target <= 0. `reduction` "none" keeps every element, the others return [1]: the "sum",
+    its "mean" over elements, or over rows ("batchmean"). Reference: kldiv_loss_op.h.
     """
 
     lod_like = ""
@@ -201,7 +200,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         return {"X": (np.maximum(Target, 0) * d_Loss / -over).astype(Target.dtype)}
 
     def parts(self, X: Shape) -> Size:
-        """What a sum over all elements is divided by."""
+        """Return the divisor of the reduced sum."""
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
     def triton(
@@ -228,11 +227,11 @@ class KldivLoss(OpDef, op="kldiv_loss"):
 
 
 class CenterLoss(OpDef, op="center_loss"):
-    """Loss = half the squared distance of each row of X to the center of its class.
+    """Loss = half the squared distance between each row of X and the center of its class.
 
-    X is [N, D], Label one class a row, Centers [cluster_num, D]. With `need_update`, each center
-    moves in CentersOut by CenterUpdateRate times the sum of its rows' SampleCenterDiff, divided by
-    1 + how many they are. Reference: center_loss_op.h.
+    X is [N, D], Label has one class per row, Centers is [cluster_num, D]. With `need_update`, each
+    center in CentersOut moves by CenterUpdateRate times the sum of its rows' SampleCenterDiff,
+    divided by 1 + their number. Reference: center_loss_op.h.
     """
 
     X = reads()

@@ -1,4 +1,4 @@
-"""A class as a path through a tree: each fork is a choice of two."""
+"""Hierarchical sigmoid: a class as a path through a binary tree."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 def fork_paths(
     Label: Array, PathTable: Array | None, PathCode: Array | None, classes: int, forks: int
 ) -> tuple[Array, Array, Array]:
-    """The forks on each row's path, the turns taken there (0 or 1), and which of them exist.
+    """Return the inner nodes on each row's path, the branches taken (0 or 1), and a validity mask.
 
-    Without a table, the tree is the complete binary one: class k is the leaf `k + classes` of a
-    heap, fork n its node `n + 1`. Raises ValueError for what is no class or no fork.
+    Without a table the tree is the complete binary one: class k is the leaf `k + classes` of a
+    heap, inner node n its node `n + 1`. Raises ValueError for a class or node out of range.
     """
     if PathTable is not None and PathCode is not None:
         there = np.logical_and.accumulate(PathTable >= 0, axis=1)
@@ -44,11 +44,11 @@ def fork_paths(
 def fork_costs(
     X: Array, vectors: Array, bias: Array | None, turns: Array, there: Array
 ) -> tuple[Array, Array]:
-    """The cost of each row [rows, 1], and log(1 + exp(score)) of each fork on its path.
+    """Return the cost of each row [rows, 1], and log(1 + exp(score)) of each node on its path.
 
-    `vectors` [rows, forks, width] and `bias` [rows, forks] are the weights of the forks. Scores are
-    within ±40; a place beyond the path has the score 0, and its log(2) is counted, as in the
-    reference.
+    `vectors` [rows, forks, width] and `bias` [rows, forks] are the weights of the nodes. Scores are
+    clamped to ±40; a position beyond the path has the score 0, and its log(2) is included, as in
+    the reference.
     """
     scores = np.einsum("rw,rfw->rf", X, vectors)
     if bias is not None:
@@ -67,7 +67,7 @@ def tree_costs(
     PathCode: Array | None,
     classes: int,
 ) -> tuple[Array, Array]:
-    """`fork_costs` of the paths of `fork_paths`."""
+    """Return the `fork_costs` of the paths of `fork_paths`."""
     forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, len(W))
     bias = None if Bias is None else Bias.reshape(-1)[forks]
     return fork_costs(X, W[forks], bias, turns, there)
@@ -76,10 +76,10 @@ def tree_costs(
 class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     """Out = -log of the probability of each row's path through a tree: [rows, 1].
 
-    W has a row for each fork. The tree is the complete binary one of `num_classes` leaves, or each
-    row has its own path: forks in PathTable, turns in PathCode, -1 beyond the end, [rows, longest].
-    PreOut is log(1 + exp(score)) by fork. W_Out is W as it was. With `is_sparse`, W has a sparse
-    gradient. Reference: hierarchical_sigmoid_op.h.
+    W has a row per inner node. The tree is the complete binary one with `num_classes` leaves, or
+    each row has its own path: nodes in PathTable, branches in PathCode, padded with -1, [rows,
+    longest]. PreOut is log(1 + exp(score)) by node. W_Out is W unchanged. With `is_sparse`, W has a
+    sparse gradient. Reference: hierarchical_sigmoid_op.h.
     """
 
     sparse_grads = ("W",)
@@ -126,7 +126,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
 
     def require_forks(self, W: TensorType) -> None:
-        """ShapeError where W has not a row for each fork of a tree of `num_classes` leaves."""
+        """Raise ShapeError unless W has `num_classes` - 1 rows, one per inner node."""
         rows = W.shape[0]
         if isinstance(rows, int) and rows < self.num_classes - 1:
             raise ShapeError(
@@ -194,7 +194,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         PathTable: DeviceOperand | None,
         PathCode: DeviceOperand | None,
     ) -> Paths:
-        """The paths as kernels have them."""
+        """Return the paths as kernels use them."""
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
         return Paths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
 

@@ -1,7 +1,7 @@
-"""The kernels of a class as a path through a tree: a lane for each fork on each row's path.
+"""Hierarchical sigmoid kernels: one program per inner node on each row's path.
 
-A class or a fork that is none costs NaN and gets no gradient: kernels cannot raise the error that
-the host has for it. Gradients of forks are added up in any order.
+A class or node out of range yields NaN and a zero gradient: kernels cannot raise the host's error.
+Gradients of nodes are accumulated in nondeterministic order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from compiler.ops.loss.binary import softplus
 from compiler.ops.shared_kernels import inside, listed
 
 FARTHEST = 40.0
-"""Scores are held within plus and minus this."""
+"""Scores are clamped to plus and minus this."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork on the path of a row: its number, the turn taken there, and whether there is one.
+    """An inner node on a row's path: its index, the branch taken, and whether it exists.
 
-    `wrong` holds where what the path was told by is no class or no fork.
+    `wrong` is true if the class or node index is out of range.
     """
 
     number: Number
@@ -33,7 +33,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of rows, at most `longest` forks: by `table` and `code`, or of the labels."""
+    """The paths of rows, of at most `longest` nodes: from `table` and `code`, or the labels."""
 
     label: DeviceOperand
     table: DeviceOperand | None
@@ -43,7 +43,7 @@ class Paths:
     longest: Size
 
     def fork(self, k: KernelBuilder, row: Number, place: Number) -> Fork:
-        """The fork at a place of a row's path; `fork_paths` has it for the host."""
+        """Return the node at a position of a row's path; the device version of `fork_paths`."""
         if self.table is not None and self.code is not None:
             return self._listed(k, self.table, self.code, row, place)
         label = self.label.reshaped((self.label.type.numel,))[row]
@@ -63,7 +63,7 @@ class Paths:
         row: Number,
         place: Number,
     ) -> Fork:
-        """A fork of a path that tensors tell; it ends with the first number below 0."""
+        """Return a node of a path given by tensors; the first negative number ends the path."""
         r = k.loop(self.longest)
         least = k.min(k.where(r <= place, table[row, r], 0), r)
         number = table[row, place]
@@ -80,9 +80,9 @@ def costs(
     passed: DeviceOperand,
     out: DeviceOperand | None,
 ) -> None:
-    """Kernels for log(1 + exp(score)) of each fork, `passed`, and for the cost of each row.
+    """Emit kernels for log(1 + exp(score)) of each node, `passed`, and for the cost of each row.
 
-    `given` are X, W and the bias of forks, if they have one.
+    `given` is (X, W, bias of the nodes or None).
     """
     X, W, bias = given
     rows, width = X.shape
@@ -107,7 +107,7 @@ def costs(
 def slopes(
     k: KernelBuilder, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """A kernel for the gradient of each score, and the fork it is of: [rows, longest] each."""
+    """Emit a kernel for the gradient of each score, and its node index: [rows, longest] each."""
     slope, forks = (k.scratch(passed.shape, dtype) for dtype in (passed.type.dtype, DType.INT64))
     i, place = k.grid(*passed.shape)
     fork = paths.fork(k, i, place)

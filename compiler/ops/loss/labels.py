@@ -1,4 +1,4 @@
-"""Class labels: smoothed, and the loss of logarithms of probabilities against them."""
+"""Class labels: label smoothing, and the negative log-likelihood loss."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from compiler.ops.type_checks import differ, numeric, require_dtype, require_sam
 
 
 class LabelSmooth(OpDef, op="label_smooth"):
-    """Out = (1 - epsilon) * X + epsilon * PriorDist; without one, every class is as likely.
+    """Out = (1 - epsilon) * X + epsilon * PriorDist; the default prior is uniform.
 
-    X is [..., classes], PriorDist holds a number a class. Reference: label_smooth_op.h.
+    X is [..., classes], PriorDist has one number per class. Reference: label_smooth_op.h.
     """
 
     X = reads()
@@ -76,17 +76,17 @@ class LabelSmooth(OpDef, op="label_smooth"):
 
 
 def weigh(labels: Array, weights: Array | None, classes: int, ignore: int) -> tuple[Array, Array]:
-    """The labels and the weight of each, both 0 for those to ignore; ValueError for no class."""
+    """Return labels and their weights, both 0 if ignored; raise ValueError if out of range."""
     known, counted = known_labels(labels, classes, ignore)
     return known, counted * (np.float32(1) if weights is None else weights[known])
 
 
 class NllLoss(OpDef, op="nll_loss"):
-    """Out = -X[Label] * Weight[Label] for logarithms of probabilities X, classes on axis 1.
+    """Out = -X[Label] * Weight[Label] for log-probabilities X, with classes on axis 1.
 
     X is [N, classes] or [N, classes, H, W], Label the same without classes. `reduction` "none"
-    keeps every label; "sum" and "mean", which divides by Total_weight, the sum of weights, give
-    [1]. Labels that are `ignore_index` weigh nothing. Reference: nll_loss_op.h.
+    keeps every label; "sum" and "mean", which divides by Total_weight, the sum of weights, return
+    [1]. Labels equal to `ignore_index` have weight 0. Reference: nll_loss_op.h.
     """
 
     X = reads()
@@ -200,7 +200,7 @@ class NllLoss(OpDef, op="nll_loss"):
         classes: Size,
         dtype: DType,
     ) -> tuple[Number, Number]:
-        """What a label weighs, and whether it is one that counts."""
+        """Return the weight of a label, and whether it is valid and not ignored."""
         known = known_label(k, label, classes, self.ignore_index)
         if Weight is None:
             return k.astype(known, dtype), known

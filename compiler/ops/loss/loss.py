@@ -1,7 +1,7 @@
-"""Cross entropy of class probabilities, and how labels are found.
+"""Cross entropy of class probabilities, and label lookup.
 
-Generated code finds a label by its flat position, `row * classes + label`, so that a whole batch is
-one `take`. Labels come from users: each is checked in every step, in one look at the largest.
+Generated code looks up labels by flat index, `row * classes + label`, so that a whole batch is one
+`take`. Labels are user data: all are checked in every step, by a single maximum.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def locate_labels(
     index: Array,
     counted: Array,
 ) -> None:
-    """Set index to starts + labels * stride, 0 for labels to ignore; counted to which are not.
+    """Set index to starts + labels * stride, 0 for ignored labels; counted to a mask of the others.
 
-    Generated modules carry this function as it stands. Labels are read as unsigned to see the
-    negative ones too. Raises ValueError for a label that is neither a class nor `ignore`.
+    Generated modules copy this function. Labels are viewed as unsigned to detect negative ones too.
+    Raises ValueError for a label that is neither a class nor `ignore`.
     """
     counted.fill(True)
     if 0 <= ignore < classes or labels.view(np.uint64).max(initial=0) >= classes:
@@ -52,14 +52,14 @@ def locate_labels(
 
 
 def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array]:
-    """The labels, 0 for those to ignore, and which of them count; ValueError as above."""
+    """Return labels, 0 if ignored, and the mask of the others; raise ValueError if out of range."""
     known, counted = np.empty_like(labels), np.empty(labels.shape, np.bool_)
     locate_labels(labels, np.zeros(1, np.int64), classes, 1, ignore, known, counted)
     return known, counted
 
 
 def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
-    """ShapeError unless Label has a class for each row of X, on an axis of size 1 or on none."""
+    """Raise ShapeError unless Label has a class per row of X; a last axis of 1 is optional."""
     require_dtype(op, "Label", Label, DType.INT64)
     sizes = zip(Label.shape, (*X.shape[:-1], 1), strict=False)
     if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):
@@ -69,10 +69,10 @@ def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
 def lower_labels(
     k: SourceBuilder, labels: Operand, table: Shape, ignore: int | str
 ) -> tuple[Operand, Operand]:
-    """Write the look-up of labels in a table of rows, classes and maybe what lies inside a class.
+    """Emit the lookup of labels in a table of rows, classes and optionally an inner axis.
 
-    `ignore` may be an expression. Returns flat positions (int64) and which labels count (bool), one
-    for each label.
+    `ignore` may be an expression. Returns flat indices (int64) and the mask of labels not ignored
+    (bool), one per label.
     """
     rows, classes, stride = table[0], table[1], product(table[2:])
     index = k.scratch((rows * stride,), DType.INT64)
@@ -87,19 +87,19 @@ def lower_labels(
 
 
 def pick_shares(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
-    """The labels [..., 1], 0 for those to ignore; which of them count; what X gives them."""
+    """Return labels [..., 1], 0 if ignored; the mask of the others; X at the labels."""
     known, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
     return known, counted, np.take_along_axis(X, known, axis=-1)
 
 
 def surprises(shares: Array) -> Array:
-    """-log of probabilities; 1e20 for what cannot be."""
+    """Return -log of probabilities; 1e20 for zero."""
     with np.errstate(divide="ignore"):
         return np.minimum(-np.log(shares), shares.dtype.type(1e20))
 
 
 class CrossEntropy(OpDef, op="cross_entropy"):
-    """Y = -log(X[Label]) for probabilities X along the last axis, as `cross_entropy2` has it.
+    """Y = -log(X[Label]) for probabilities X along the last axis, as in `cross_entropy2`.
 
     With `soft_label`, Label holds probabilities in the shape of X, and Y = -sum(Label * log(X)).
     Reference: cross_entropy_op.h.
@@ -163,8 +163,8 @@ class CrossEntropy(OpDef, op="cross_entropy"):
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     """Y = -log(X[Label]) for probabilities X along the last axis; MatchX = X[Label].
 
-    Rows whose label is `ignore_index` have loss 0. XShape brings X's shape to the gradient and
-    holds no data. Label has a last axis of size 1 or lacks it. Reference: cross_entropy_op.h.
+    Rows with label `ignore_index` have loss 0. XShape passes X's shape to the gradient and has no
+    data. Label may have a last axis of size 1. Reference: cross_entropy_op.h.
     """
 
     X = reads()

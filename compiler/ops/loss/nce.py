@@ -1,4 +1,4 @@
-"""Noise contrastive estimation: a class is told from a few drawn ones, not from all others."""
+"""Noise contrastive estimation: a class is discriminated from a few sampled negatives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 def row_labels(Label: Array, count: int) -> Array:
-    """The true classes of each row: [rows, classes a row]; ValueError for one that is no class."""
+    """Return the true classes [rows, classes per row]; raise ValueError if out of range."""
     labels = Label.reshape(len(Label), -1)
     wrong = (labels < 0) | (labels >= count)
     if wrong.any():
@@ -44,9 +44,9 @@ def sampled_labels(
     Label: Array, count: int, negatives: int, custom: Sequence[int], sampler: int, seed: int,
     key: tuple[Array | None, int], alias: tuple[Array | None, Array | None],
 ) -> Array:  # fmt: skip
-    """The classes of each row [rows, classes]: its true ones, then `negatives` drawn ones.
+    """Return the classes of each row [rows, classes]: the true ones, then `negatives` samples.
 
-    `key` has what numbers are drawn from where it is known, and the place of the op.
+    `key` is (RNG key or None, index of the op's key).
     """
     trues = row_labels(Label, count)
     shape = (len(trues), negatives)
@@ -63,7 +63,7 @@ def sampled_costs(
     Input: Array, vectors: Array, bias: Array | None, labels: Array, sampler: int, count: int,
     negatives: int, SampleWeight: Array | None, CustomDistProbs: Array | None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The cost of each row [rows, 1], and the shares o of its classes [rows, classes].
+    """Return the cost of each row [rows, 1], and the sigmoids o of its classes [rows, classes].
 
     `vectors` [rows, classes, width] and `bias` [rows, classes] are the weights of the classes.
     """
@@ -81,12 +81,12 @@ def sampled_costs(
 
 
 class Nce(OpDef, op="nce"):
-    """Cost of each row [rows, 1]: of its true classes, and of `num_neg_samples` drawn ones.
+    """Cost of each row [rows, 1], from its true classes and `num_neg_samples` sampled ones.
 
-    With o = sigmoid(Input @ Weight[class] + Bias[class]) and b how often the class is expected
-    among the drawn, a true class costs -log(o / (o + b)) and a drawn one -log(b / (o + b)), times
-    SampleWeight of the row. SampleLogits are the o, SampleLabels their classes: true ones first.
-    `custom_neg_classes` stand for drawn ones. With `is_sparse`, Weight has a sparse gradient.
+    With o = sigmoid(Input @ Weight[class] + Bias[class]) and b the expected count of the class
+    among the samples, a true class costs -log(o / (o + b)) and a sampled one -log(b / (o + b)),
+    times the row's SampleWeight. SampleLogits are the o, SampleLabels their classes: true ones
+    first. `custom_neg_classes` replace the samples. With `is_sparse`, Weight has a sparse gradient.
     Reference: nce_op.h.
     """
 
@@ -232,11 +232,11 @@ class Nce(OpDef, op="nce"):
         return found | {"Weight": d_Weight}
 
     def sampled(self, *given: DeviceOperand | None) -> Sampler:
-        """How kernels draw classes; `given` are their chances, aliases and chances to stay."""
+        """Return the sampler; `given` is (class probabilities, aliases, alias thresholds)."""
         return Sampler(self.sampler, self.num_total_classes, self.custom_neg_classes, *given)
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why it has no kernel; empty if it has."""
+        """Return why it has no device kernel; empty if it has one."""
         return too_many(len(self.custom_neg_classes))
 
     def triton(

@@ -1,8 +1,8 @@
-"""Sequences of uneven lengths side by side: which rows they are made of, given LoD or lengths.
+"""Padded layout of sequences of different lengths: their row indices, from LoD or lengths.
 
-What walks along many sequences at once takes step t of all of them together. These functions say
-where the steps lie, whether the sequences stand one below the other (LoD) or each in a line of its
-own (a padded tensor with lengths). Generated modules carry them as they stand.
+Code that processes many sequences together takes step t of all of them at once. These functions
+compute the rows of the steps, for concatenated sequences (LoD) and for padded ones (with lengths).
+Generated modules copy them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compiler.ir.types import Array
 
 
 def places_by_lod(offsets: Array) -> tuple[Array, Array]:
-    """For each sequence (a line) and step: its row, 0 beyond the end; and whether there is one.
+    """Return the row of each sequence (line) and step, 0 beyond the end, and a validity mask.
 
     >>> places_by_lod(np.array([0, 1, 3]))[0].tolist()
     [[0, 0], [1, 2]]
@@ -25,7 +25,9 @@ def places_by_lod(offsets: Array) -> tuple[Array, Array]:
 
 
 def places_by_length(lengths: Array, longest: int, name: str) -> tuple[Array, Array]:
-    """The same for lines of `longest` rows; ValueError for a length that does not fit.
+    """Return rows and mask as `places_by_lod`, for padded lines of `longest` rows.
+
+    Raises ValueError for a length out of range.
 
     >>> places_by_length(np.array([[1], [2]]), 2, "Length")[1].tolist()
     [[True, False], [True, True]]

@@ -1,4 +1,4 @@
-"""Losses of an order: of two scores, or of one class before all others."""
+"""Ranking losses: of two scores, or of one class against all others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from compiler.ops.type_checks import require_dtype, require_same_shape
 
 
 class RankLoss(Alike, op="rank_loss"):
-    """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 says that Left goes first.
+    """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 means Left ranks higher.
 
-    Each is [N] or [N, 1], and Out is as Label. Reference: rank_loss_op.h.
+    Each input is [N] or [N, 1], and Out has the shape of Label. Reference: rank_loss_op.h.
     """
 
     lod_like = ""
@@ -33,13 +33,13 @@ class RankLoss(Alike, op="rank_loss"):
     Out = writes()
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape of Label; ShapeError where another has more or fewer numbers."""
+        """Return the shape of Label; raise ShapeError if another input's size differs."""
         given = {slot: types[slot] for slot in ("Label", "Left", "Right")}
         seen = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
         return super().infer_types({**types, **seen})
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """Axes of size 1 behind the first are as Label has them."""
+        """Return view shapes whose trailing axes of size 1 match Label's rank."""
         label = types["Label"].shape
         return {
             slot: (type.shape[0], *label[1:])
@@ -57,14 +57,14 @@ class RankLoss(Alike, op="rank_loss"):
 
 
 def _is_more(size: Size) -> bool:
-    """Whether a size is known to be another than 1."""
+    """Return whether a size is known and not 1."""
     return isinstance(size, int) and size != 1
 
 
 class MarginRankLoss(Alike, op="margin_rank_loss"):
-    """Out = max(0, margin - Label * (X1 - X2)): Label 1 says that X1 goes first, -1 that X2 does.
+    """Out = max(0, margin - Label * (X1 - X2)): Label 1 means X1 ranks higher, -1 that X2 does.
 
-    Activated is 1 where Out is above 0, else 0. Reference: margin_rank_loss_op.h.
+    Activated is 1 where Out > 0, else 0. Reference: margin_rank_loss_op.h.
     """
 
     lod_like = ""
@@ -86,7 +86,7 @@ class MarginRankLoss(Alike, op="margin_rank_loss"):
 
 
 def leads(X: Array, labels: Array) -> Array:
-    """By how much each class leads the labelled one of its row."""
+    """Return the score of each class minus that of its row's label."""
     return X - np.take_along_axis(X, labels, axis=-1)
 
 
@@ -155,7 +155,7 @@ class BprLoss(OpDef, op="bpr_loss"):
 def led(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, i: Number, c: Number
 ) -> tuple[Number, Number, Number]:
-    """By how much a class leads the labelled one of its row, if that is one, and is another."""
+    """Return a class's score minus the label's, if the label is valid, and if they differ."""
     rows, classes = row_table(X.shape)
     label = Label.reshaped((rows,))[i]
     known, table = inside(k, label, classes), X.reshaped((rows, classes))
@@ -164,5 +164,5 @@ def led(
 
 
 def others_of(k: KernelBuilder, X: DeviceOperand) -> Number:
-    """How many classes are not the labelled one."""
+    """Return the number of classes other than the label."""
     return k.astype(k.size(X.shape[-1]) - 1, X.type.dtype)

@@ -1,4 +1,4 @@
-"""A few classes for each row of logits: the true ones and some drawn for the whole batch."""
+"""`sample_logits`: the true classes of each row, and samples shared by the batch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from compiler.ops.shared_kernels import copy, inside
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_shape, shown
 
 HIT = 1e20
-"""What is taken off the logit of a class that was drawn and is a true one as well."""
+"""Amount subtracted from the logit of a sampled class that is also a true class."""
 
 
 class SampleLogits(OpDef, op="sample_logits"):
-    """SampledLogits = Logits of Samples, less the logarithm of their Probabilities.
+    """SampledLogits = Logits at Samples, minus the logarithm of their Probabilities.
 
     Samples [rows, trues + num_samples] are the true classes of each row and `num_samples` others,
-    the same for all rows and log-uniform, never one twice whatever `uniq` says. Probabilities say
-    how likely each is among so many. `use_customized_samples` takes both from the user, and
-    `remove_accidental_hits` rules drawn classes out where they are true ones. SampledLabels are the
-    places of the true classes. LogitsDim and LabelsDim bring shapes and hold no data.
+    the same for all rows, log-uniform and always distinct, whatever `uniq` is. Probabilities are
+    the probabilities of being among so many samples. `use_customized_samples` takes both from
+    inputs, and `remove_accidental_hits` excludes samples that are true classes. SampledLabels are
+    the indices of the true classes. LogitsDim and LabelsDim pass shapes and have no data.
     Reference: sample_logits_op.h.
     """
 

@@ -1,7 +1,7 @@
-"""`bilinear_tensor_product`: pairs of rows in a matrix for each number that they make.
+"""`bilinear_tensor_product`: a bilinear form of two rows per output channel.
 
-Its products of three are products of two matrices, one of which is multiplied out on the way.
-Reference: bilinear_tensor_product_op.h.
+Products of three factors are computed as matrix products, with the outer product of two factors
+formed on the fly. Reference: bilinear_tensor_product_op.h.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def shifted_places(width: int, steps: int) -> Array:
-    """For each place of a row, and each step, the place in the row that meets there."""
+    """Return the index [width, steps] into X that Out[i] multiplies with Y[j]."""
     return (np.arange(width)[:, None] + np.arange(steps) - (steps - 1) // 2) % width
 
 

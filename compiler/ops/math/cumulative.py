@@ -1,4 +1,4 @@
-"""Sums along an axis of all that came before. Reference: cumsum_op.cc, cum_op.h."""
+"""Cumulative sums along an axis. Reference: cumsum_op.cc, cum_op.h."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import split_at
 
 PART = 1024
-"""Elements that one program sums up where they lie together."""
+"""Elements per block of the scan if the scanned axis is contiguous."""
 
 SHORT_PART = 128
-"""Elements that one program sums up where rows lie between them."""
+"""Elements per block of the scan if the scanned axis is strided."""
 
 
 def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Each element the sum of those before it, and of itself unless `exclusive`."""
+    """Return the cumulative sum along an axis, without the element itself if `exclusive`."""
     turned = np.flip(X, axis) if reverse else X
     total = np.cumsum(turned, axis=axis, dtype=X.dtype)
     if exclusive:
@@ -34,10 +34,10 @@ def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
 
 
 class Cumsum(OpDef, op="cumsum"):
-    """Out = the sums of X along `axis` up to each element, or from the end if `reverse`.
+    """Out = the cumulative sum of X along `axis`, from the end if `reverse`.
 
-    The element itself does not count if `exclusive`. With `flatten`, of Paddle 2, X counts as one
-    row.
+    With `exclusive` the element itself is not included. With `flatten` (Paddle 2) X is flattened
+    first.
     """
 
     X = reads()
@@ -71,11 +71,11 @@ class Cumsum(OpDef, op="cumsum"):
         self.run(k, x, out, part, starts)
 
     def place(self, k: KernelBuilder, n: Number, size: Size) -> Number:
-        """The place of the n-th element that is summed."""
+        """Return the index along the axis of the n-th element of the scan."""
         return k.size(size) - 1 - n if self.reverse else n
 
     def totals(self, k: KernelBuilder, x: DeviceOperand, size: int, starts: DeviceOperand) -> None:
-        """Kernels for the sum of all parts before each part, of `size` elements."""
+        """Emit kernels for `starts`: the sum of all blocks of `size` elements before each block."""
         sums = k.scratch(starts.shape, starts.type.dtype)
         i, part, j = k.grid(*sums.shape)
         r = k.loop(size)
@@ -91,7 +91,7 @@ class Cumsum(OpDef, op="cumsum"):
         self, k: KernelBuilder, x: DeviceOperand, out: DeviceOperand, length: int,
         starts: DeviceOperand | None,
     ) -> None:  # fmt: skip
-        """A kernel that runs through each part, from what the parts before it make."""
+        """Emit a kernel that scans each block, starting from the sum of the blocks before it."""
         before, size, behind = x.shape
         i, part, j = k.grid(before, 1 if starts is None else starts.shape[1], behind)
         r = k.loop(length)

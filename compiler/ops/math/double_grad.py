@@ -1,7 +1,7 @@
-"""Double-grad ops that no other ops compose; see `compiler.ir.autodiff.double_grad`.
+"""Double-grad ops that are not composed of other ops; see `compiler.ir.autodiff.double_grad`.
 
-Slots are named as in the reference: DDX is the gradient of `X@GRAD`, DOut is `Out@GRAD`, DX on the
-left is the gradient of X, on the right `X@GRAD` itself.
+Slots are named as in the reference: DDX is the gradient of `X@GRAD`, DOut is `Out@GRAD`; DX as an
+output is the gradient of X, as an input `X@GRAD` itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from compiler.ops.type_checks import numeric
 
 
 def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
-    """A tensor with a size of 1 for each axis it lacks of `shape`, from `axis` on."""
+    """Reshape an array to the rank of `shape` by adding axes of size 1, aligned at `axis`."""
     return small.reshape(numeric(spread_shape(small.shape, len(shape), axis)))
 
 
 def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
-    """A shape with a size of 1 for each axis it lacks of `rank`, as `spread` has it."""
+    """Return the shape extended to `rank` with sizes of 1, aligned at `axis`."""
     if len(small) == rank:
         return small
     sizes = list(small)
@@ -37,13 +37,13 @@ def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
 
 
 def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
-    """The element of a tensor that broadcasts from `axis` on."""
+    """Load an element of an operand that broadcasts with its first axis aligned at `axis`."""
     seen = small.reshaped(spread_shape(small.shape, len(indices), axis))
     return seen[broadcast_at(seen.shape, indices)]
 
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
-    """The sum of those terms that there are, each spread over a shape."""
+    """Sum the terms that are not None, each broadcast to `shape`."""
     given = [spread(term, shape, axis) for term in terms if term is not None]
     total = np.zeros(shape, given[0].dtype)
     for term in given:
@@ -52,7 +52,7 @@ def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: i
 
 
 class SumAgain(OpDef):
-    """DDOut = DDX ± DDY, broadcast as the op itself does it; one of them may be missing."""
+    """DDOut = DDX ± DDY, broadcast as in the forward op; either may be missing."""
 
     DOut = reads(shape_only=True)
     DDX = reads(optional=True)
@@ -82,14 +82,14 @@ class SumAgain(OpDef):
 
 
 class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
-    """The gradient of `elementwise_add_grad`."""
+    """Double grad of `elementwise_add`."""
 
     def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
         return broadcast_sum((DDX, DDY), cast("tuple[int, ...]", DOut), self.axis)
 
 
 class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
-    """The gradient of `elementwise_sub_grad`."""
+    """Double grad of `elementwise_sub`."""
 
     sign = -1
 
@@ -99,7 +99,10 @@ class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
 
 
 class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
-    """X@GRAD = Out@GRAD / Y and Y@GRAD = -Out@GRAD * Out / Y, for a Y of no more axes than X."""
+    """Double grad of `elementwise_div`, whose X@GRAD = Out@GRAD / Y, Y@GRAD = -Out@GRAD * Out / Y.
+
+    Y has no more axes than X.
+    """
 
     Y = reads()
     Out = reads()
@@ -156,7 +159,7 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
 
 
 class SquareGradGrad(Pointwise, op="square_grad_grad"):
-    """X@GRAD = 2 * X * Out@GRAD, by X and by Out@GRAD."""
+    """Double grad of `square`, with respect to X and Out@GRAD of X@GRAD = 2 * X * Out@GRAD."""
 
     X = reads()
     DOut = reads()
@@ -169,7 +172,7 @@ class SquareGradGrad(Pointwise, op="square_grad_grad"):
 
 
 class EluGradGrad(Pointwise, op="elu_grad_grad"):
-    """X@GRAD = Out@GRAD * (1 where X is positive, else alpha * e ** X)."""
+    """Double grad of `elu`, whose X@GRAD = Out@GRAD * (1 if X > 0, else alpha * e ** X)."""
 
     X = reads()
     DOut = reads()
@@ -185,7 +188,7 @@ class EluGradGrad(Pointwise, op="elu_grad_grad"):
 
 
 class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
-    """X@GRAD = Out@GRAD / 2 / Out, by Out and by Out@GRAD."""
+    """Double grad of `sqrt`, with respect to Out and Out@GRAD of X@GRAD = Out@GRAD / 2 / Out."""
 
     Out = reads()
     DX = reads()
@@ -199,7 +202,7 @@ class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
 
 
 class OfOutput(Pointwise):
-    """The gradient of a slope that an op tells from its output."""
+    """Double grad of an op whose derivative is a function of its output."""
 
     Out = reads()
     DOut = reads()
@@ -209,35 +212,35 @@ class OfOutput(Pointwise):
 
 
 class TanhGradGrad(OfOutput, op="tanh_grad_grad"):
-    """X@GRAD = Out@GRAD * (1 - Out ** 2)."""
+    """Double grad of `tanh`, whose X@GRAD = Out@GRAD * (1 - Out ** 2)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": DDX * (1.0 - Out * Out)}
 
 
 class SigmoidGradGrad(OfOutput, op="sigmoid_grad_grad"):
-    """X@GRAD = Out@GRAD * Out * (1 - Out)."""
+    """Double grad of `sigmoid`, whose X@GRAD = Out@GRAD * Out * (1 - Out)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX * (1.0 - Out * 2.0), "DDOut": DDX * Out * (1.0 - Out)}
 
 
 class ExpGradGrad(OfOutput, op="exp_grad_grad"):
-    """X@GRAD = Out@GRAD * Out."""
+    """Double grad of `exp`, whose X@GRAD = Out@GRAD * Out."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX, "DDOut": DDX * Out}
 
 
 class ReciprocalGradGrad(OfOutput, op="reciprocal_grad_grad"):
-    """X@GRAD = -Out@GRAD * Out ** 2."""
+    """Double grad of `reciprocal`, whose X@GRAD = -Out@GRAD * Out ** 2."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": -(DDX * Out * Out)}
 
 
 class LogGradGrad(Pointwise, op="log_grad_grad"):
-    """X@GRAD = Out@GRAD / X, by X and by Out@GRAD."""
+    """Double grad of `log`, with respect to X and Out@GRAD of X@GRAD = Out@GRAD / X."""
 
     X = reads()
     DOut = reads()

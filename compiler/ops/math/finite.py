@@ -1,6 +1,6 @@
-"""Tests of values: finite, infinite, not a number, close to each other.
+"""Tests of values: finite, infinite, NaN, equal within a tolerance.
 
-Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. Those called `…_v2` are Paddle 2's.
+Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. The `…_v2` ops are Paddle 2's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class WholeTest(OpDef):
-    """One boolean for all of X: [1]."""
+    """A test of a whole tensor that returns one boolean, [1]."""
 
     X = reads()
     Out = writes()
@@ -30,7 +30,7 @@ class WholeTest(OpDef):
 
 
 class IsFinite(WholeTest, op="isfinite"):
-    """Out = whether all of X is finite."""
+    """Out = whether all elements of X are finite."""
 
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
@@ -43,7 +43,7 @@ class IsFinite(WholeTest, op="isfinite"):
 
 
 class IsInf(WholeTest, op="isinf"):
-    """Out = whether any of X is infinite."""
+    """Out = whether any element of X is infinite."""
 
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
@@ -56,7 +56,7 @@ class IsInf(WholeTest, op="isinf"):
 
 
 class IsNan(WholeTest, op="isnan"):
-    """Out = whether any of X is not a number."""
+    """Out = whether any element of X is NaN."""
 
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
@@ -69,32 +69,32 @@ class IsNan(WholeTest, op="isnan"):
 
 
 class EachTest(Pointwise):
-    """A boolean for each element of X."""
+    """A pointwise test: a boolean for each element of X."""
 
     X = reads()
     Out = writes()
 
     def result(self, operand: TensorType) -> TensorType:
-        """Booleans in the shape of X."""
+        """Return a boolean type of the shape of X."""
         return operand.with_dtype(DType.BOOL)
 
 
 class IsFiniteV2(EachTest, op="isfinite_v2"):
-    """Out = where X is finite."""
+    """Out = whether each element of X is finite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isfinite(X)
 
 
 class IsInfV2(EachTest, op="isinf_v2"):
-    """Out = where X is infinite."""
+    """Out = whether each element of X is infinite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isinf(X)
 
 
 class IsNanV2(EachTest, op="isnan_v2"):
-    """Out = where X is not a number."""
+    """Out = whether each element of X is NaN."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isnan(X)
@@ -103,7 +103,7 @@ class IsNanV2(EachTest, op="isnan_v2"):
 class AllClose(OpDef, op="allclose"):
     """Out = whether |Input - Other| <= atol + rtol * |Other| everywhere: one boolean, [1].
 
-    With `equal_nan` what is not a number is close to its like.
+    With `equal_nan` NaNs compare equal.
     """
 
     Input = reads()
@@ -137,7 +137,7 @@ class AllClose(OpDef, op="allclose"):
 
 
 class EqualAll(OpDef, op="equal_all"):
-    """Out = whether X and Y are the same: one boolean, [1]. An op of Paddle 2."""
+    """Out = whether X and Y are equal in shape and every element: one boolean, [1]. Paddle 2 op."""
 
     X = reads()
     Y = reads()
@@ -169,7 +169,7 @@ class EqualAll(OpDef, op="equal_all"):
 
 
 def placed(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
-    """Y's shape with axes of size 1 behind it, so that it begins at `axis` of X.
+    """Return Y's shape padded with trailing axes of size 1, so that it aligns with `axis` of X.
 
     >>> placed(0, (2, 3), (2,)), placed(-1, (2, 3), (3,))
     ((2, 1), (3,))
@@ -199,7 +199,7 @@ class EqualReduce(OpDef, op="equal_reduce"):
         return np.full(1, np.equal(X, Y.reshape(placed(self.axis, X.shape, Y.shape))).all())
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why a call of it has no kernel; empty if it has."""
+        """Return why a call has no device kernel; empty if it has one."""
         X, Y = types["X"].shape, types["Y"].shape
         spread = broadcast(self.kind, [X, placed(self.axis, X, Y)]) == X
         return "" if spread and X else "X broadcasts to the shape of Y"

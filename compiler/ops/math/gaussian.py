@@ -1,7 +1,7 @@
-"""The error function, and the activation made of it.
+"""The error function, and GELU.
 
-NumPy has no error function. In single precision it is tanh of a polynomial, off by less than 1e-7;
-in double precision it is a sum of sines, off by less than 1e-14.
+NumPy has no error function. In single precision it is tanh of a polynomial with an error below
+1e-7; in double precision it is a sum of sines with an error below 1e-14.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from compiler.ops.math.activation import Unary
 
 
 def erf(xp: Xp, x: Value) -> Value:
-    """The error function in the precision of `x`: 2/√π times the integral of exp(-t²) to x."""
+    """Compute the error function, 2/√π · ∫ exp(-t²) dt from 0 to x, in the precision of `x`."""
     if x.dtype.itemsize == 8:
         return erf_by_sines(xp, x)
     return xp.tanh(x * 1.4142135623730951 * half_log_odds(xp, x * x * 2.0))
 
 
 def erf_by_sines(xp: Xp, x: Value) -> Value:
-    """The error function as the Fourier series of a square wave of period 24 that it smooths.
+    """Return erf(x) from the Fourier series of a Gaussian-smoothed square wave of period 24.
 
-    Each term of the wave is damped as its convolution with a Gaussian damps it; up to |x| = 6,
-    where the function is 1 in double precision, the next edges of the wave lie too far off to show.
+    Each term is damped as by the convolution with a Gaussian; up to |x| = 6, where erf is 1 in
+    double precision, the other edges of the wave are too far away to contribute.
     """
     angle = xp.minimum(xp.maximum(x, -6.0), 6.0) * 0.2617993877991494
     total = 0.0
@@ -32,10 +32,10 @@ def erf_by_sines(xp: Xp, x: Value) -> Value:
 
 
 def half_log_odds(xp: Xp, square: Value) -> Value:
-    """½·log(Φ(x) / (1 - Φ(x))) / x as a function of x², where Φ is the normal distribution.
+    """Return ½·log(Φ(x) / (1 - Φ(x))) / x as a function of x², Φ being the normal CDF.
 
-    So Φ(x) = ½ + ½·tanh(x · this). A polynomial fitted to leave Φ off by 3e-8 at most; from x² = 30
-    on, where Φ is 0 or 1 in single precision, it stays as it is there.
+    So Φ(x) = ½ + ½·tanh(x · this). A polynomial fitted for an error of Φ of at most 3e-8; x² is
+    clamped at 30, beyond which Φ is 0 or 1 in single precision.
     """
     held = xp.minimum(square, 30.0)
     slope = 1.75617079e-09
@@ -45,7 +45,7 @@ def half_log_odds(xp: Xp, square: Value) -> Value:
 
 
 def normal(xp: Xp, x: Value) -> Value:
-    """The normal distribution Φ(x) = ½·(1 + erf(x/√2)) in the precision of `x`."""
+    """Return the normal CDF Φ(x) = ½·(1 + erf(x/√2)) in the precision of `x`."""
     if x.dtype.itemsize == 8:
         return erf_by_sines(xp, x * 0.7071067811865476) * 0.5 + 0.5
     return xp.tanh(x * half_log_odds(xp, x * x)) * 0.5 + 0.5
@@ -62,7 +62,7 @@ class Erf(Unary, op="erf"):
 
 
 class Gelu(Unary, op="gelu"):
-    """Out = X * Φ(X), Φ the normal distribution.
+    """Out = X * Φ(X), Φ the normal CDF.
 
     With `approximate` it is ½·X·(1 + tanh(√(2/π)·(X + 0.044715·X³))). Reference: gelu_op.h.
     """

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beside plain multiplication, and traces.
+"""Vector and matrix products other than plain matmul, and traces.
 
 Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h.
 """
@@ -21,7 +21,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, require_same_sh
 
 
 class Dot(OpDef, op="dot"):
-    """Out = the sum of X * Y along the last axis, of one or two; it stays with size 1."""
+    """Out = the dot products of X and Y along the last axis, kept with size 1; rank 1 or 2."""
 
     X = reads()
     Y = reads()
@@ -124,7 +124,7 @@ class Addmm(OpDef, op="addmm"):
 class Cross(OpDef, op="cross"):
     """Out = the cross products of X and Y along the axis `dim`, which has size 3.
 
-    By default that is the first axis of size 3.
+    The default is the first axis of size 3.
     """
 
     X = reads()
@@ -173,9 +173,9 @@ class Cross(OpDef, op="cross"):
 
 
 def vector_axis(shape: Any, dim: int) -> int:
-    """The axis that cross products are taken along: `dim`, or for 9 the first of size 3.
+    """Return the axis of a cross product: `dim`, or the first axis of size 3 if `dim` is 9.
 
-    Raises ValueError where no axis has that size.
+    Raises ValueError if no axis has that size.
 
     >>> vector_axis((2, 3, 3), 9), vector_axis((2, 3), -1)
     (1, -1)
@@ -186,7 +186,7 @@ def vector_axis(shape: Any, dim: int) -> int:
 
 
 def crossed(X: Array, Y: Array, axis: int) -> Array:
-    """Cross products along an axis of size 3."""
+    """Return the cross products along an axis of size 3."""
     x, y = np.moveaxis(X, axis, 0), np.moveaxis(Y, axis, 0)
     parts = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
     return np.stack(parts, axis)
@@ -195,7 +195,7 @@ def crossed(X: Array, Y: Array, axis: int) -> Array:
 def cross_lanes(
     k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand
 ) -> None:
-    """A kernel for out = the cross products of X and Y."""
+    """Emit a kernel for out = the cross products of X and Y."""
     whole = split_at(X.shape, vector_axis(X.shape, dim) % X.type.rank)
     i, c, j = k.grid(*whole)
     x, y, one, two = X.reshaped(whole), Y.reshaped(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
@@ -206,7 +206,7 @@ def cross_lanes(
 class Kron(OpDef, op="kron"):
     """Out = the Kronecker product: X with each element replaced by that element times Y.
 
-    The one with fewer axes gets more in front, of size 1.
+    The operand of lower rank gets leading axes of size 1.
     """
 
     X = reads()
@@ -265,12 +265,12 @@ class Kron(OpDef, op="kron"):
 
 
 def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
-    """A tensor seen with more axes in front, of size 1."""
+    """View an operand with leading axes of size 1, up to `rank`."""
     return X.reshaped((*(1 for _ in range(rank - X.type.rank)), *X.shape))
 
 
 def paired(X: Array, rank: int, after: int) -> Array:
-    """X with each axis, of `rank` at least, split in two, of which one has size 1.
+    """Split each axis of X, padded to `rank`, in two axes, one of size 1 (the second if `after`).
 
     >>> paired(np.zeros((2, 3)), 3, 1).shape
     (1, 1, 2, 1, 3, 1)
@@ -280,9 +280,10 @@ def paired(X: Array, rank: int, after: int) -> Array:
 
 
 class Trace(OpDef, op="trace"):
-    """Out = the sum along the diagonal of axes `dim1` and `dim2`, `offset` columns to the right.
+    """Out = the sum along the diagonal of axes `dim1` and `dim2`, shifted by `offset` columns.
 
-    Columns are the later of both, whichever comes first. Both go; at least [1] stays.
+    The larger axis indexes the columns, whatever the order. Both axes are removed; Out is at least
+    [1].
     """
 
     Input = reads()
@@ -332,7 +333,7 @@ class Trace(OpDef, op="trace"):
 
 
 def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
-    """The axes of a diagonal, the earlier one first.
+    """Return the two axes of a diagonal, in ascending order.
 
     >>> plane(3, -1, 0)
     (0, 2)
@@ -341,7 +342,7 @@ def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
 
 
 def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
-    """Zeros of a shape with one value along each diagonal of two axes."""
+    """Return zeros of `shape` with one value broadcast along each diagonal of two axes."""
     whole: Array = np.zeros_like(values, shape=shape)
     seen: Array = np.moveaxis(whole, axes, (-2, -1))
     seen[(..., *diagonal(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
@@ -349,9 +350,9 @@ def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -
 
 
 def diagonal(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
-    """Rows and columns of a diagonal of the last two axes; empty where it lies outside of them.
+    """Return the row and column indices of a diagonal of the last two axes, empty if out of range.
 
-    NumPy has its own, which crashes for an offset of -2³¹.
+    Avoids NumPy's own, which crashes for an offset of -2³¹.
     """
     rows, columns = max(-offset, 0), max(offset, 0)
     along: Array = np.arange(max(0, min(shape[-2] - rows, shape[-1] - columns)))

@@ -1,6 +1,6 @@
-"""Reductions over axes: sums and means, products, extremes, all and any.
+"""Reductions over axes: sum, mean, product, max, min, all and any.
 
-What is reduced over every axis has shape [1]: fluid has no tensors without axes.
+A reduction over all axes has shape [1]: fluid has no 0-d tensors.
 Reference: reduce_op.h, mean_op.cc, frobenius_norm_op.cc.
 """
 
@@ -27,7 +27,7 @@ from compiler.ops.type_checks import require_dtype
 
 
 def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
-    """The axes that go, sorted: all where `reduce_all` is set or none is named.
+    """Return the reduced axes, sorted: all axes if `reduce_all` is set or `dim` is empty.
 
     >>> axes_of(3, [-1, 0], False), axes_of(2, [0], True)
     ((0, 2), (0, 1))
@@ -37,31 +37,31 @@ def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
 
 
 def element_type(code: int, like: Array) -> str:
-    """The NumPy name of a fluid element type by its number; that of an array's for -1."""
+    """Return the NumPy dtype name of a fluid dtype code; the dtype of `like` for -1."""
     names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
     names |= {6: "float64", 20: "uint8", 21: "int8", 22: "bfloat16"}
     return names.get(code, like.dtype.name)
 
 
 def reduced(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
-    """X reduced by a ufunc over axes; at least one axis stays."""
+    """Reduce X with a ufunc over axes; the result has rank 1 or more."""
     dtype = element_type(out_dtype, X)
     return np.atleast_1d(ufunc.reduce(X, axis=axes, keepdims=keep_dim, dtype=dtype))
 
 
 def restored(values: Array, shape: Any, axes: Any) -> Array:
-    """What belongs to a reduced tensor, with the axes that went in their place, of size 1."""
+    """Reshape a reduced array to have size 1 in the reduced axes."""
     return values.reshape([1 if axis in axes else size for axis, size in enumerate(shape)])
 
 
 def spread_back(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
-    """What belongs to a sum given to every summand, or its share of it to a mean's."""
+    """Broadcast the gradient of a sum to `shape`, divided by the element count for a mean."""
     whole = np.broadcast_to(restored(values, shape, axes), shape)
     return whole / values.dtype.type(max(whole.size // values.size, 1)) if averages else whole
 
 
 def summed_to(values: Array, shape: Any) -> Array:
-    """What belongs to a broadcast tensor summed to the shape that it was broadcast from."""
+    """Sum over the broadcast axes, to reduce an array to `shape`."""
     padded = (1,) * (values.ndim - len(shape)) + tuple(shape)
     pairs = enumerate(zip(values.shape, padded, strict=True))
     axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
@@ -71,9 +71,10 @@ def summed_to(values: Array, shape: Any) -> Array:
 def fold_lanes(
     k: KernelBuilder, shape: Shape, axes: tuple[int, ...]
 ) -> tuple[Number, tuple[Number, ...], tuple[Number, ...]]:
-    """Begin a kernel with a lane for each element that is left of a shape, and a loop over axes.
+    """Start a kernel over the non-reduced axes of a shape, with a loop over the reduced ones.
 
-    Gives the loop, the indices of an element, and those of what is left, 0 in the axes that went.
+    Returns the loop index, the indices of the input element, and the indices of the output element,
+    0 in the reduced axes.
     """
     lanes = iter(k.grid(*(size for axis, size in enumerate(shape) if axis not in axes)))
     gone = [shape[axis] for axis in axes]
@@ -84,12 +85,12 @@ def fold_lanes(
 
 
 def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    """A shape with every reduced axis in its place, of size 1."""
+    """Return the shape with size 1 in every reduced axis."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
 def sum_axes(k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
-    """A kernel for Out = X summed over axes."""
+    """Emit a kernel for Out = X summed over axes."""
     turn, whole, left = fold_lanes(k, X.shape, axes)
     k.store(Out.reshaped(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
 
@@ -100,9 +101,9 @@ def sum_to(
     out: DeviceOperand,
     value: Callable[[tuple[Number, ...]], Number],
 ) -> None:
-    """A kernel for out = the values at the indices of a shape, summed to what was broadcast to it.
+    """Emit a kernel that sums values over a shape into `out`, which broadcasts to that shape.
 
-    `value` gives one for its indices, once the kernel has begun.
+    `value` maps indices to a value; it is called inside the kernel.
     """
     padded = (*(1 for _ in range(len(whole) - len(out.shape))), *out.shape)
     pairs = enumerate(zip(whole, padded, strict=True))
@@ -116,13 +117,13 @@ def sum_to(
 
 
 class Reduction(OpDef):
-    """X reduced over axes."""
+    """A reduction of X over axes."""
 
     X = reads()
     Out = writes()
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced: here all of them."""
+        """Return the reduced axes: all of them by default."""
         return tuple(range(rank))
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
@@ -130,7 +131,7 @@ class Reduction(OpDef):
         return PermutedOp(frozenset({"X"})) if whole else None
 
     def spread(self, X: Shape) -> Shape:
-        """The shape of Out with every reduced axis in its place, of size 1."""
+        """Return the shape of Out with size 1 in every reduced axis."""
         return kept_shape(X, self.axes(len(X)))
 
     def infer(self, X: TensorType) -> TensorType:
@@ -139,13 +140,13 @@ class Reduction(OpDef):
 
 
 class Fold(Reduction):
-    """X reduced by the ufunc called `ufunc`, and divided by their count if it `averages`."""
+    """A reduction of X by the NumPy ufunc `ufunc`, divided by the element count if `averages`."""
 
     ufunc: ClassVar[str] = "add"
     averages: ClassVar[bool] = False
 
     def count(self, X: Shape) -> Size:
-        """How many elements of X make one of Out."""
+        """Return the number of elements of X reduced to one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -178,13 +179,13 @@ class Fold(Reduction):
         k.store(Out.reshaped(self.spread(X.shape)), left, result)
 
     def divisor(self, k: SourceBuilder, X: Shape, like: Operand) -> str:
-        """The count as an array of one element: quicker for NumPy than a Python number."""
+        """Return the count as a one-element array: NumPy divides faster by it than by a number."""
         dtype = like.type.dtype.numpy.name
         return k.at_bind(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
 
 
 class Summation(Fold):
-    """X summed; every summand's gradient is that of the sum."""
+    """A sum or mean of X; its gradient broadcasts Out@GRAD."""
 
     linear_in = (("X",),)
 
@@ -223,9 +224,9 @@ class Mean(Summation, op="mean"):
 
 
 class AxisReduction(Reduction):
-    """Reduced over the axes `dim`, or all of them where `reduce_all` is set.
+    """A reduction over the axes `dim`, or over all if `reduce_all` is set.
 
-    Reduced axes stay with size 1 if `keep_dim`; Out has the element type `out_dtype` unless that is
+    Reduced axes are kept with size 1 if `keep_dim`; Out has the dtype `out_dtype` unless that is
     negative.
     """
 
@@ -236,13 +237,13 @@ class AxisReduction(Reduction):
     out_dtype = attr(-1)
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced; ShapeError where there is no such axis."""
+        """Return the reduced axes; raise ShapeError if one is out of range."""
         if any(not -rank <= axis < rank for axis in self.dim):
             raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
         return axes_of(rank, self.dim, self.reduce_all)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The same sum finds its axes elsewhere; those that stay must stay as they were."""
+        """Permute the reduced axes; not applicable if the kept axes would be reordered."""
         gone = axes_of(len(order), self.dim, self.reduce_all)
         kept = [axis for axis in order if axis not in gone]
         slots = {"X", "Out"} if self.keep_dim else {"X"}
@@ -271,7 +272,7 @@ class ReduceSum(AxisReduction, Summation, op="reduce_sum"):
 
 
 class ReduceMean(AxisReduction, Summation, op="reduce_mean"):
-    """Out = X averaged over axes; for whole numbers cut off towards zero."""
+    """Out = X averaged over axes; integers are truncated towards zero."""
 
     averages = True
 
@@ -286,7 +287,7 @@ class ReduceMean(AxisReduction, Summation, op="reduce_mean"):
 
 
 class Extreme(AxisReduction, Fold):
-    """The largest or smallest over axes; all that are equal to it get its gradient."""
+    """A maximum or minimum over axes; at ties every equal element receives the gradient."""
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axes = axes_of(X.ndim, self.dim, self.reduce_all)
@@ -308,7 +309,7 @@ class Extreme(AxisReduction, Fold):
 
 
 class ReduceMax(Extreme, op="reduce_max"):
-    """Out = the largest of X over axes."""
+    """Out = the maximum of X over axes."""
 
     ufunc = "maximum"
 
@@ -318,7 +319,7 @@ class ReduceMax(Extreme, op="reduce_max"):
 
 
 class ReduceMin(Extreme, op="reduce_min"):
-    """Out = the smallest of X over axes."""
+    """Out = the minimum of X over axes."""
 
     ufunc = "minimum"
 
@@ -328,7 +329,7 @@ class ReduceMin(Extreme, op="reduce_min"):
 
 
 def products_of_others(X: Array, axes: Any) -> Array:
-    """For each element the product of those it is multiplied with over axes, in X's shape."""
+    """Return for each element the product of the other elements reduced with it, in X's shape."""
     kept = [axis for axis in range(X.ndim) if axis not in axes]
     order = [*kept, *axes]
     rows = X.transpose(order).reshape(*[X.shape[axis] for axis in kept], -1)
@@ -342,8 +343,8 @@ def products_of_others(X: Array, axes: Any) -> Array:
 class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
     """Out = the product of X over axes.
 
-    An element's gradient is the product of the others, also where that is 0; the reference divides
-    by the element, and has no number there.
+    An element's gradient is the product of the others, which is also right for 0; the reference
+    divides by the element, and yields NaN there.
     """
 
     ufunc = "multiply"

@@ -10,7 +10,7 @@ from compiler.ops.type_checks import require_dtype
 
 
 class LogicalReduction(AxisReduction, Fold):
-    """Booleans reduced over axes."""
+    """A reduction of booleans over axes."""
 
     def infer(self, X: TensorType) -> TensorType:
         require_dtype(self.kind, "X", X, DType.BOOL)
@@ -18,7 +18,7 @@ class LogicalReduction(AxisReduction, Fold):
 
 
 class ReduceAll(LogicalReduction, op="reduce_all"):
-    """Out = whether all of X are true over axes."""
+    """Out = whether all elements of X along the axes are true."""
 
     ufunc = "logical_and"
 
@@ -28,7 +28,7 @@ class ReduceAll(LogicalReduction, op="reduce_all"):
 
 
 class ReduceAny(LogicalReduction, op="reduce_any"):
-    """Out = whether any of X is true over axes."""
+    """Out = whether any element of X along the axes is true."""
 
     ufunc = "logical_or"
 

@@ -1,4 +1,4 @@
-"""Distances and angles between the rows of two tables, of which the second may have but one.
+"""Distances and angles between corresponding rows of two tensors; the second may have one row.
 
 Reference: squared_l2_distance_op.h, cos_sim_op.h.
 """
@@ -20,7 +20,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def check_rows(op: str, X: TensorType, Y: TensorType) -> None:
-    """ShapeError unless Y has as many rows as X, or one, of as many elements."""
+    """Raise ShapeError unless Y has as many rows as X, or one, of equal row size."""
     require_same_dtype(op, X=X, Y=Y)
     rows_fit = Y.shape[0] == 1 or not differ(X.shape[0], Y.shape[0])
     if X.rank != Y.rank or X.rank < 2 or not rows_fit or differ(_row(X), _row(Y)):
@@ -32,9 +32,9 @@ def _row(X: TensorType) -> Any:
 
 
 class SquaredL2Distance(OpDef, op="squared_l2_distance"):
-    """Out [rows, 1] = the squared distance of each row of X from its row of Y, or the only one.
+    """Out [rows, 1] = the squared L2 distance between rows of X and Y, which may have one row.
 
-    `sub_result` [rows, size of a row] is X - Y, for the gradient.
+    `sub_result` [rows, row size] is X - Y, for the gradient.
     """
 
     X = reads()
@@ -94,7 +94,7 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 def sum_pairs(
     k: KernelBuilder, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
 ) -> None:
-    """A kernel for out = the values of each row, or their sum over rows where out has only one."""
+    """Emit a kernel for out = the value of each row, summed over rows if out has only one row."""
     count, width = out.shape[0], product(out.shape[1:])
     j, c = k.grid(count, width)
     turn = k.loop(rows // count)
@@ -103,14 +103,14 @@ def sum_pairs(
 
 
 def row_norms(rows: Array) -> Array:
-    """The length of each row, never less than 1e-4, in a column."""
+    """Return the L2 norm of each row, at least 1e-4, as a column."""
     return np.maximum(np.sqrt(np.sum(rows * rows, axis=1, keepdims=True)), rows.dtype.type(1e-4))
 
 
 class CosSim(OpDef, op="cos_sim"):
-    """Out [rows, 1] = the cosine of the angle between each row of X and its row of Y.
+    """Out [rows, 1] = the cosine similarity of each row of X and its row of Y.
 
-    Y may have one row for all. XNorm and YNorm are the lengths of rows, for the gradient.
+    Y may have one row for all. XNorm and YNorm are the row norms, for the gradient.
     """
 
     X = reads()

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the logarithm of a sum of exponentials."""
+"""Softmax, log-softmax and log-sum-exp."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
 
 
 class Softmax(Rowwise, op="softmax"):
-    """Out = exp(X) over its sum along `axis`.
+    """Out = exp(X) / sum(exp(X)) along `axis`.
 
-    What lies 64 below the largest counts as 64 below it, so that no probability is 0.
-    Reference: softmax_impl.h.
+    X minus its maximum is clamped at -64, so that no probability is 0. Reference: softmax_impl.h.
     """
 
     X = reads()
@@ -47,7 +46,7 @@ class Softmax(Rowwise, op="softmax"):
 
 
 class LogSoftmax(Rowwise, op="log_softmax"):
-    """Out = the logarithm of softmax along `axis`. An op of Paddle 2."""
+    """Out = log(softmax(X)) along `axis`. Paddle 2 op."""
 
     X = reads()
     Out = writes()
@@ -69,9 +68,9 @@ class LogSoftmax(Rowwise, op="log_softmax"):
 
 
 class LogSumExp(OpDef, op="logsumexp"):
-    """Out = log(sum(exp(X))) over the axes `axis`, all of them with `reduce_all`: at least [1].
+    """Out = log(sum(exp(X))) over the axes `axis`, or all with `reduce_all`; rank 1 or more.
 
-    An op of Paddle 2.
+    Paddle 2 op.
     """
 
     X = reads()

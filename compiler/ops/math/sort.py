@@ -1,6 +1,6 @@
-"""Order: the largest of each row, where the largest stands, and sorting.
+"""Sorting, top-k and argmax.
 
-Of equal values the first comes first; the reference leaves that open (top_k_op.h, argsort_op.h,
+Ties keep the original order; the reference leaves it unspecified (top_k_op.h, argsort_op.h,
 arg_min_max_op_base.h).
 """
 
@@ -24,7 +24,7 @@ from compiler.ops.type_checks import require_dtype
 
 
 def sorting(X: Array, axis: int, descending: bool) -> Array:
-    """The order that sorts X along an axis; what is equal keeps its order."""
+    """Return the indices that sort X along an axis; the sort is stable."""
     if not descending:
         return np.argsort(X, axis=axis, kind="stable")
     turned = np.flip(X, axis)
@@ -33,16 +33,16 @@ def sorting(X: Array, axis: int, descending: bool) -> Array:
 
 
 def scattered(values: Array, order: Array, shape: Any, axis: int) -> Array:
-    """Zeros of a shape with values put along an axis where they were taken from."""
+    """Scatter values along an axis of a zero array, to the indices they were gathered from."""
     whole: Array = np.zeros_like(values, shape=shape)
     np.put_along_axis(whole, order, values, axis=axis)
     return whole
 
 
 def best(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
-    """The first `count` values along an axis, the largest or the smallest first, and where.
+    """Return the `count` largest or smallest values along an axis, sorted, with indices.
 
-    Raises ValueError where there are fewer.
+    Raises ValueError if there are fewer.
     """
     if not 0 < count <= X.shape[axis]:
         raise ValueError(f"K asks for {count} of {X.shape[axis]} values")
@@ -51,7 +51,7 @@ def best(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
 
 
 def check_axis(op: str, X: TensorType, axis: int) -> None:
-    """ShapeError where a tensor has no such axis."""
+    """Raise ShapeError if `axis` is out of range."""
     if not -X.rank <= axis < X.rank:
         raise ShapeError(f"{op}: X is {X}, which has no axis {axis}")
 
@@ -64,16 +64,16 @@ def both_of(
     Out: DeviceOperand | None,
     Indices: DeviceOperand | None,
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """Both outputs of an op that orders, with room for the one that nobody wants."""
+    """Return both outputs of a sorting op, with scratch memory for an unused one."""
     place = axis % X.type.rank
     shape = (*X.shape[:place], count, *X.shape[place + 1 :])
     return Out or k.scratch(shape, X.type.dtype), Indices or k.scratch(shape, DType.INT64)
 
 
 class TopK(OpDef, op="top_k"):
-    """Out = the `k` largest values along the last axis, largest first, and their Indices.
+    """Out = the `k` largest values along the last axis, in descending order, and their Indices.
 
-    K, of one element, goes before `k`.
+    The one-element tensor K overrides `k`.
     """
 
     X = reads()
@@ -115,7 +115,7 @@ class TopK(OpDef, op="top_k"):
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
+        """Return why a call has no device kernel: the rows are too long."""
         return order_lanes.too_long(types, -1, self.k)
 
     def triton(
@@ -135,9 +135,9 @@ class TopK(OpDef, op="top_k"):
 
 
 class TopKV2(OpDef, op="top_k_v2"):
-    """Out = the `k` largest, or smallest, values along `axis`, in order, and their Indices.
+    """Out = the `k` largest, or smallest, values along `axis`, sorted, and their Indices.
 
-    K, of one element, goes before `k`. `sorted` or not, they come in order. An op of Paddle 2.
+    The one-element tensor K overrides `k`. Results are sorted even if not `sorted`. Paddle 2 op.
     """
 
     X = reads()
@@ -171,7 +171,7 @@ class TopKV2(OpDef, op="top_k_v2"):
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
+        """Return why a call has no device kernel: the rows are too long."""
         return order_lanes.too_long(types, self.axis, self.k)
 
     def triton(
@@ -191,7 +191,7 @@ class TopKV2(OpDef, op="top_k_v2"):
 
 
 class Argsort(OpDef, op="argsort"):
-    """Out = X sorted along `axis`, the largest first if `descending`; Indices = from where."""
+    """Out = X sorted along `axis`, descending if `descending`; Indices = the permutation."""
 
     X = reads()
     Out = writes()
@@ -215,7 +215,7 @@ class Argsort(OpDef, op="argsort"):
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
+        """Return why a call has no device kernel: the rows are too long."""
         return order_lanes.too_long(types, self.axis, None)
 
     def triton(
@@ -239,10 +239,10 @@ class Argsort(OpDef, op="argsort"):
 
 
 class ArgExtreme(OpDef):
-    """Where along `axis` the extreme stands, as an element type of whole numbers.
+    """Index of the maximum or minimum along `axis`, int32 or int64.
 
-    That axis goes, unless `keepdims`, but the last one never; with `flatten`, of Paddle 2, it is a
-    place in all of X.
+    The axis is removed unless `keepdims`, but Out keeps at least one axis; with `flatten` (Paddle
+    2) the index is into X flattened.
     """
 
     X = reads()
@@ -264,20 +264,20 @@ class ArgExtreme(OpDef):
         return TensorType(dtype, kept or (1,))
 
     def find(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
-        """A kernel for the places of the largest, or of the smallest."""
+        """Emit a kernel for the indices of the maximum or minimum."""
         seen = X.reshaped((X.type.numel,)) if self.flatten else X
         axis = 0 if self.flatten else self.axis % X.type.rank
         order_lanes.extreme_place(k, seen, axis, largest, Out)
 
 
 def places(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
-    """Indices in their element type, with at least one axis, or as many as were searched."""
+    """Cast indices to their dtype; a scalar becomes shape [1], or [1] * rank with `keepdims`."""
     typed = found.astype("int64" if dtype < 0 else element_type(dtype, found))
     return typed.reshape((1,) * (rank if keepdims else 1)) if typed.ndim == 0 else typed
 
 
 class ArgMax(ArgExtreme, op="arg_max"):
-    """Out = where the largest stands."""
+    """Out = the index of the maximum along `axis`."""
 
     lod_like = ""
 
@@ -291,7 +291,7 @@ class ArgMax(ArgExtreme, op="arg_max"):
 
 
 class ArgMin(ArgExtreme, op="arg_min"):
-    """Out = where the smallest stands."""
+    """Out = the index of the minimum along `axis`."""
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis

@@ -1,6 +1,6 @@
-"""Kernels of order: the first few of each row, whole rows sorted, and what goes back from there.
+"""Kernels for top-k, sorting and argmax, and for their gradients.
 
-Rows lie along the middle one of three axes. Of equal values the first comes first.
+Operands are viewed as three axes and sorted along the middle one. Ties keep their order.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
 
 FEW = 16
-"""So many of a row are found one after the other; more are sorted."""
+"""Largest k selected by repeated reductions; a larger k sorts the row."""
 
 SORTED = 4096
-"""Values of a row that are sorted at once; in a longer one each counts what goes before it."""
+"""Longest row sorted within one thread block; longer rows are sorted by counting ranks."""
 
 LONGEST = 65536
-"""Values of a row up to which counting is worth its while."""
+"""Longest row that is sorted by counting ranks (quadratic); longer ones run on the host."""
 
 
 def limit(X: DeviceOperand, largest: bool) -> float:
-    """What comes after everything else."""
+    """Return the value that is ordered after all others."""
     dtype = X.type.dtype
     if dtype.is_float:
         return float("-inf") if largest else float("inf")
@@ -35,7 +35,7 @@ def limit(X: DeviceOperand, largest: bool) -> float:
 def goes_before(
     k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool
 ) -> Number:
-    """Whether the value a at place i comes before the value b at place j."""
+    """Return whether value a at index i is ordered before value b at index j."""
     ahead = k.greater(a, b) if largest else k.less(a, b)
     return ahead | (k.equal(a, b) & k.less(i, j))
 
@@ -44,7 +44,7 @@ def first_few(
     k: KernelBuilder, X: DeviceOperand, count: int, axis: int, largest: bool,
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the first values along an axis, in order, and where they are."""
+    """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
     before, size, behind = split_at(X.shape, axis)
     x = X.reshaped((before, size, behind))
     values, places = (each.reshaped((before, count, behind)) for each in (Out, Indices))
@@ -67,13 +67,13 @@ def first_few(
 
 
 def sorts_at_once(x: DeviceOperand) -> bool:
-    """True where the rows of three axes are short, and their values, too."""
+    """Return whether a row fits into one sort: at most SORTED values of at most 4 bytes."""
     size = x.shape[1]
     return isinstance(size, int) and size <= SORTED and x.type.dtype.itemsize <= 4
 
 
 def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
-    """Why the host orders the rows of X along an axis; empty where kernels do."""
+    """Return why the rows of X have no sorting kernel; empty if they have one."""
     X = types.get("X")
     size = None if X is None else X.shape[axis]
     few = isinstance(count, int) and count <= FEW
@@ -85,7 +85,7 @@ def in_order(
     k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
     count: Size,
 ) -> None:  # fmt: skip
-    """A kernel for the first `count` values of each row in their order, and where they are."""
+    """Emit a kernel for the first `count` values of each row, sorted, and their indices."""
     if not sorts_at_once(x):
         ranked(k, x, largest, values, places, count)
         return
@@ -102,7 +102,7 @@ def ranked(
     k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
     count: Size,
 ) -> None:  # fmt: skip
-    """A kernel that puts each value where as many go before it; those beyond `count` nowhere."""
+    """Emit a kernel that stores each value at its rank, skipping ranks from `count` on."""
     before, size, behind = x.shape
     i, n, j = k.grid(before, size, behind)
     r = k.loop(size)
@@ -117,7 +117,7 @@ def ranked(
 def put_back(
     k: KernelBuilder, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
 ) -> None:
-    """Kernels for zeros with values put along an axis where they were taken from."""
+    """Emit kernels that scatter values along an axis of zeros, the gradient of a gather."""
     fill(k, out, 0)
     before, size, behind = split_at(out.shape, axis)
     shape = (before, values.shape[axis], behind)
@@ -130,7 +130,7 @@ def put_back(
 def extreme_place(
     k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand
 ) -> None:
-    """A kernel for where along an axis the largest or the smallest stands."""
+    """Emit a kernel for the index of the maximum or minimum along an axis."""
     before, size, behind = split_at(X.shape, axis)
     i, j = k.grid(before, behind)
     r = k.loop(size)

@@ -1,4 +1,4 @@
-"""Norms of vectors and distances between them.
+"""Vector norms and distances.
 
 Reference: norm_op.h, p_norm_op.h, squared_l2_norm_op.h, l1_norm_op.h, dist_op.h,
 frobenius_norm_op.cc.
@@ -31,7 +31,7 @@ from compiler.ops.type_checks import require_same_dtype
 
 
 class Norm(OpDef, op="norm"):
-    """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, which it keeps."""
+    """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, kept with size 1."""
 
     lod_like = ""
 
@@ -94,7 +94,7 @@ class Norm(OpDef, op="norm"):
 
 
 def p_norm(X: Array, p: float, axis: Any) -> Array:
-    """(sum(|X| ** p)) ** (1/p) over axes that stay; for 0 how many are not 0, for ±inf extremes."""
+    """Return (sum(|X| ** p)) ** (1/p), axes kept; non-zero count for 0, max or min for ±inf."""
     size = np.abs(X)
     if p == 0.0:
         return np.sum(size != 0, axis=axis, keepdims=True).astype(X.dtype)
@@ -104,7 +104,7 @@ def p_norm(X: Array, p: float, axis: Any) -> Array:
 
 
 def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
-    """The derivative of a p-norm by each element of X; 0 where the element is 0."""
+    """Return the derivative of a p-norm with respect to X; 0 where an element is 0."""
     if p == 0.0:
         return np.zeros_like(X)
     if p in (np.inf, -np.inf):
@@ -114,7 +114,7 @@ def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
 
 
 def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
-    """`p_norm` over all turns of a loop."""
+    """Return the `p_norm` of a kernel value over a loop."""
     size = k.absolute(x)
     if p == 0.0:
         return k.sum(k.where(size > 0, size * 0 + 1, size * 0), over)
@@ -124,7 +124,7 @@ def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
 
 
 def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
-    """`p_norm_slope` of one element."""
+    """Return the `p_norm_slope` of one kernel value."""
     size = k.absolute(x)
     if p == 0.0:
         return x * 0
@@ -135,10 +135,10 @@ def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
 
 
 class PNorm(OpDef, op="p_norm"):
-    """Out = the p-norm of X along `axis`, p being `porder`; of all of X with `asvector`.
+    """Out = the p-norm of X along `axis`, p being `porder`; of all elements with `asvector`.
 
-    The axis goes unless `keepdim`. The reference has finite orders above 0 only, and no `asvector`;
-    Paddle 2 has both.
+    The axis is removed unless `keepdim`. The reference supports finite orders above 0 only, and no
+    `asvector`; Paddle 2 has both.
     """
 
     X = reads()
@@ -225,7 +225,7 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
 
 
 class Dist(OpDef, op="dist"):
-    """Out = the p-norm of X - Y, which broadcast as in NumPy: one number."""
+    """Out = the p-norm of X - Y, which broadcast as in NumPy: a scalar, [1]."""
 
     X = reads()
     Y = reads()
@@ -273,12 +273,12 @@ class Dist(OpDef, op="dist"):
 
 
 def apart(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
-    """An element of X - Y, which broadcast."""
+    """Load an element of X - Y, which broadcast."""
     return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 
 
 class WholeNorm(Whole):
-    """One number made of all elements of X."""
+    """A norm over all elements of X, [1]."""
 
     X = reads()
     Out = writes()

@@ -1,4 +1,4 @@
-"""The area under the curve of a classifier of two classes, from counts by score."""
+"""Area under the ROC curve of a binary classifier, from histograms of scores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def area_under(positive: Array, negative: Array) -> float:
-    """The share of pairs of a positive and a negative in which the positive scores higher.
+    """Return the fraction of (positive, negative) pairs in which the positive scores higher.
 
-    Both are counts by rising score; pairs of one score count half.
+    Both are histograms by ascending score; ties count half.
 
     >>> area_under(np.array([0, 1, 2]), np.array([2, 0, 1]))
     0.7777777777777778
@@ -26,9 +26,9 @@ def area_under(positive: Array, negative: Array) -> float:
 
 
 def slide(counts: Array, fresh: Array, steps: int) -> Array:
-    """Put a batch's counts among those of the last `steps` batches, in place; returns their sum.
+    """Add a batch's histogram to a sliding window of `steps` batches, in place; return their sum.
 
-    `counts` holds a line for each batch, a line for the sum, and how many batches there were.
+    `counts` holds a line per batch, a line for the sum, and the number of batches so far.
     """
     lines, place = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
     lines[steps] += fresh - lines[place]
@@ -40,9 +40,9 @@ def slide(counts: Array, fresh: Array, steps: int) -> Array:
 def count_area(
     Predict: Array, Label: Array, positive: Array, negative: Array, thresholds: int, steps: int
 ) -> float:
-    """Add the batch to the counts, in place, and return the area under the curve of all.
+    """Add the batch to the histograms, in place, and return the area under the ROC curve.
 
-    A module carries this function. Raises ValueError for a score that is no probability.
+    Generated modules copy this function. Raises ValueError for a score that is not a probability.
     """
     scores, labels = Predict[:, -1], Label.reshape(-1)
     if not ((scores >= 0) & (scores <= 1)).all():
@@ -62,8 +62,8 @@ class Auc(OpDef, op="auc"):
 
     Predict is [rows, 2], the probability of class 1 last, or [rows, 1]; a Label is 0 or above.
     StatPos and StatNeg count scores in `num_thresholds` + 1 bins, in place: of all batches so far
-    [1, bins], or with `slide_steps` s of the last s: [(s + 1) * bins + 1]. `curve` is as
-    meaningless as in the reference: auc_op.h.
+    [1, bins], or with `slide_steps` s of the last s: [(s + 1) * bins + 1]. `curve` has no effect,
+    as in the reference: auc_op.h.
     """
 
     no_kernel_reason = "a curve is summed up bucket by bucket, once a step"

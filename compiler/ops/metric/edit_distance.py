@@ -1,4 +1,4 @@
-"""How many tokens it takes to turn one sequence into another."""
+"""Edit distance between token sequences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) -> Array:
-    """The edit distance of each pair of padded lines, all pairs walked together.
+    """Return the edit distance of each pair of padded lines, all pairs computed together.
 
-    A row of the table has, for each prefix of the reference, its distance to the tokens read so
-    far. Insertions run along the row: a running minimum of what is left when places are taken off.
+    Levenshtein's dynamic programming, vectorised over pairs: a row has the distance of each prefix
+    of the reference to the tokens read so far. Insertions along the row are a running minimum of
+    the row minus its indices.
     """
     place: Array = np.arange(int(refs.shape[1]) + 1)
     row: Array = np.broadcast_to(place, (len(refs), len(place)))
@@ -30,10 +31,10 @@ def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) ->
 
 
 class EditDistance(OpDef, op="edit_distance"):
-    """Out = the fewest insertions, deletions and changes that turn Hyps into Refs: [pairs, 1].
+    """Out = the fewest insertions, deletions and substitutions from Hyps to Refs: [pairs, 1].
 
     `normalized` divides by the length of the reference. Both are [tokens, 1] with LoD, or padded
-    [pairs, longest] with HypsLength and RefsLength. SequenceNum counts the pairs. Reference:
+    [pairs, longest] with HypsLength and RefsLength. SequenceNum is the number of pairs. Reference:
     edit_distance_op.h.
     """
 

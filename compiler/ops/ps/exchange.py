@@ -1,4 +1,4 @@
-"""Variables sent to parameter servers and received from them, in the order of the program."""
+"""Variables sent to and received from parameter servers, in program order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.ps.unsupported import Absent, reached
 
 CONTROL = TensorType(DType.FP32, (0,))
-"""The type of control variables, which order ops by data: tensors without elements."""
+"""Type of control variables, empty tensors that represent dependencies between ops."""
 
 
 def control_value() -> Array:
-    """The value of a control variable."""
+    """Return the value of a control variable."""
     return np.zeros(0, np.float32)
 
 
 class Exchange(HostOp):
-    """An op that talks to servers: `Before` and `After` chain those of a block in program order."""
+    """An op that communicates with servers; `Before` and `After` keep program order."""
 
     no_kernel_reason = "it talks to parameter servers"
     lod_like = ""
@@ -32,16 +32,16 @@ class Exchange(HostOp):
 
 
 def row_parts(sections: Sequence[int], values: Array) -> list[Array]:
-    """The rows of an array, cut into parts of so many rows each."""
+    """Split the rows of an array into sections."""
     return [np.ascontiguousarray(part) for part in np.split(values, np.cumsum(sections)[:-1])]
 
 
 def sparse_parts(
     sections: Sequence[int], values: Array, rows: Array
 ) -> tuple[list[Array], list[Array]]:
-    """Sparse rows, each in the part of the whole that it lies in, numbered within that part.
+    """Split sparse rows by section, with row indices relative to the section.
 
-    Raises IndexError for a row beyond the last part.
+    Raises IndexError for a row beyond the last section.
     """
     ends = np.cumsum(sections)
     if rows.size and not 0 <= rows.min() <= rows.max() < ends[-1]:
@@ -56,14 +56,14 @@ def sparse_parts(
 
 
 class Send(Exchange, op="send"):
-    """Set the variables X on the servers `epmap`; Out is a control variable.
+    """Send the variables X to the servers `epmap`; Out is a control variable.
 
-    They are called as here, or `send_varnames` there. With several of these, X is one variable
-    whose rows are cut into `sections` first; one name for many servers is for all of them. With
-    `merge_add` the values are added to what the server has. ClipX with a `clip_norm` scales what is
-    sent by clip_norm / max(clip_norm, norm of all ClipX), and Scale keeps that factor for other
-    `send` ops, which read it as Factor; `share` is one more factor. Reference: send_op.cc; clipping
-    and `share` are this compiler's.
+    On the server they are called `send_varnames`, else as here. With several such names, X is one
+    variable whose rows are split into `sections` first; one name with many servers goes to all of
+    them. With `merge_add` the values are added to the server's. ClipX with a `clip_norm` scales the
+    sent values by clip_norm / max(clip_norm, norm of all ClipX), and Scale returns that factor for
+    other `send` ops, which read it as Factor; `share` is another factor. Reference: send_op.cc;
+    clipping and `share` are extensions.
     """
 
     X = reads(many=True)
@@ -116,14 +116,14 @@ class Send(Exchange, op="send"):
 
 
 def clip_factor(values: Sequence[Array], rows: Sequence[Array] | None, limit: float) -> Array:
-    """Limit / max(limit, norm of all values), float32 [1]; rows that repeat are added up."""
+    """Return limit / max(limit, norm of values), float32 [1]; duplicate rows are summed first."""
     merged = values if not rows else [row_sums(*each) for each in zip(values, rows, strict=True)]
     squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in merged)
     return np.full(1, limit / max(limit, squares**0.5), np.float32)
 
 
 def row_sums(values: Array, rows: Array) -> Array:
-    """One row for each row number: the sum of the values that carry it."""
+    """Sum the values of each distinct row index."""
     numbers, places = np.unique(rows, return_inverse=True)
     total = np.zeros((len(numbers), *values.shape[1:]), values.dtype)
     np.add.at(total, places.reshape(-1), values)
@@ -131,9 +131,9 @@ def row_sums(values: Array, rows: Array) -> Array:
 
 
 class Recv(Exchange, op="recv"):
-    """Out = the variables of the servers `epmap`, called as here, or `recv_varnames` there.
+    """Out = the variables of the servers `epmap`, called `recv_varnames` there, else as here.
 
-    With several names for one Out, its rows are theirs, one below the other. Reference: recv_op.cc.
+    Several names for one Out are concatenated along rows. Reference: recv_op.cc.
     """
 
     X = reads(many=True, optional=True)
@@ -158,7 +158,7 @@ class Recv(Exchange, op="recv"):
 
 
 class SendBarrier(Exchange, op="send_barrier"):
-    """Say that all gradients of a step are sent, and wait for the updates.
+    """Signal that all gradients of a step are sent, and wait for the updates.
 
     Reference: send_barrier_op.cc.
     """
@@ -179,7 +179,7 @@ class SendBarrier(Exchange, op="send_barrier"):
 
 
 class Fetching(Exchange):
-    """What ends the receiving of a step's parameters."""
+    """An op that ends the receiving of a step's parameters."""
 
     trainer_id = attr(0)
     endpoints = attr(list[str]())
@@ -189,9 +189,9 @@ class Fetching(Exchange):
 
 
 class FetchBarrier(Fetching, op="fetch_barrier"):
-    """Say that all parameters of a step are received, which Out names.
+    """Signal that all parameters of a step, listed in Out, are received.
 
-    Nothing is written: converting a program makes it `fetched`. Reference: fetch_barrier_op.cc.
+    Out is not written: program conversion rewrites it to `fetched`. Reference: fetch_barrier_op.cc.
     """
 
     X = reads(many=True, optional=True)
@@ -203,7 +203,7 @@ class FetchBarrier(Fetching, op="fetch_barrier"):
 
 
 class Fetched(Fetching, op="fetched"):
-    """`fetch_barrier` without the names of what was received before it."""
+    """`fetch_barrier` without the list of received variables."""
 
     def numpy(self) -> dict[str, list[Array]]:
         reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)

@@ -1,4 +1,4 @@
-"""Gradients cut into the blocks that servers hold, and ids sorted by server."""
+"""Gradients split into the blocks of servers, and ids grouped by server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from compiler.ops.shape.join import copy_part, shares_along
 from compiler.ops.train.sparse_rows import rows_type
 
 MOST_PARTS = 4096
-"""The most parts that a variable is cut into: one for each server."""
+"""Maximum number of parts of a variable: one per server."""
 
 
 class SplitByref(OpDef, op="split_byref"):
-    """Out = the rows of X in parts of `sections` rows, or in `num` equal parts.
+    """Out = the rows of X split into `sections`, or into `num` equal parts.
 
-    The parts are views of X where memory allows. Reference: split_byref_op.cc.
+    The parts are views of X where the memory plan allows it. Reference: split_byref_op.cc.
     """
 
     is_cheap = True
@@ -38,7 +38,7 @@ class SplitByref(OpDef, op="split_byref"):
         return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
 
     def rows(self, X: TensorType) -> list[Size]:
-        """The number of rows of each part; ShapeError where they are not those of X."""
+        """Return the number of rows of each part; raise ShapeError unless they add up to X's."""
         whole: Size = X.shape[0] if X.rank else 0
         if self.num:
             part = whole // self.num
@@ -57,12 +57,12 @@ class SplitByref(OpDef, op="split_byref"):
             copy_part(k, part, X, share)
 
     def shares(self, types: Types) -> list[Share]:
-        """Each part is one of X."""
+        """Return each part as a view of X."""
         return shares_along("X", "Out", self.rows(types["X"][0]), 0)
 
 
 class SplitSelectedRows(OpDef, op="split_selected_rows"):
-    """Out = the sparse rows of X in parts of `height_sections` rows, numbered within each part.
+    """Out = the sparse rows of X split into `height_sections`, indexed relative to the section.
 
     Reference: split_selected_rows_op.cc.
     """
@@ -90,10 +90,10 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
 
 
 class SplitIds(OpDef, op="split_ids"):
-    """Out = for each server, which of the ids it holds: id mod the number of servers.
+    """Out = the ids of each server: server = id mod the number of servers.
 
-    Ids are unique and in rising order in each, int64 [count, 1]. Where Ids is a sparse gradient,
-    so are the outputs: its rows, numbered as on the server, which has row r as r // servers.
+    Ids are unique and ascending in each output, int64 [count, 1]. If Ids is a sparse gradient, so
+    are the outputs, with row indices relative to the server, which stores row r as r // servers.
     Reference: split_ids_op.h.
     """
 
@@ -125,7 +125,7 @@ class SplitIds(OpDef, op="split_ids"):
 
 
 class MergeIds(OpDef, op="merge_ids"):
-    """Out = for each of Ids the rows that its ids name, found in X, whose rows have the ids Rows.
+    """Out = for each of Ids the rows of its ids, gathered from X, whose rows have the ids Rows.
 
     Reference: merge_ids_op.h.
     """
@@ -149,7 +149,7 @@ class MergeIds(OpDef, op="merge_ids"):
 
 
 def found_rows(ids: Array, known: Array, values: Array, order: Array) -> Array:
-    """The rows of `values` that ids name, [*ids.shape[:-1], width]; IndexError for others."""
+    """Return the rows of `values` by id, [*ids.shape[:-1], width]; raise IndexError if missing."""
     flat = ids.reshape(-1)
     places = np.searchsorted(known[order], flat)
     inside = places < len(known)

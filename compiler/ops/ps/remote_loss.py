@@ -1,8 +1,8 @@
-"""Losses over many classes whose weights servers hold: only the rows that a batch needs are asked.
+"""Sampled losses with weights on parameter servers: only the rows needed by a batch are fetched.
 
-A program has `nce` and `hierarchical_sigmoid` with `remote_prefetch`, `table_names`, `epmap` and
-`height_sections`; converting it to a graph makes them these ops. Their gradients need no server
-for what is sparse, and are of the plain ops.
+Programs have `nce` and `hierarchical_sigmoid` with `remote_prefetch`, `table_names`, `epmap` and
+`height_sections`; program conversion rewrites them to these ops. Sparse gradients need no server
+and use the gradient ops of the plain versions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from compiler.ops.type_checks import numeric
 def remote_vectors(
     server: Any, tables: tuple[Any, ...], trainer_id: int, numbers: Array, whole: Shape
 ) -> tuple[Array, Array]:
-    """The rows of a table that some numbers name, each asked for once, and where each number's is.
+    """Fetch the distinct rows of a table for some indices; return them and each index's position.
 
-    `tables` has the blocks of the table, their servers and their numbers of rows; `whole` is the
-    shape of the table.
+    `tables` is (blocks of the table, their servers, their numbers of rows); `whole` is the shape of
+    the table.
     """
     unique, places = np.unique(numbers, return_inverse=True)
     names, endpoints, sections = tables
@@ -37,9 +37,9 @@ def remote_vectors(
 
 
 class RemoteNce(Exchange, op="remote_nce"):
-    """Cost of each row as `nce` computes it, with the rows of Weight asked of servers.
+    """Cost of each row as in `nce`, with the rows of Weight fetched from servers.
 
-    Of Weight only the shape is read. Reference: nce_op.h with remote_prefetch.
+    Only the shape of Weight is read. Reference: nce_op.h with remote_prefetch.
     """
 
     is_random = True
@@ -104,9 +104,9 @@ class RemoteNce(Exchange, op="remote_nce"):
 
 
 class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
-    """Cost of each row as `hierarchical_sigmoid` computes it, with the forks' rows of W on servers.
+    """Cost of each row as in `hierarchical_sigmoid`, with the rows of W fetched from servers.
 
-    Of W only the shape is read, and there is no W_Out. Reference: hierarchical_sigmoid_op.h with
+    Only the shape of W is read, and there is no W_Out. Reference: hierarchical_sigmoid_op.h with
     remote_prefetch.
     """
 

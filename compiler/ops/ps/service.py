@@ -1,4 +1,4 @@
-"""What servers do besides updates, and what trainers ask of them besides variables."""
+"""Server control: the server loop, checkpoints, reductions over servers, and received variables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from compiler.ops.type_checks import literal_shape
 class ListenAndServ(HostOp, op="listen_and_serv"):
     """Serve parameters at `endpoint` until all `Fanin` trainers have completed.
 
-    X names the gradients that trainers send; `grad_to_block_id` says which block a gradient
-    updates by, "name:block". A step runs `lr_decay_block_id`, then `clip_block_id`, then the other
-    `optimize_blocks`. `sync_mode` says whether steps wait for all trainers; `distributed_mode` is
-    what release 1.8.5 writes. The runtime takes the program apart: no module contains this op.
-    Reference: listen_and_serv_op.cc; `sync_mode` is of release 1.6, `clip_block_id` this
-    compiler's.
+    X lists the gradients that trainers send; `grad_to_block_id` maps a gradient to the block of its
+    update, "name:block". A step runs `lr_decay_block_id`, then `clip_block_id`, then the other
+    `optimize_blocks`. `sync_mode` selects whether steps wait for all trainers; `distributed_mode`
+    is its form in release 1.8.5. The runtime interprets the program: no module contains this op.
+    Reference: listen_and_serv_op.cc; `sync_mode` is of release 1.6, `clip_block_id` an extension.
     """
 
     no_kernel_reason = "it serves trainers"
@@ -57,7 +56,7 @@ class ListenAndServ(HostOp, op="listen_and_serv"):
 
 
 class SumOverServers(Exchange, op="sum_over_servers"):
-    """Out = the sum of X over the servers of a job, each of which runs this op once a step."""
+    """Out = the sum of X over the servers of a job, each of which runs this op once per step."""
 
     X = reads()
     Out = writes(inplace="X")
@@ -72,7 +71,7 @@ class SumOverServers(Exchange, op="sum_over_servers"):
 
 
 class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
-    """Out = the one of X whose number is TrainerId. Reference: ref_by_trainer_id_op.cc."""
+    """Out = X[TrainerId]. Reference: ref_by_trainer_id_op.cc."""
 
     no_kernel_reason = "the trainer is known when its gradient arrives"
 
@@ -91,7 +90,7 @@ class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
 
 
 class FakeInit(OpDef, op="fake_init"):
-    """Out stands for a table that servers hold: zeros, of which nobody reads more than the shape.
+    """Out = a placeholder for a table on servers: zeros, of which only the shape is used.
 
     Reference: fake_init_op.cc.
     """
@@ -109,7 +108,7 @@ class FakeInit(OpDef, op="fake_init"):
 
 
 class CheckpointNotify(Exchange, op="checkpoint_notify"):
-    """Let the servers `epmap` save their part of `lookup_table` below `dir`.
+    """Request the servers `epmap` to save their shard of `lookup_table` below `dir`.
 
     Reference: checkpoint_notify_op.cc.
     """
@@ -129,12 +128,12 @@ class CheckpointNotify(Exchange, op="checkpoint_notify"):
 
 
 class RecvSave(Exchange, op="recv_save"):
-    """Receive the slices of a variable from the servers `endpoints` and write it whole to a file.
+    """Receive the slices of a variable from the servers `endpoints` and write it to a file.
 
     Slice i is `remote_varnames[i]` there and has the shape `slice_shapes[i]`, such as "500,1000";
-    the rows of all, one below the other, are the variable of shape `shape` and type `dtype`.
-    `slice_varnames` are the names on the trainer, which nothing reads. Raises ValueError for slices
-    that do not make up `shape`, FileExistsError for a file that is there without `overwrite`.
+    concatenated along rows they are the variable of shape `shape` and type `dtype`.
+    `slice_varnames` are the names on the trainer, which are unused. Raises ValueError if the slices
+    do not match `shape`, FileExistsError for an existing file without `overwrite`.
     Reference: recv_save_op.cc.
     """
 
@@ -163,7 +162,7 @@ class RecvSave(Exchange, op="recv_save"):
 
 
 def joined_slices(parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]) -> Array:
-    """Slices one below the other; ValueError where they are not what `recv_save` says of them."""
+    """Concatenate slices along rows; raise ValueError if shapes differ from those described."""
     for part, text in zip(parts, described, strict=True):
         if [int(size) for size in text.split(",")] != list(part.shape):
             raise ValueError(f"recv_save: a slice is {list(part.shape)}, expected [{text}]")

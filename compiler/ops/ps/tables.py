@@ -1,4 +1,4 @@
-"""Embedding tables that servers hold: rows looked up from afar, and on the server itself."""
+"""Embedding tables on parameter servers: remote lookups, and lookups on the server itself."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from compiler.ops.ps.exchange import Exchange, sparse_parts
 from compiler.ops.ps.unsupported import reached
 
 OLD = "lookup_table"
-"""The version of the lookup whose ids have a last axis of size 1 that outputs do not have."""
+"""Version of the lookup op whose ids have a last axis of size 1, absent from outputs."""
 
 
 class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
-    """Outputs = the rows of a table that Ids name; padding_idx names a row of zeros.
+    """Outputs = the rows of a table by Ids; padding_idx yields a row of zeros.
 
-    The table lies on servers: `table_names` are blocks of `height_sections` rows on `endpoints`.
-    Of W only the shape is read. Each row is requested once. Reference:
+    The table is sharded over servers: `table_names` are blocks of `height_sections` rows on
+    `endpoints`. Only the shape of W is read. Each row is requested once. Reference:
     distributed_lookup_table_op.cc.
     """
 
@@ -65,9 +65,9 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
 
 
 def unique_ids(ids: Array) -> tuple[Array, Array]:
-    """The different ids, which rise, and for each of ids its place among them; int64.
+    """Return the distinct ids, ascending, and each id's index among them; int64.
 
-    Ids and positions are sorted as single integers, several times as fast as `np.unique`.
+    Ids and positions are sorted packed in one integer, several times as fast as `np.unique`.
     """
     if not ids.size or not 0 <= ids.min() <= ids.max() < 1 << 38 or len(ids) >= 1 << 24:
         unique, places = np.unique(ids, return_inverse=True)
@@ -81,7 +81,7 @@ def unique_ids(ids: Array) -> tuple[Array, Array]:
 
 
 def joined_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
-    """Rows from several servers, one below the other: none of them has [0, width of the table]."""
+    """Concatenate rows from several servers; with none, return [0, width of the table]."""
     if found:
         return np.concatenate(found)
     return np.zeros((0, int(table[1])), np.float32)
@@ -95,7 +95,7 @@ def remote_rows(
     ids: Array,
     trainer_id: int,
 ) -> Sequence[Array]:
-    """The rows of ids that rise, by the block that has them; IndexError for one beyond all."""
+    """Fetch the rows of ascending ids, by block; raise IndexError for an id out of range."""
     _, rows = sparse_parts(sections, ids, ids)
     asked = [index for index, each in enumerate(rows) if len(each)]
     names = [tables[index] for index in asked]
@@ -104,7 +104,7 @@ def remote_rows(
 
 
 class Prefetch(Exchange, op="prefetch"):
-    """Out = the rows that X has the ids of, read from the servers `epmap`, one for each X.
+    """Out = the rows with the ids X, fetched from the servers `epmap`, one for each X.
 
     Reference: prefetch_op.cc.
     """
@@ -125,10 +125,10 @@ class Prefetch(Exchange, op="prefetch"):
 
 
 class LookupSparseTable(OpDef, op="lookup_sparse_table"):
-    """Out = the rows of W whose numbers Ids has, on the server that holds every n-th row.
+    """Out = the rows of W with the ids Ids, on the server that holds every n-th row.
 
-    Row i of W is the table's row i * n + the number of the server; Ids are the table's.
-    Reference: lookup_sparse_table_op.cc, where W grows by itself.
+    Row i of W is the table's row i * n + the server's index; Ids refer to the table.
+    Reference: lookup_sparse_table_op.cc, where W grows automatically.
     """
 
     W = reads()

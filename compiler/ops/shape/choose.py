@@ -1,4 +1,4 @@
-"""Rows chosen out of several tensors."""
+"""`multiplex`: row-wise selection among several tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ops.type_checks import differ
 
 
 class Multiplex(OpDef, op="multiplex"):
-    """Row i of Out is row i of that tensor of X whose number is in Ids, int32 [rows, 1].
+    """Out[i] = X[Ids[i]][i]: row i is taken from the tensor with index Ids[i], int32 [rows, 1].
 
     Reference: multiplex_op.cc.
     """

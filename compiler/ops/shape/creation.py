@@ -1,4 +1,4 @@
-"""New tensors: constants, ranges, and what has the shape of another tensor."""
+"""Tensor creation: constants, and tensors shaped like another one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compiler.ops.type_checks import literal_shape
 
 
 def number_from(text: str, value: float, dtype: Any) -> float:
-    """The number that a text says, or else a value, as the element type can hold it."""
+    """Return the number parsed from `text`, else `value`, converted to what the dtype can hold."""
     stripped = text.strip()
     exact = stripped.lstrip("+-").isdigit()
     value = int(stripped) if exact else float(stripped) if stripped else value
@@ -35,7 +35,7 @@ def number_from(text: str, value: float, dtype: Any) -> float:
 
 
 def expect_number(op: str, text: str, dtype: DType) -> None:
-    """BadAttribute where a text is no number that the element type has."""
+    """Raise BadAttribute unless `text` is empty or a number of the dtype."""
     try:
         number_from(text, 0.0, dtype.numpy)
     except (ValueError, OverflowError):
@@ -43,7 +43,7 @@ def expect_number(op: str, text: str, dtype: DType) -> None:
 
 
 def number_text(number: float) -> str:
-    """A number as Python, also where it has no literal."""
+    """Return a number as Python source text, including inf and nan."""
     return repr(number) if math.isfinite(number) else f"float('{number}')"
 
 
@@ -53,9 +53,9 @@ def number_text(number: float) -> str:
 class FillConstant(Whole, op="fill_constant"):
     """Out = `value` everywhere, in the shape `shape`.
 
-    `str_value` is the same number as text, for what a float32 attribute cannot hold; it goes first
-    where it is given. The number may stand in ValueTensor, the sizes in ShapeTensor or in a tensor
-    each. Reference: fill_constant_op.h.
+    `str_value` is the same number as text, for values that a float32 attribute cannot hold; it
+    takes precedence if present. ValueTensor overrides the value; ShapeTensor, or one tensor per
+    size, overrides the shape. Reference: fill_constant_op.h.
     """
 
     sizing = frozenset({"shape"})
@@ -122,7 +122,7 @@ class FillConstant(Whole, op="fill_constant"):
 def told_shape(
     op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType] | None
 ) -> Shape:
-    """The shape an attribute says, or what is known of one that tensors say."""
+    """Return the shape from the attribute, or the known part of a shape given by tensors."""
     if listing is not None:
         count = listed_count(op, "ShapeTensor", listing)
         return hoped(sizes) if len(sizes) == count else open_shape(count)
@@ -135,7 +135,7 @@ def told_shape(
 
 
 class FillZerosLike(Pointwise, op="fill_zeros_like"):
-    """Out = 0 everywhere, in the type of X."""
+    """Out = zeros of the type of X."""
 
     X = reads(shape_only=True)
     Out = writes()
@@ -145,14 +145,14 @@ class FillZerosLike(Pointwise, op="fill_zeros_like"):
 
 
 class FillZerosLike2(Pointwise, op="fill_zeros_like2"):
-    """Out = 0 everywhere, in the shape of X and the element type `dtype`."""
+    """Out = zeros of the shape of X and the dtype `dtype`."""
 
     X = reads(shape_only=True)
     Out = writes()
     dtype = attr(DType.FP32.code)
 
     def result(self, operand: TensorType) -> TensorType:
-        """The shape of X in the wanted element type."""
+        """Return the shape of X with the dtype `dtype`."""
         return operand.with_dtype(DType.of(self.dtype))
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -160,7 +160,7 @@ class FillZerosLike2(Pointwise, op="fill_zeros_like2"):
 
 
 def limits(dtype: DType) -> tuple[float, float]:
-    """The smallest and the largest number of an element type."""
+    """Return the smallest and the largest number of a dtype."""
     if dtype.is_float:
         return -math.inf, math.inf
     info = np.iinfo(dtype.numpy) if dtype is not DType.BOOL else None
@@ -168,7 +168,7 @@ def limits(dtype: DType) -> tuple[float, float]:
 
 
 class FillAnyLike(OpDef, op="fill_any_like"):
-    """Out = `value` everywhere, in the shape of X; of X's element type where `dtype` is -1.
+    """Out = `value` everywhere, in the shape of X, and in its dtype if `dtype` is -1.
 
     Reference: fill_any_like_op.h.
     """
@@ -197,14 +197,15 @@ class FillAnyLike(OpDef, op="fill_any_like"):
 
 
 def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
-    """The sizes with that of an axis of another tensor at a place."""
+    """Return the sizes with the one at `place` replaced by a size of another tensor."""
     return [*sizes[:place], like[axis], *sizes[place + 1 :]]
 
 
 class BatchSizeLike(OpDef):
-    """A new tensor in the shape `shape`, one size of which is taken from Input.
+    """A new tensor of shape `shape`, with one size copied from Input.
 
-    That of axis `input_dim_idx` goes to axis `output_dim_idx`. Reference: batch_size_like.h.
+    The size of axis `input_dim_idx` replaces that of axis `output_dim_idx`. Reference:
+    batch_size_like.h.
     """
 
     lod_like = ""
@@ -220,7 +221,7 @@ class BatchSizeLike(OpDef):
         return self.sized(Input.shape[self.source(Input)])
 
     def source(self, Input: TensorType) -> int:
-        """The axis of Input that counts; BadAttribute where it has none or Out has no place."""
+        """Return the source axis of Input; raise BadAttribute if either axis is out of range."""
         source, target = self.input_dim_idx, self.output_dim_idx
         if not (0 <= source < Input.rank and 0 <= target < len(self.shape)):
             raise BadAttribute(
@@ -230,16 +231,16 @@ class BatchSizeLike(OpDef):
         return source
 
     def sized(self, count: Size) -> TensorType:
-        """The type of Out; BadAttribute for a negative size anywhere else."""
+        """Return the type of Out; raise BadAttribute if another size is negative."""
         target = self.output_dim_idx
         others = literal_shape(self.kind, [*self.shape[:target], 0, *self.shape[target + 1 :]])
         return TensorType(DType.of(self.dtype), (*others[:target], count, *others[target + 1 :]))
 
 
 class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like"):
-    """`BatchSizeLike`, with `value` everywhere; `str_value` is the same as text and goes first.
+    """`BatchSizeLike` filled with `value`, or with the number in the text `str_value`.
 
-    Where Input has sequences, they are counted in place of its first axis.
+    If Input has a LoD, its number of sequences replaces the size of its first axis.
     Reference: fill_constant_batch_size_like_op.h.
     """
 

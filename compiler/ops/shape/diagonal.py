@@ -1,4 +1,4 @@
-"""Diagonals and triangles of matrices."""
+"""Diagonal and triangular matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.ops.math.axes import element_type, place
 
 
 class Eye(OpDef, op="eye"):
-    """Out = ones on the diagonal and zeros elsewhere; `num_columns` -1 is as many as rows.
+    """Out = the identity matrix; `num_columns` -1 means a square matrix.
 
     Reference: eye_op.h.
     """
@@ -65,7 +65,7 @@ class Diag(OpDef, op="diag"):
 class DiagV2(OpDef, op="diag_v2"):
     """Out = the diagonal of the matrix X, or a matrix with the vector X on its diagonal.
 
-    The diagonal lies `offset` above the middle one; elsewhere is `padding_value`. From Paddle 2.0.
+    `offset` shifts the diagonal upwards; other elements are `padding_value`. Paddle 2 op.
     """
 
     lod_like = ""
@@ -106,9 +106,9 @@ class DiagV2(OpDef, op="diag_v2"):
 
 
 class DiagEmbed(OpDef, op="diag_embed"):
-    """Out = matrices with the last axis of Input on a diagonal, `offset` above the middle one.
+    """Out = matrices with the last axis of Input on their diagonal, shifted upwards by `offset`.
 
-    Its rows are axis `dim1` of Out, its columns axis `dim2`. Reference: diag_embed_op.h.
+    Axis `dim1` of Out is the rows, axis `dim2` the columns. Reference: diag_embed_op.h.
     """
 
     lod_like = ""
@@ -152,12 +152,12 @@ class DiagEmbed(OpDef, op="diag_embed"):
 
 
 def triangle(X: Array, diagonal: int, lower: Any) -> Array:
-    """What lies on one side of a diagonal of matrices, with zeros on the other."""
+    """Return the lower or upper triangle of matrices, the rest zeroed."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
 
 
 class TrilTriu(OpDef, op="tril_triu"):
-    """Out = the matrices of X with zeros above the diagonal, or below it unless `lower`.
+    """Out = the lower triangle of the matrices of X if `lower`, else the upper; the rest is 0.
 
     Reference: tril_triu_op.h.
     """

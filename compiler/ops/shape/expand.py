@@ -1,4 +1,4 @@
-"""The same elements many times over: expand and tile, and expand to another tensor's shape."""
+"""Repetition of elements: expand, tile and broadcasting to another tensor's shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.ops.shared_kernels import tiled, untiled
 
 
 class Repeated(OpDef):
-    """Out repeats the elements of X along axes, as often as the sizes of both say."""
+    """An op that repeats X along axes, as often as Out's sizes are multiples of X's."""
 
     X = reads()
     Out = writes()
@@ -29,14 +29,14 @@ class Repeated(OpDef):
 
 
 def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
-    """The sum over all copies of what was laid out `times` times along each axis."""
+    """Sum over all copies of a tensor that was tiled `times` times along each axis."""
     pairs = [(count, size // count) for count, size in zip(times, d_Out.shape, strict=True)]
     apart = d_Out.reshape([number for pair in pairs for number in pair])
     return apart.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
 
 
 def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
-    """How many times each axis of one shape holds that of another; ValueError where not whole."""
+    """Return the ratio of two shapes by axis; raise ValueError if one is not an integer."""
     times = [size // part if part else 1 for size, part in zip(sizes, small, strict=True)]
     if any(n * part != size for n, part, size in zip(times, small, sizes, strict=True)):
         raise ValueError(f"expand_as: {list(small)} does not go into {list(sizes)} whole times")
@@ -44,9 +44,9 @@ def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
 
 
 class Expand(Repeated, op="expand"):
-    """Out = X, laid out `expand_times` times along each axis.
+    """Out = X, tiled `expand_times` times along each axis.
 
-    How many may stand in one tensor, or in a tensor for each axis. Reference: expand_op.h.
+    The counts may also come from one tensor, or from one tensor per axis. Reference: expand_op.h.
     """
 
     linear_in = (("X",),)
@@ -90,7 +90,7 @@ class Expand(Repeated, op="expand"):
 
 
 class ExpandAs(Repeated, op="expand_as"):
-    """Out = X, laid out as often along each axis as fills the shape of `target_tensor`.
+    """Out = X, tiled to the shape of `target_tensor`.
 
     Reference: expand_as_op.h.
     """
@@ -123,7 +123,7 @@ class ExpandAs(Repeated, op="expand_as"):
 
 
 def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
-    """The sum of what was broadcast from a shape, in that shape."""
+    """Sum a broadcast gradient down to the original shape."""
     ahead = d_Out.ndim - len(sizes)
     total = d_Out.sum(axis=tuple(range(ahead)))
     axes = tuple(a for a, size in enumerate(sizes) if size == 1 and total.shape[a] != 1)
@@ -131,9 +131,9 @@ def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
 
 
 class Tile(Repeated, op="tile"):
-    """Out = X, laid out `repeat_times` times; the shorter of both lists has ones put in front.
+    """Out = X, tiled `repeat_times` times; the shorter of shape and counts gets leading ones.
 
-    From Paddle 2.0.
+    Paddle 2 op.
     """
 
     X = reads()
@@ -176,13 +176,13 @@ class Tile(Repeated, op="tile"):
 
 
 def broadcast_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
-    """The wanted sizes, where a -1 keeps that of the tensor."""
+    """Return the target sizes, with each -1 replaced by the tensor's size."""
     ahead = len(wanted) - len(sizes)
     return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
 
 
 class ExpandInputs(Repeated):
-    """What `expand_v2` reads."""
+    """The inputs of `expand_v2`."""
 
     X = reads()
     Shape = reads(optional=True, no_grad=True)
@@ -192,7 +192,7 @@ class ExpandInputs(Repeated):
 
 
 class ExpandV2(ExpandInputs, op="expand_v2"):
-    """Out = X broadcast to a shape, in which -1 keeps a size. From Paddle 2.0."""
+    """Out = X broadcast to a shape, in which -1 keeps a size. Paddle 2 op."""
 
     def infer(
         self, X: TensorType, Shape: TensorType | None, expand_shapes_tensor: list[TensorType] | None
@@ -206,7 +206,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         return X.with_shape([self.size(X, a - ahead, n, told) for a, n in enumerate(self.shape)])
 
     def size(self, X: TensorType, axis: int, wanted: int, told: bool) -> Size:
-        """The size of Out at an axis of X; a negative one is an axis in front of it."""
+        """Return the size of Out at an axis of X; negative axes are new leading axes."""
         here: Size = X.shape[axis] if axis >= 0 else 1
         if wanted == -1:
             return UNKNOWN if told else here
@@ -225,7 +225,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
 
 
 class ExpandAsV2(Repeated, op="expand_as_v2"):
-    """Out = X broadcast to the shape of Y, or to `target_shape`. From Paddle 2.0."""
+    """Out = X broadcast to the shape of Y, or to `target_shape`. Paddle 2 op."""
 
     X = reads()
     Y = reads(optional=True, shape_only=True, no_grad=True)

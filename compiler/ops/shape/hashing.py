@@ -1,4 +1,4 @@
-"""Rows of whole numbers as numbers below a limit, so that words need no dictionary: xxHash64."""
+"""`hash`: rows of integers hashed to bounded ids by xxHash64, so that words need no vocabulary."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PRIME_5 = 0x27D4EB2F165667C5
 
 
 def rotated(bits: Array, by: int) -> Array:
-    """Numbers of 64 bits turned to the left."""
+    """Rotate 64-bit words to the left."""
     return (bits << by) | (bits >> (64 - by))
 
 
 def round_of(state: Array, lane: Array) -> Array:
-    """A state of xxHash64 after 8 bytes more."""
+    """Return the xxHash64 state after a round with 8 more bytes."""
     return rotated(state + lane * PRIME_2, 31) * PRIME_1
 
 
 def stripes_hashed(lanes: Array, seeds: Array) -> Array:
-    """The hash of stripes of four lanes: uint64 [4 * stripes, rows, 1] to [rows, seeds]."""
+    """Hash stripes of four lanes: uint64 [4 * stripes, rows, 1] to [rows, seeds]."""
     starts = (PRIME_1 + PRIME_2, PRIME_2, 0, -PRIME_1)
     states = [seeds + start % 2**64 for start in starts]
     for place, lane in enumerate(lanes):
@@ -42,14 +42,14 @@ def stripes_hashed(lanes: Array, seeds: Array) -> Array:
 
 
 def scattered(state: Array) -> Array:
-    """The end of xxHash64: every bit of the state moves every bit of the hash."""
+    """Apply the final avalanche of xxHash64."""
     state = (state ^ (state >> 33)) * PRIME_2
     state = (state ^ (state >> 29)) * PRIME_3
     return state ^ (state >> 32)
 
 
 def hashed_rows(X: Array, times: int) -> Array:
-    """The xxHash64 of each row's bytes by the seeds 0 to `times` - 1, uint64 [rows, times].
+    """Return the xxHash64 of each row's bytes with seeds 0 to `times` - 1, uint64 [rows, times].
 
     >>> [hex(each) for each in hashed_rows(np.array([[1, 2]], np.int32), 2)[0]]
     ['0xcd3d4c871ee4183a', '0x146745e59b4ed4e7']
@@ -70,7 +70,7 @@ def hashed_rows(X: Array, times: int) -> Array:
 
 
 class Hash(OpDef, op="hash"):
-    """Out[i, k] = the xxHash64 of the bytes of row i of X by the seed k, modulo `mod_by`.
+    """Out[i, k] = the xxHash64 of the bytes of row i of X with seed k, modulo `mod_by`.
 
     X is int32 or int64 [rows, width], Out [rows, `num_hash`, 1]. Reference: hash_op.h.
     """

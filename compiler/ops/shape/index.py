@@ -1,7 +1,7 @@
-"""Taking elements out by their places, and putting them back: gather, scatter and their like.
+"""Indexing by tensors: gather, scatter and related ops.
 
-A place beyond its axis is an error, and so is a negative one: the reference reads or writes there
-whatever lies beside the tensor.
+Indices out of range, including negative ones, are errors: the reference reads or writes out of
+bounds there.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 def require_places(op: str, **slots: TensorType) -> None:
-    """ShapeError unless what holds places holds int32 or int64."""
+    """Raise ShapeError unless index tensors are int32 or int64."""
     for slot, type in slots.items():
         require_dtype(op, slot, type, DType.INT32, DType.INT64)
 
 
 def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
-    """An index that takes some places of one axis, and all of every axis before it."""
+    """Return an index that takes `positions` along one axis and all of the axes before it."""
     return (*(slice(None),) * axis, positions)
 
 
@@ -43,11 +43,11 @@ def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
 
 
 class Gather(OpDef, op="gather"):
-    """Out = the slices of X at the places Index along an axis.
+    """Out = the slices of X at the indices Index along an axis.
 
-    With `overwrite` the gradient of a slice that is taken more than once is that of its last use,
-    else their sum. The axis is 0, unless a later model says it in `axis` or the tensor Axis.
-    Reference: gather_op.h.
+    With `overwrite` the gradient of a slice that is gathered repeatedly is that of its last use,
+    else their sum. The axis is 0, unless later models set `axis` or the tensor Axis. Reference:
+    gather_op.h.
     """
 
     lod_like = ""
@@ -117,7 +117,7 @@ class Gather(OpDef, op="gather"):
 
 
 class IndexSelect(OpDef, op="index_select"):
-    """Out = the slices of X at the places Index along the axis `dim`; gradients add up.
+    """Out = the slices of X at the indices Index along the axis `dim`; gradients are summed.
 
     Reference: index_select_op.h.
     """
@@ -156,7 +156,7 @@ class IndexSelect(OpDef, op="index_select"):
 
 
 class IndexSample(OpDef, op="index_sample"):
-    """Row i of Out = the elements of row i of X at the places in row i of Index.
+    """Out[i, j] = X[i, Index[i, j]].
 
     Reference: index_sample_op.h.
     """
@@ -200,7 +200,7 @@ class IndexSample(OpDef, op="index_sample"):
 
 
 def places_in(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:
-    """Index, [.., axes], as one array of places for each of the first axes of a tensor."""
+    """Split Index, [.., axes], into one index array per leading axis, checking bounds."""
     places = np.moveaxis(Index, -1, 0)
     for axis, size in enumerate(sizes[: len(places)]):
         expect_inside(places[axis], size, op)
@@ -208,7 +208,7 @@ def places_in(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...
 
 
 def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
-    """The shape of what Index, [.., axes], picks; ShapeError where it names too many axes."""
+    """Return the shape of the slices at Index, [.., axes]; raise ShapeError for too many axes."""
     require_places(op, Index=Index)
     count = Index.shape[-1]
     if Index.rank < 2 or not isinstance(count, int) or count > X.rank:
@@ -217,7 +217,7 @@ def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
 
 
 class GatherNd(OpDef, op="gather_nd"):
-    """Out = what X has at each place that Index lists along its last axis; gradients add up.
+    """Out = the slice of X at each index tuple in Index's last axis; gradients are summed.
 
     Reference: gather_nd_op.h.
     """
@@ -257,11 +257,11 @@ class GatherNd(OpDef, op="gather_nd"):
 
 
 class Scatter(OpDef, op="scatter"):
-    """Out = X, but its slices at the places Ids are those of Updates.
+    """Out = X with the slices at the indices Ids replaced by Updates.
 
-    Where a place comes more than once, its last update counts with `overwrite`, else their sum. As
-    in the reference the gradient of X is that of Out, also where X was written over, and every
-    update has that of its place. Reference: scatter_op.h.
+    For repeated indices the last update wins with `overwrite`, else updates are summed. As in the
+    reference, the gradient of X is that of Out, overwritten slices included, and each update has
+    the gradient of its slice. Reference: scatter_op.h.
     """
 
     lod_like = ""
@@ -326,7 +326,7 @@ class Scatter(OpDef, op="scatter"):
 
 
 class ScatterNdAdd(OpDef, op="scatter_nd_add"):
-    """Out = X plus every update at the place that Index lists for it along its last axis.
+    """Out = X plus each update at its index tuple in Index's last axis.
 
     Reference: scatter_nd_add_op.h.
     """

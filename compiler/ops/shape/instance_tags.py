@@ -1,4 +1,4 @@
-"""Instances that pass for their tags, as in a model that learns only from some of a batch."""
+"""`filter_by_instag`: instances of a batch filtered by tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ops.type_checks import numeric, require_dtype
 
 
 def listed_tags(name: str, tags: Array) -> Array:
-    """Tags as a vector; ValueError where they are not one a row."""
+    """Return tags as a vector; raise ValueError unless there is one per row."""
     if tags.size != len(tags):
         raise ValueError(
             f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag a row: [count, 1]"
@@ -23,7 +23,7 @@ def listed_tags(name: str, tags: Array) -> Array:
 
 
 def instances(rows: int, lod: list[Array] | None) -> Array:
-    """The offsets of instances that are sequences; ValueError where there are none."""
+    """Return the LoD offsets of the instances; raise ValueError if there is no LoD."""
     if lod is None:
         raise ValueError(
             f"filter_by_instag: Ins has {rows} rows and no sequences; without is_lod each row is "
@@ -33,7 +33,7 @@ def instances(rows: int, lod: list[Array] | None) -> Array:
 
 
 def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
-    """The numbers of the sequences of tags that hold one of the wanted.
+    """Return the indices of the tag sequences that contain a wanted tag.
 
     >>> passing(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
     array([0, 3])
@@ -43,9 +43,9 @@ def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
 
 
 def index_map(offsets: Array, chosen: Array) -> Array:
-    """For each sequence chosen where its rows begin now, where they were, and how many: [count, 3].
+    """Return (new first row, old first row, row count) of each chosen sequence: [count, 3].
 
-    ValueError where a number is beyond the sequences that there are.
+    Raises ValueError if an index is out of range.
     """
     if len(chosen) and chosen[-1] >= len(offsets) - 1:
         raise ValueError(
@@ -57,20 +57,20 @@ def index_map(offsets: Array, chosen: Array) -> Array:
 
 
 def mapped_rows(IndexMap: Array) -> Array:
-    """The number in Ins of each row of Out."""
+    """Return the row of Ins for each row of Out."""
     shifts = IndexMap[:, 1] - IndexMap[:, 0]
     rows = np.repeat(shifts, IndexMap[:, 2])
     return rows + np.arange(len(rows))
 
 
 class FilterByTag(OpDef, op="filter_by_instag"):
-    """Out = the instances of Ins [rows, width] that have a tag of Filter_tag, and their LoD.
+    """Out = the instances of Ins [rows, width] that have a tag in Filter_tag, and their LoD.
 
-    Ins_tag and Filter_tag are int64, one a row; sequence i of Ins_tag has the tags of instance i,
-    which is sequence i of Ins, or row i without `is_lod`; an instance without a list has no tags.
-    LossWeight is f32 [count, 1] of ones, IndexMap int64 [count, 3]. Where none passes, Out is a
-    row of `out_val_if_empty`, LossWeight a 0, and there is no gradient.
-    Reference: filter_by_instag_op.h.
+    Ins_tag and Filter_tag are int64, one per row; sequence i of Ins_tag has the tags of instance i,
+    which is sequence i of Ins, or row i without `is_lod`; instances beyond Ins_tag have no tags.
+    LossWeight is f32 [count, 1] of ones, IndexMap int64 [count, 3]. If no instance matches, Out is
+    a row of `out_val_if_empty`, LossWeight is 0, and the gradient is zero. Reference:
+    filter_by_instag_op.h.
     """
 
     no_kernel_reason = "only data decides how many rows are kept"

@@ -1,4 +1,4 @@
-"""Tensors whose numbers stand in the program: `assign_value` and `fill`."""
+"""Tensors with literal values in the program: `assign_value` and `fill`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import literal_shape
 
 
 class AssignValue(OpDef, op="assign_value"):
-    """Out = the numbers in the attribute of its element type, in the shape `shape`.
+    """Out = the values of the attribute for its dtype, in the shape `shape`.
 
     Reference: assign_value_op.h.
     """
@@ -42,7 +42,7 @@ class AssignValue(OpDef, op="assign_value"):
         return type
 
     def values(self) -> list[Any]:
-        """The list that goes with the element type; whole numbers say which truths hold."""
+        """Return the value list of the dtype; booleans may be stored as integers."""
         by_code: dict[int, list[Any]] = {
             DType.BOOL.code: self.bool_values,
             DType.FP32.code: self.fp32_values,
@@ -70,7 +70,7 @@ class AssignValue(OpDef, op="assign_value"):
 
 
 class Fill(OpDef, op="fill"):
-    """Out = the numbers `value`, in the shape `shape`. Reference: fill_op.h."""
+    """Out = the values `value`, in the shape `shape`. Reference: fill_op.h."""
 
     Out = writes()
     value = attr_list(float, WIDE)

@@ -1,4 +1,4 @@
-"""Vectors spread over a grid of as many axes."""
+"""`meshgrid`: vectors broadcast over a grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ops.type_checks import require_same_dtype
 
 
 class Meshgrid(OpDef, op="meshgrid"):
-    """Out = each of the vectors of X, spread along an axis of its own.
+    """Out[i] = vector X[i], broadcast over a grid whose axis i it indexes.
 
     Reference: meshgrid_op.cc.
     """

@@ -1,4 +1,4 @@
-"""More elements around a tensor: a constant, its border, or its mirror image."""
+"""Padding by a constant, by edge values, or by reflection."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from compiler.ops.shared_kernels import fill, window
 from compiler.ops.type_checks import require_same_dtype
 
 Edges = list[tuple[int, int]]
-"""How many elements go before and behind each axis; fewer than none are taken away."""
+"""Number of elements added before and after each axis; negative numbers crop."""
 
 
 # ---- what bodies use ----------------------------------------------------------------------------
 
 
 def in_pairs(paddings: Sequence[int]) -> Edges:
-    """Numbers for before and behind each axis in turn."""
+    """Group a flat list of (before, after) numbers by axis."""
     return [(paddings[i], paddings[i + 1]) for i in range(0, len(paddings), 2)]
 
 
 def room(sizes: Sizes, edges: Edges) -> tuple[list[int], tuple[slice, ...], tuple[slice, ...]]:
-    """The padded sizes, where the tensor lies in them, and what part of it does."""
+    """Return the padded sizes, the slices of X in the padded tensor, and those kept of X."""
     outer = [size + sum(edge) for size, edge in zip(sizes, edges, strict=True)]
     there = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
     part = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(sizes, edges, strict=True))
@@ -38,7 +38,7 @@ def room(sizes: Sizes, edges: Edges) -> tuple[list[int], tuple[slice, ...], tupl
 
 
 def padded_constant(X: Array, edges: Edges, value: float) -> Array:
-    """X with a constant around it."""
+    """Pad X with a constant."""
     outer, there, part = room(X.shape, edges)
     Out = np.full(outer, value, X.dtype)
     Out[there] = X[part]
@@ -46,7 +46,7 @@ def padded_constant(X: Array, edges: Edges, value: float) -> Array:
 
 
 def unpadded(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
-    """The gradient of what has a constant around it."""
+    """Return the gradient of constant padding."""
     _, there, part = room(sizes, edges)
     d_X = blank(sizes, d_Out)
     d_X[part] = d_Out[there]
@@ -54,7 +54,7 @@ def unpadded(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
 
 
 def padded_places(size: int, before: int, behind: int, mode: str) -> Array:
-    """Which place of an axis stands at each place of the padded one."""
+    """Return the source index of each index of a padded axis."""
     places = np.arange(-before, size + behind)
     if mode in ("edge", "replicate"):
         return np.clip(places, 0, size - 1)
@@ -68,7 +68,7 @@ def padded_places(size: int, before: int, behind: int, mode: str) -> Array:
 
 
 def padded_from_itself(X: Array, edges: Edges, mode: str) -> Array:
-    """X with its own elements around it."""
+    """Pad X with its own elements."""
     Out = X
     for axis, (before, behind) in enumerate(edges):
         if before or behind:
@@ -77,7 +77,7 @@ def padded_from_itself(X: Array, edges: Edges, mode: str) -> Array:
 
 
 def folded_back(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
-    """The gradient of what has its own elements around it."""
+    """Return the gradient of padding with own elements."""
     for axis, (before, behind) in enumerate(edges):
         if before or behind:
             whole = np.moveaxis(d_Out, axis, 0)
@@ -88,7 +88,7 @@ def folded_back(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
 
 
 def spatial(paddings: list[int], data_format: str) -> Edges:
-    """Edges of every axis of pictures, from those of height and width."""
+    """Return the edges of all axes of images from those of the spatial axes."""
     inner = in_pairs(paddings)
     last = data_format.endswith("C")
     return [(0, 0), *inner, (0, 0)] if last else [(0, 0), (0, 0), *inner]
@@ -98,7 +98,7 @@ def spatial(paddings: list[int], data_format: str) -> Edges:
 
 
 def grown(op: str, X: TensorType, edges: Edges) -> TensorType:
-    """The type of X with edges; ShapeError where they take more away than there is."""
+    """Return the padded type of X; raise ShapeError for negative sizes."""
     sizes = [size + sum(edge) for size, edge in zip(X.shape, edges, strict=True)]
     if any(isinstance(size, int) and size < 0 for size in sizes):
         raise ShapeError(f"{op}: X is {X}, of which 'paddings' leave nothing")
@@ -106,7 +106,7 @@ def grown(op: str, X: TensorType, edges: Edges) -> TensorType:
 
 
 class Pad(OpDef, op="pad"):
-    """Out = X with `pad_value` around it: `paddings` has two numbers an axis, before and behind.
+    """Out = X padded with `pad_value`; `paddings` has (before, after) per axis.
 
     Reference: pad_op.h.
     """
@@ -145,10 +145,10 @@ class Pad(OpDef, op="pad"):
 
 
 class SpatialPad(OpDef):
-    """Out = X with more rows and columns (and planes), filled as `mode` says.
+    """Out = X padded along the spatial axes; `mode` selects the fill.
 
-    "constant" takes a number, "edge" the nearest element, "reflect" the mirror image without the
-    element at the edge, "circular" what is at the other end.
+    "constant" fills with a number, "edge" with the nearest element, "reflect" with the mirror image
+    excluding the border element, "circular" with the opposite end.
     """
 
     modes = ("constant", "reflect", "edge")
@@ -159,7 +159,7 @@ class SpatialPad(OpDef):
         return turned_layout("data_format", layout, order, "X", "Out")
 
     def result(self, X: TensorType, paddings: Sequence[int], told: bool) -> TensorType:
-        """The type of Out; errors for other modes, layouts or numbers of paddings."""
+        """Return the type of Out; raise errors for unknown modes, layouts or padding counts."""
         mode, layout = self.attributes["mode"], self.attributes["data_format"]
         if mode not in self.modes or layout not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
             raise BadAttribute(f"{self.kind}: 'mode' is {mode!r} and 'data_format' {layout!r}")
@@ -175,16 +175,16 @@ class SpatialPad(OpDef):
         return grown(self.kind, X, edges)
 
     def unknown(self, X: TensorType, layout: str) -> list[Size]:
-        """The sizes of Out where only data says how much is put around."""
+        """Return the sizes of Out for data-dependent paddings."""
         edges = spatial([1] * (2 * self.axes), layout)
         return [UNKNOWN if any(edge) else n for n, edge in zip(X.shape, edges, strict=True)]
 
     def edges(self, paddings: list[int], layout: str) -> Edges:
-        """Edges of every axis."""
+        """Return the edges of all axes."""
         return spatial(paddings, layout)
 
     def expect_mirror(self, X: TensorType, edges: Edges, mode: str) -> None:
-        """ShapeError where an axis is too short for its mirror image."""
+        """Raise ShapeError if an axis is too short to be reflected."""
         for size, (before, behind) in zip(X.shape, edges, strict=True):
             try:
                 if mode == "reflect" and isinstance(size, int) and (before or behind):
@@ -195,7 +195,7 @@ class SpatialPad(OpDef):
     def around(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float
     ) -> None:
-        """A kernel for Out = X with edges filled as `mode` says."""
+        """Emit a kernel for Out = X padded according to `mode`."""
         before = [-first for first, _ in edges]
         if self.attributes["mode"] == "constant":
             window(k, X, Out, before, value)
@@ -206,7 +206,7 @@ class SpatialPad(OpDef):
     def around_grad(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand, edges: Edges
     ) -> None:
-        """Kernels for the gradient of X: what an element gave to several places is summed."""
+        """Emit kernels for the gradient of X; gradients of repeated elements are summed."""
         if self.attributes["mode"] == "constant":
             window(k, d_Out, d_X, [first for first, _ in edges])
             return
@@ -217,14 +217,14 @@ class SpatialPad(OpDef):
     def sources(
         self, k: KernelBuilder, indices: Sequence[Number], sizes: Shape, edges: Edges
     ) -> tuple[Number, ...]:
-        """Where each place of the padded tensor has its element from."""
+        """Return the source indices in X of each index of the padded tensor."""
         triples = zip(indices, sizes, edges, strict=True)
         return tuple(
             self.source(k, i - edge[0], size) if any(edge) else i for i, size, edge in triples
         )
 
     def source(self, k: KernelBuilder, place: Number, size: Size) -> Number:
-        """The place of an axis that a place around it stands for."""
+        """Map an index along an axis, possibly out of range, to its source index."""
         mode, last = self.attributes["mode"], k.size(size) - 1
         if mode in ("edge", "replicate"):
             return k.minimum(k.maximum(place, 0), last)
@@ -235,7 +235,7 @@ class SpatialPad(OpDef):
 
 
 class Pad2d(SpatialPad, op="pad2d"):
-    """`SpatialPad` of [top, bottom, left, right], from `paddings` or the tensor Paddings.
+    """`SpatialPad` by [top, bottom, left, right], from `paddings` or the tensor Paddings.
 
     Reference: pad2d_op.cc.
     """
@@ -271,12 +271,12 @@ class Pad2d(SpatialPad, op="pad2d"):
 
 
 def outermost_last(paddings: list[int]) -> list[int]:
-    """[left, right, top, bottom, front, back] in the order of the axes."""
+    """Reorder [left, right, top, bottom, front, back] by axis, front first."""
     return paddings[4:6] + paddings[2:4] + paddings[0:2]
 
 
 class Pad3d(SpatialPad, op="pad3d"):
-    """`SpatialPad` of [left, right, top, bottom, front, back]. From Paddle 2.0."""
+    """`SpatialPad` by [left, right, top, bottom, front, back]. Paddle 2 op."""
 
     modes = ("constant", "reflect", "replicate", "circular")
     axes = 3
@@ -316,12 +316,12 @@ class Pad3d(SpatialPad, op="pad3d"):
 
 
 def behind_only(outer: Sizes, inner: Sizes) -> Edges:
-    """Edges that fill a shape up to a larger one, behind each axis."""
+    """Return the edges that pad a shape to a larger one at the end of each axis."""
     return [(0, size - part) for size, part in zip(outer, inner, strict=True)]
 
 
 class PadConstantLike(OpDef, op="pad_constant_like"):
-    """Out = Y in the shape of X, with `pad_value` behind each axis.
+    """Out = Y padded to the shape of X with `pad_value` at the end of each axis.
 
     Reference: pad_constant_like_op.h.
     """

@@ -1,4 +1,4 @@
-"""The same columns of several tables, side by side or added up."""
+"""`partial_concat` and `partial_sum`: a column range of several tables, concatenated or summed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from compiler.ops.type_checks import numeric
 
 
 def columns(width: int, start: int, length: int) -> slice:
-    """The `length` columns from `start` on; ValueError where a table has not as many.
+    """Return the slice of `length` columns from `start`; raise ValueError if out of range.
 
-    A negative start counts from behind, a negative length takes all that follow.
+    A negative start counts from the end, a negative length takes all remaining columns.
 
     >>> columns(5, -3, 2), columns(5, 1, -1)
     (slice(2, 4, None), slice(1, 5, None))
@@ -32,7 +32,7 @@ def columns(width: int, start: int, length: int) -> slice:
 
 
 def spread(part: Array, shape: Shape, start: int, length: int) -> Array:
-    """A table of zeros but for some columns."""
+    """Return a table of zeros with some columns set to `part`."""
     rows, width = numeric(shape)
     table = np.zeros((rows, width), part.dtype)
     table[:, columns(width, start, length)] = part
@@ -40,7 +40,7 @@ def spread(part: Array, shape: Shape, start: int, length: int) -> Array:
 
 
 class Partial(OpDef):
-    """What takes the `length` columns from `start_index` on of each table of X."""
+    """An op over `length` columns from `start_index` of each table in X."""
 
     X = reads(many=True)
     Out = writes()
@@ -48,7 +48,7 @@ class Partial(OpDef):
     length = attr(-1)
 
     def taken(self, X: list[TensorType]) -> tuple[Size, Size]:
-        """How many rows and columns of each table are taken; the tables have one shape."""
+        """Return the number of rows and of selected columns; the tables have equal shapes."""
         sizes = common(self.kind, X)
         if len(sizes) != 2:
             raise ShapeError(f"{self.kind}: X[0] is {X[0]}, expected [rows, columns]")
@@ -64,7 +64,7 @@ class Partial(OpDef):
         return rows, -self.start_index if self.start_index < 0 else width - self.start_index
 
     def place(self, k: KernelBuilder, table: Shape) -> Number:
-        """The first column that is taken of a table."""
+        """Return the first selected column of a table."""
         return self.start_index + (k.size(table[1]) if self.start_index < 0 else 0)
 
     def put_back(
@@ -75,7 +75,7 @@ class Partial(OpDef):
         number: int,
         parts: int,
     ) -> None:
-        """A kernel for a table of zeros but for its columns in a part of `d_Out`."""
+        """Emit a kernel for a table of zeros whose selected columns are a part of `d_Out`."""
         i, j = k.grid(*d_table.shape)
         width = d_Out.shape[1] // parts
         own = j - self.place(k, d_table.shape)
@@ -84,7 +84,7 @@ class Partial(OpDef):
 
 
 class PartialConcat(Partial, op="partial_concat"):
-    """Out = some columns of each table of X [rows, columns], side by side.
+    """Out = some columns of each table of X [rows, columns], concatenated.
 
     Reference: partial_concat_op.h.
     """
@@ -118,7 +118,7 @@ class PartialConcat(Partial, op="partial_concat"):
 class PartialSum(Partial, op="partial_sum"):
     """Out = the sum of some columns of each table of X [rows, columns].
 
-    A negative `start_index` counts from behind; there the reference reads beside the tables.
+    A negative `start_index` counts from the end; the reference reads out of bounds there.
     Reference: partial_sum_op.h.
     """
 

@@ -1,10 +1,10 @@
-"""Random numbers. A seed of 0 means other numbers in every step; any other the same in each.
+"""Random number ops. Seed 0 yields different numbers in every step; any other seed the same ones.
 
-The reference seeds anew in every step as well, so two ops of one seed and shape agree there too;
-the numbers themselves differ from the reference's, whose generator is the C++ library's.
+The reference also reseeds in every step, so two ops of equal seed and shape agree there too; the
+values differ from the reference's, which uses the C++ standard library's generator.
 
-On a device numbers come from a key instead, which the pass `draw_keys` makes of the seed: an op has
-a slot Key then, and Key[place] decides what it draws (`compiler.ir.philox`).
+On a device numbers are computed from a counter-based RNG key, which the pass `draw_keys` derives
+from the seed: the op then has a slot Key and draws from Key[place] (`compiler.ir.philox`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ SEEDS = 2**32
 
 
 def generator(seed: int) -> np.random.Generator:
-    """A source of random numbers for one step."""
+    """Return a random generator for one step."""
     return np.random.default_rng(seed % SEEDS if seed else None)
 
 
 def require_float(op: str, code: int) -> None:
-    """BadAttribute unless `dtype` is float32 or float64."""
+    """Raise BadAttribute unless `dtype` is float32 or float64."""
     dtype = DType.of(code)
     if dtype not in (DType.FP32, DType.FP64):
         raise BadAttribute(f"{op}: 'dtype' is {dtype.text}, expected f32 or f64")
@@ -53,7 +53,7 @@ def require_float(op: str, code: int) -> None:
 
 
 def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any) -> Array:
-    """Numbers that are even over 0 <= number < 1."""
+    """Return uniform numbers in [0, 1)."""
     if Key is None:
         source: Any = generator(seed)
         return source.random(sizes, dtype)
@@ -64,7 +64,7 @@ def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dt
 def normal_from(
     Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
 ) -> Array:
-    """Normal numbers of mean 0 and deviation 1."""
+    """Return normal numbers of mean 0 and standard deviation 1."""
     if Key is None:
         source: Any = generator(seed)
         return source.standard_normal(sizes, dtype)
@@ -72,13 +72,13 @@ def normal_from(
 
 
 def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
-    """The same with elements that lie `step` + 1 apart in flat order made a value."""
+    """Set every `step` + 1-th element in flat order to a value, in place; return the array."""
     Out.reshape(-1)[: count * (step + 1) : step + 1] = value
     return Out
 
 
 def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
-    """Float64 normal numbers, drawn again where they are beyond 2."""
+    """Return float64 normal numbers, redrawn while beyond ±2."""
     numbers = source.standard_normal(sizes)
     while (beyond := np.abs(numbers) > 2.0).any():
         numbers[beyond] = source.standard_normal(int(beyond.sum()))
@@ -93,12 +93,12 @@ def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
 
 
 def drawn_shape(op: Any, sizes: Sequence[int]) -> list[int]:
-    """The shape to draw: that of the whole, where only rows of it are wanted."""
+    """Return the shape to draw: `whole_shape` if only some of its rows are wanted."""
     return list(op.whole_shape or sizes)
 
 
 def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
-    """The rows that are wanted of what was drawn."""
+    """Return the wanted rows of the numbers drawn."""
     if not op.whole_shape:
         return whole
     stop = op.first_row + op.row_step * sizes[0]
@@ -106,12 +106,12 @@ def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
 
 
 def rows_on_host(op: Any) -> str:
-    """Why an op that draws rows of a whole has no kernel; "" for one that draws all."""
+    """Return why drawing rows of a larger tensor has no device kernel; "" for all rows."""
     return "it keeps rows of a larger tensor" if op.whole_shape else ""
 
 
 def require_part(op: Any) -> None:
-    """BadAttribute where `shape` is no part of `whole_shape`."""
+    """Raise BadAttribute unless `shape` is a row range of `whole_shape`."""
     if not op.whole_shape:
         return
     last = op.first_row + op.row_step * (op.shape[0] - 1) if op.shape else -1
@@ -124,9 +124,9 @@ def require_part(op: Any) -> None:
 
 
 class Filled(OpDef):
-    """A new tensor of random numbers, in the shape `shape` or the one that tensors say.
+    """A new tensor of random numbers, its shape from `shape` or from tensors.
 
-    ShapeTensor lists the sizes, ShapeTensorList has a tensor for each.
+    ShapeTensor lists all sizes, ShapeTensorList has one tensor per size.
     """
 
     is_random = True
@@ -148,7 +148,7 @@ class Filled(OpDef):
         return TensorType(DType.of(self.dtype), shape)
 
     def check(self) -> None:
-        """BadAttribute for an element type it does not make."""
+        """Raise BadAttribute for an unsupported dtype."""
         require_float(self.kind, self.dtype)
 
 
@@ -160,19 +160,19 @@ class FilledRows(Filled):
     row_step = attr(1)
 
     def no_kernel_for_attributes(self) -> str:
-        """Rows of a whole are drawn by the host."""
+        """Return why row ranges of a larger tensor are drawn on the host."""
         return rows_on_host(self)
 
     def check(self) -> None:
-        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        """Raise BadAttribute for an unsupported dtype or an invalid row range."""
         super().check()
         require_part(self)
 
 
 class UniformRandom(FilledRows, op="uniform_random"):
-    """Out is even over min <= Out < max.
+    """Out is uniform in [min, max).
 
-    In flat order, `diag_num` elements that lie `diag_step` + 1 apart are `diag_val` instead.
+    In flat order, `diag_num` elements spaced `diag_step` + 1 apart are `diag_val` instead.
     Reference: uniform_random_op.cc.
     """
 
@@ -183,7 +183,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
     diag_val = attr(1.0)
 
     def check(self) -> None:
-        """BadAttribute as `FilledRows` has it, and for a diagonal of rows."""
+        """Raise BadAttribute as `FilledRows` does, and for a diagonal of a row range."""
         super().check()
         if self.whole_shape and self.diag_num:
             raise BadAttribute("uniform_random: 'diag_num' is of a whole tensor, not of its rows")
@@ -213,7 +213,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
 
 
 class GaussianRandom(FilledRows, op="gaussian_random"):
-    """Out is normal with the given `mean` and standard deviation `std`.
+    """Out is normal with mean `mean` and standard deviation `std`.
 
     Reference: gaussian_random_op.cc.
     """
@@ -239,7 +239,7 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
 
 
 def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
-    """Fill Out in generated code; one source serves all unseeded steps of a binding."""
+    """Emit code that fills Out; one generator serves all unseeded steps of a binding."""
     dtype = f"np.{Out.type.dtype.numpy.name}"
     shape, rows = f"{Out}.shape", ""
     if op.whole_shape:
@@ -258,7 +258,7 @@ def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out:
 
 
 class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
-    """Normal, but what lies beyond two standard deviations is drawn again.
+    """Out is normal, redrawn while beyond two standard deviations.
 
     Reference: truncated_gaussian_random_op.cc.
     """
@@ -278,7 +278,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
     row_step = attr(1)
 
     def no_kernel_for_attributes(self) -> str:
-        """Rows of a whole are drawn by the host."""
+        """Return why row ranges of a larger tensor are drawn on the host."""
         return rows_on_host(self)
 
     def infer(self) -> TensorType:
@@ -300,14 +300,14 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
 
 
 class RandomIntegers(Filled, op="randint"):
-    """Out is even over the whole numbers low <= Out < high. Reference: randint_op.cc."""
+    """Out is uniform over the integers in [low, high). Reference: randint_op.cc."""
 
     dtype = attr(DType.INT64.code)
     low = required(int, WIDE)
     high = required(int, WIDE)
 
     def check(self) -> None:
-        """BadAttribute for an element type that holds no whole numbers, or an empty range."""
+        """Raise BadAttribute for a non-integer dtype or an empty range."""
         if DType.of(self.dtype) not in (DType.INT32, DType.INT64) or self.low >= self.high:
             raise BadAttribute(
                 f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} do not go "
@@ -329,7 +329,7 @@ class RandomIntegers(Filled, op="randint"):
 
 
 class RandomPermutation(OpDef, op="randperm"):
-    """Out = the numbers from 0 to n - 1 in a random order. Reference: randperm_op.h."""
+    """Out = a random permutation of 0 to n - 1. Reference: randperm_op.h."""
 
     is_random = True
 
@@ -353,7 +353,7 @@ class RandomPermutation(OpDef, op="randperm"):
         return order.astype(element_type(self.dtype))
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why it has no kernel; empty if it has."""
+        """Return why it has no device kernel; empty if it has one."""
         return f"it puts more than {LONGEST} numbers in order" if self.n > LONGEST else ""
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:

@@ -1,4 +1,4 @@
-"""Random numbers beside a tensor: as many as it has rows, or with the chances that it says."""
+"""Random numbers that depend on a tensor: its batch size, or its values as probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import require_dtype
 
 
 class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
-    """`BatchSizeLike`, with numbers that are even over min <= Out < max.
+    """`BatchSizeLike` with uniform numbers in [min, max).
 
     Reference: uniform_random_batch_size_like_op.cc.
     """
@@ -52,7 +52,7 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
 
 
 class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
-    """`BatchSizeLike`, with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
+    """`BatchSizeLike` with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
 
     is_random = True
 
@@ -80,7 +80,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
 
 
 class Bernoulli(OpDef, op="bernoulli"):
-    """Out = 1 with the probability that X says, element by element, else 0. From Paddle 2.0."""
+    """Out = 1 with probability X, elementwise, else 0. Paddle 2 op."""
 
     is_random = True
 
@@ -103,10 +103,10 @@ class Bernoulli(OpDef, op="bernoulli"):
 
 
 class SamplingId(OpDef, op="sampling_id"):
-    """Out = for each row of X, weights in turn, the place where they pass a random number.
+    """Out = for each row of X, the index where its cumulative weights exceed a random number.
 
-    The number is even over `min` to `max`; where all weights together do not pass it, it is the
-    last place. Reference: sampling_id_op.h.
+    The number is uniform in [`min`, `max`); if the total does not exceed it, the last index is
+    returned. Reference: sampling_id_op.h.
     """
 
     is_random = True

@@ -1,4 +1,4 @@
-"""Elements along an axis in another order, or fewer of them: reverse, flip, roll, crop."""
+"""Reverse, flip, roll and crop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compiler.ops.shared_kernels import window
 
 
 def backwards(k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]) -> None:
-    """A kernel for Out = X, backwards along axes."""
+    """Emit a kernel for Out = X reversed along axes."""
     turned = {axis % X.type.rank for axis in axes}
     indices = k.grid(*Out.shape)
     from_end = [k.size(size) - 1 - i for i, size in zip(indices, Out.shape, strict=True)]
@@ -37,7 +37,7 @@ def rolled(
     shifts: Sequence[int],
     axes: Sequence[int],
 ) -> None:
-    """A kernel for Out = X, moved on along axes, or through all elements where there are none."""
+    """Emit a kernel for Out = X rolled along axes, or flattened and rolled if there are none."""
     shape = Out.shape if axes else (Out.type.numel,)
     indices = k.grid(*shape)
     taken = list(indices)
@@ -50,7 +50,7 @@ def rolled(
 
 
 class Reverse(OpDef, op="reverse"):
-    """Out = X, backwards along the axes `axis`. Reference: reverse_op.h."""
+    """Out = X reversed along the axes `axis`. Reference: reverse_op.h."""
 
     lod_like = ""
 
@@ -76,7 +76,7 @@ class Reverse(OpDef, op="reverse"):
 
 
 class Flip(OpDef, op="flip"):
-    """Out = X, backwards along the axes `dims`, which later models call `axis`.
+    """Out = X reversed along the axes `dims`, called `axis` in later models.
 
     Reference: flip_op.cc.
     """
@@ -103,10 +103,10 @@ class Flip(OpDef, op="flip"):
 
 
 class Roll(OpDef, op="roll"):
-    """Out = X, every element `shifts` places on along the axes `dims`, and round at the end.
+    """Out = X rolled circularly by `shifts` along the axes `dims`.
 
-    Without axes it goes through all elements in order. Later models call the axes `axis` and may
-    hold the shifts in a tensor. Reference: roll_op.h.
+    Without axes X is rolled as if flattened. Later models call the axes `axis` and may pass the
+    shifts as a tensor. Reference: roll_op.h.
     """
 
     X = reads()
@@ -144,7 +144,7 @@ class Roll(OpDef, op="roll"):
 
 
 def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[slice, ...]:
-    """An index that takes so many places of each axis; ValueError where it has not so many."""
+    """Return the index of a crop; raise ValueError if it is out of range."""
     for size, offset, length in zip(sizes, offsets, lengths, strict=True):
         if offset < 0 or length < 1 or offset + length > size:
             raise ValueError(f"crop: {length} places from {offset} on of an axis of size {size}")
@@ -153,14 +153,14 @@ def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[sl
 
 
 def is_part(size: Size, offset: int, length: Size) -> bool:
-    """False where so many places from an offset on are not all of an axis."""
+    """Return whether a crop fits in an axis, as far as the sizes are known."""
     if not isinstance(size, int) or not isinstance(length, int):
         return offset >= 0
     return 0 <= offset <= size - length
 
 
 def fits(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
-    """The lengths as a shape; ShapeError where they are not parts of the axes of X."""
+    """Return the crop's shape; raise ShapeError unless it fits in X."""
     refusal = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} on is no part of X {X}")
     if len(lengths) != X.rank or len(offsets) not in (0, X.rank):
         raise refusal
@@ -171,9 +171,9 @@ def fits(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]
 
 
 class Crop(OpDef, op="crop"):
-    """Out = the part of X that begins at `offsets` and has the shape of Y, or `shape`.
+    """Out = the crop of X that starts at `offsets` and has the shape of Y, or `shape`.
 
-    A size of -1 is that of X. Offsets says them at run time. Reference: crop_op.h.
+    A size of -1 is that of X. Offsets overrides `offsets` at run time. Reference: crop_op.h.
     """
 
     X = reads()
@@ -215,7 +215,7 @@ class Crop(OpDef, op="crop"):
 
 
 class CropInputs(OpDef):
-    """What `crop_tensor` reads: numbers as attributes, in one tensor, or in a tensor for each."""
+    """The inputs of `crop_tensor`: numbers as attributes, in one tensor, or in one tensor each."""
 
     X = reads()
     Shape = reads(optional=True, no_grad=True)
@@ -228,7 +228,7 @@ class CropInputs(OpDef):
 
 
 class CropTensor(CropInputs, op="crop_tensor"):
-    """Out = the part of X that begins at `offsets` and has the sizes `shape`; -1 is all the rest.
+    """Out = the crop of X that starts at `offsets` and has the sizes `shape`; -1 is the remainder.
 
     Reference: crop_tensor_op.h.
     """
@@ -251,7 +251,7 @@ class CropTensor(CropInputs, op="crop_tensor"):
         return X.with_shape(fits(X, self.kind, lengths, [] if told else self.offsets))
 
     def length(self, X: TensorType, axis: int, told: bool) -> Size:
-        """The size of Out at an axis that an attribute says."""
+        """Return the size of Out at an axis from the attribute."""
         if self.shape[axis] != -1 or axis >= X.rank:
             return self.shape[axis]
         return UNKNOWN if told else X.shape[axis] - self.offsets[axis]

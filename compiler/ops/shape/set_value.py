@@ -1,4 +1,4 @@
-"""Writing to a part of a tensor: what Paddle 2 makes of `x[1:3] = value`."""
+"""`set_value`: slice assignment, which Paddle 2 records for `x[1:3] = value`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTS = {
     DType.FP32.code: "fp32_values",
     DType.FP64.code: "fp64_values",
 }
-"""The attribute that has the numbers of an element type."""
+"""Value attribute of each dtype."""
 
 
 def written_index(
@@ -35,9 +35,10 @@ def written_index(
     steps: list[int],
     single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes what Python takes of some axes, in steps; it may take nothing.
+    """Return the index of strided slices of some axes with Python semantics; it may be empty.
 
-    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    A slice from -1 to 0 of an axis in `single` is its last index: the end was computed as start +
+    1.
     """
     index = [slice(None)] * len(sizes)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -47,7 +48,7 @@ def written_index(
 
 
 def written_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
-    """The shape a value is written in: without the axes of `single`, with those of `new`.
+    """Return the shape a value is written in: axes of `single` removed, axes of `new` inserted.
 
     >>> written_shape((1, 3, 2), [0], [1])
     (3, 1, 2)
@@ -60,11 +61,11 @@ def written_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
 
 
 class SetValue(OpDef, op="set_value"):
-    """Out = Input, with a value in the places `starts` to `ends` by `steps` of each of `axes`.
+    """Out = Input with a value assigned to the slices `starts`:`ends`:`steps` of `axes`.
 
-    The value stands in ValueTensor or in the attribute of its element type, in the shape `shape`;
-    it broadcasts to these places, of which axes of `decrease_axes` are left out and axes of
-    `none_axes` are added. An op of Paddle 2; the reference has none.
+    The value is ValueTensor, or the attribute of its dtype in the shape `shape`; it broadcasts to
+    the slices, with the axes of `decrease_axes` removed and those of `none_axes` inserted. Paddle 2
+    op; the reference has none.
     """
 
     Input = reads()
@@ -108,7 +109,7 @@ class SetValue(OpDef, op="set_value"):
         return Input
 
     def expect_count(self, name: str, given: int) -> None:
-        """BadAttribute where there is not one number for each axis; no steps are steps of 1."""
+        """Raise BadAttribute unless there is one number per axis; missing steps default to 1."""
         if given != len(self.axes) and (name, given) != ("steps", 0):
             raise BadAttribute(
                 f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
@@ -117,7 +118,7 @@ class SetValue(OpDef, op="set_value"):
             raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, and no step can be 0")
 
     def expect_values(self) -> None:
-        """ShapeError where the attribute of the element type does not fill `shape`."""
+        """Raise ShapeError unless the attribute of the dtype fills `shape`."""
         values = self.attributes.get(_LISTS.get(self.dtype, ""), [])
         if len(values) != math.prod(self.shape):
             element = DType.of(self.dtype).text
@@ -174,7 +175,7 @@ class SetValue(OpDef, op="set_value"):
         k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
 
     def ranges(self, sizes: Shape) -> list[range | None]:
-        """The places of each axis that are written; None for all of them."""
+        """Return the assigned indices of each axis; None for all of them."""
         steps = self.steps or [1] * len(self.axes)
         single = self.decrease_axes
         cuts = written_index(sizes, self.axes, self.starts, self.ends, steps, single)
@@ -191,7 +192,7 @@ class SetValue(OpDef, op="set_value"):
 
 
 def position(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
-    """The flat position of an element in a shape."""
+    """Return the flat index of an element in a shape."""
     flat: Number = 0
     for index, size in zip(indices, shape, strict=True):
         flat = index + flat * k.size(size)

@@ -1,4 +1,4 @@
-"""Random parts and orders of tensors, from a seed that a variable carries from step to step."""
+"""Random crops and permutations, from a seed carried in a variable from step to step."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from compiler.ops.type_checks import differ
 SEED_RANGE = 2**31
 
 NEXT = 2**16
-"""The stream of the number that is the seed of the next step; others are those of axes."""
+"""RNG stream of the next step's seed; the other streams are those of axes."""
 
 
 def next_seed(Seed: Array) -> Array:
-    """The seed of the next step, in the shape of this one's."""
+    """Return the seed of the next step, in the shape of the current one."""
     return np.full(Seed.shape, below_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
 
 
 def draw_next_seed(k: KernelBuilder, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
-    """A kernel for the seed of the next step."""
+    """Emit a kernel for the seed of the next step."""
     if SeedOut is not None:
         (i,) = k.grid(1)
         k.store(SeedOut.reshaped((1,)), (i,), k.randint(k.key(Seed, 0), i, SEED_RANGE, NEXT))
 
 
 def require_seed(op: str, Seed: TensorType) -> TensorType:
-    """The type of the seed of the next step; ShapeError unless the seed is one number."""
+    """Return the type of the next seed; raise ShapeError unless Seed has one element."""
     if differ(Seed.numel, 1):
         raise ShapeError(f"{op}: Seed is {Seed}, expected one number")
     return Seed.with_dtype(DType.INT64)
@@ -68,10 +68,10 @@ class SeedOf(OpDef, op="seed"):
 
 
 class RandomCrop(OpDef, op="random_crop"):
-    """Out = of each instance of X a part of the shape `shape`, at a random place of its own.
+    """Out = a random crop of shape `shape` of each instance of X.
 
-    The last axes of X are those of `shape`, and the axes in front of them count instances. SeedOut
-    is the seed of the next step. Reference: random_crop_op.h.
+    The trailing axes of X are cropped; the leading axes are batch axes. SeedOut is the seed of the
+    next step. Reference: random_crop_op.h.
     """
 
     lod_like = ""
@@ -117,7 +117,7 @@ class RandomCrop(OpDef, op="random_crop"):
     def crop(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        """A kernel for the parts: each element draws where its instance's part begins."""
+        """Emit a kernel for the crops: each element draws the offset of its instance."""
         ahead = len(X.shape) - len(self.shape)
         count = product(X.shape[:ahead])
         i, *places = k.grid(count, *self.shape)
@@ -131,10 +131,9 @@ class RandomCrop(OpDef, op="random_crop"):
 
 
 class ShuffleBatch(OpDef, op="shuffle_batch"):
-    """Out = the rows of X, all axes but the last counting them, in a random order.
+    """Out = the rows of X (its last axis) in a random order.
 
-    ShuffleIdx says which row stands at each place, SeedOut is the seed of the next step.
-    Reference: shuffle_batch_op.h.
+    ShuffleIdx is the permutation, SeedOut the seed of the next step. Reference: shuffle_batch_op.h.
     """
 
     lod_like = ""
@@ -157,7 +156,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why a call of it has no kernel; empty if it has. Its gradient always has."""
+        """Return why a forward call has no device kernel; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
         many = isinstance(rows, int) and rows > LONGEST
         return f"it puts more than {LONGEST} rows in order" if many else ""

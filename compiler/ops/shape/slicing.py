@@ -1,4 +1,4 @@
-"""A part of a tensor by the places of its axes: slice, and slice with strides."""
+"""`slice`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numb
 from compiler.ops.shared_kernels import window
 
 THE_END = 10_000_000
-"""What stands for the end of an axis where `x[1:]` is written down; larger numbers do as well."""
+"""End of an axis as recorded for `x[1:]`; larger numbers mean the same."""
 
 
 # ---- slice --------------------------------------------------------------------------------------
 
 
 def extent(size: Size, start: int, end: int) -> Size:
-    """How many places of an axis lie from `start` to `end`, negative ones counted from behind.
+    """Return the number of indices from `start` to `end`; negative ones count from the end.
 
-    Of an axis whose size has a name it is taken that it is long enough to hold any at all, as it
-    must be; where even then more than one number is possible the result is unknown.
+    A symbolic size is assumed to be large enough for a non-empty slice, as it must be; the result
+    is unknown if it still depends on the size.
     """
     if isinstance(size, int):
         return len(range(size)[start:end])
@@ -40,9 +40,10 @@ def extent(size: Size, start: int, end: int) -> Size:
 def cut_index(
     sizes: Sizes, axes: list[int], starts: list[int], ends: list[int], single: list[int]
 ) -> tuple[slice, ...]:
-    """An index that takes a part of some axes; ValueError where nothing lies in it.
+    """Return the index that slices some axes; raise ValueError for an empty slice.
 
-    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    A slice from -1 to 0 of an axis in `single` is its last index: the end was computed as start +
+    1.
     """
     index = [slice(None)] * len(sizes)
     for axis, start, end in zip(axes, starts, ends, strict=True):
@@ -54,7 +55,7 @@ def cut_index(
 
 
 def dropped(sizes: Sizes, axes: list[int]) -> list[int]:
-    """The sizes of all other axes; `[1]` where none is left."""
+    """Return the sizes with the given axes removed; `[1]` if none remains."""
     gone = [axis % len(sizes) for axis in axes]
     return [size for axis, size in enumerate(sizes) if axis not in gone] or [1]
 
@@ -62,7 +63,7 @@ def dropped(sizes: Sizes, axes: list[int]) -> list[int]:
 def numbers_text(
     k: SourceBuilder, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
 ) -> str:
-    """Code for a list of numbers that stand in one tensor, in a tensor each, or in an attribute."""
+    """Return source text for numbers in one tensor, in one tensor each, or in an attribute."""
     if listing is None and not single:
         return str(attribute)
     tensors = f"[{', '.join(map(str, single))}]" if single else "None"
@@ -70,7 +71,7 @@ def numbers_text(
 
 
 class Slicing(OpDef):
-    """What a slice reads: numbers as attributes, in one tensor, or in a tensor each."""
+    """The inputs of a slice: numbers as attributes, in one tensor, or in one tensor each."""
 
     computes_in_fp32 = False
 
@@ -97,10 +98,10 @@ class Slicing(OpDef):
         single: list[TensorType] | None,
         attribute: list[int],
     ) -> list[int | None]:
-        """A number for each of `axes`, None where it waits for a tensor.
+        """Return a number per entry of `axes`, None if it comes from a tensor.
 
-        The attribute has what is known even so, which `infer_flags` 1 says. Raises BadAttribute
-        where there is not one number for each axis.
+        The attribute is valid nevertheless where `infer_flags` is 1. Raises BadAttribute unless
+        there is one number per axis.
         """
         count = len(self.axes)
         given = listed_count(self.kind, name, listing) if listing else len(single or attribute)
@@ -115,7 +116,7 @@ class Slicing(OpDef):
         return [attribute[i] if flag == 1 else None for i, flag in enumerate(flags)]
 
     def finished(self, Input: TensorType, sizes: Sequence[Size]) -> TensorType:
-        """The type without `decrease_axis`; ShapeError where one of these sizes is not 1."""
+        """Return the type without `decrease_axis`; raise ShapeError unless its sizes are 1."""
         gone = [place(self.kind, a, Input.rank, "decrease_axis") for a in self.decrease_axis]
         for axis in gone:
             if isinstance(sizes[axis], int) and sizes[axis] != 1:
@@ -126,17 +127,17 @@ class Slicing(OpDef):
         return Input.with_shape(without(sizes, gone))
 
     def whole(self, part: DeviceOperand, whole: DeviceOperand) -> DeviceOperand:
-        """A part seen with the axes of the whole: those that were left out have size 1."""
+        """View a slice with the rank of the whole: removed axes have size 1."""
         gone = [axis % whole.type.rank for axis in self.decrease_axis]
         rest = iter(part.shape)
         return part.reshaped([1 if a in gone else next(rest) for a in range(whole.type.rank)])
 
 
 class Slice(Slicing, op="slice"):
-    """Out = the places `starts` to `ends` of each of `axes`, negative ones counted from behind.
+    """Out = the slice `starts`:`ends` of each of `axes`; negative indices count from the end.
 
-    What reaches beyond an axis counts to its end; nothing at all is an error. Axes of
-    `decrease_axis`, of which one place is taken, are left out. Reference: slice_op.h.
+    Out-of-range ends are clamped; an empty slice is an error. The axes in `decrease_axis`, of which
+    one index is taken, are removed. Reference: slice_op.h.
     """
 
     linear_in = (("Input",),)
@@ -210,12 +211,12 @@ class Slice(Slicing, op="slice"):
             k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
 
     def shares(self, types: Types) -> list[Share]:
-        """Out is a part of Input where one axis is cut, at places that are known."""
+        """Return Out as a view of Input, if one axis is sliced at known indices."""
         share = None if len(types) > 2 else self.share(types["Input"][0])
         return [] if share is None else [share]
 
     def share(self, Input: TensorType) -> Share | None:
-        """Out as part of Input; None where several axes are cut, or where nobody knows where."""
+        """Return Out as a part of Input; None for slices of several axes or at unknown indices."""
         if len(self.axes) != 1 or len(self.starts) != 1 or len(self.ends) != 1:
             return None
         axis, start = self.axes[0] % Input.rank, self.starts[0]
@@ -242,14 +243,14 @@ class Slice(Slicing, op="slice"):
         k.line(f"np.copyto({part}, {self.whole_view(d_Out, d_Input)})")
 
     def part(self, k: SourceBuilder, whole: Operand, starts: str, ends: str) -> str:
-        """Code for the part of a tensor; made once where the places are attributes."""
+        """Return source text for the slice, bound once if the indices are attributes."""
         places = f"{self.axes}, {starts}, {ends}, {self.decrease_axis}"
         part = f"{whole}[{k.function(cut_index)}({whole}.shape, {places})]"
         fixed = starts == str(self.starts) and ends == str(self.ends)
         return k.at_bind(part, [whole], "part") if fixed else part
 
     def whole_view(self, part: Operand, whole: Operand) -> str:
-        """A part with the axes of the whole: those that were left out have size 1."""
+        """Return a view of a slice with the rank of the whole: removed axes have size 1."""
         gone = [axis % whole.type.rank for axis in self.decrease_axis]
         rest = iter(part.shape)
         return part.view([1 if a in gone else next(rest) for a in range(whole.type.rank)])
@@ -262,7 +263,7 @@ class Slice(Slicing, op="slice"):
         window(k, self.whole(d_Out, d_Input), d_Input, first)
 
     def first(self, sizes: Shape) -> list[Size]:
-        """The first place that is taken of each axis."""
+        """Return the first index of the slice along each axis."""
         places: list[Size] = [0] * len(sizes)
         for axis, start in zip(self.axes, self.starts, strict=True):
             size = sizes[axis]

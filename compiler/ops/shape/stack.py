@@ -1,4 +1,4 @@
-"""Stack, unstack and unbind: tensors joined along a new axis, and taken apart along one."""
+"""Stack, unstack and unbind: tensors joined along a new axis, and split along one."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from compiler.ops.type_checks import differ
 
 
 def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
-    """The type of tensors of one shape, put side by side along a new axis."""
+    """Return the type of tensors of equal shape stacked along a new axis."""
     sizes = common(op, types)
     sizes.insert(place(op, axis, len(sizes) + 1), len(types))
     return types[0].with_shape(sizes)
 
 
 def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
-    """The type of what lies at one place of an axis."""
+    """Return the type with one axis removed."""
     gone = place(op, axis, type.rank)
     return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
 
 
 def slices_along(X: Array, axis: int, count: int) -> list[Array]:
-    """What lies at each place of an axis; ValueError where it has not `count` of them."""
+    """Return the slices along an axis; raise ValueError unless there are `count`."""
     if X.shape[axis] != count:
         raise ValueError(f"an axis of size {X.shape[axis]} does not fall into {count} tensors")
     return list(np.moveaxis(X, axis, 0))
 
 
 class Stack(OpDef, op="stack"):
-    """Y = the tensors of X, which have one shape, along a new axis. Reference: stack_op.cc."""
+    """Y = the tensors of X, of equal shapes, stacked along a new axis. Reference: stack_op.cc."""
 
     is_cheap = True
 
@@ -69,7 +69,7 @@ class Stack(OpDef, op="stack"):
 
 
 class Unstack(OpDef, op="unstack"):
-    """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
+    """Y = the `num` slices of X along an axis, which is removed. Reference: unstack_op.cc."""
 
     lod_like = ""
 
@@ -104,7 +104,7 @@ class Unstack(OpDef, op="unstack"):
 
 
 class Unbind(OpDef, op="unbind"):
-    """Out = what lies at each place of an axis of X, whose size is known.
+    """Out = the slices of X along an axis, whose size is known.
 
     Reference: unbind_op.cc.
     """

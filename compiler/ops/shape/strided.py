@@ -1,4 +1,4 @@
-"""Every so many places of a tensor's axes, forwards or backwards."""
+"""`strided_slice`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from compiler.ops.shared_kernels import among
 
 
 def stride_range(size: int, start: int, end: int, stride: int) -> range:
-    """The places of an axis that a stride takes, as the reference counts them.
+    """Return the indices of a strided slice of an axis, with the reference's semantics.
 
-    An end of -1 lies before the first place if the stride is negative. A negative stride turns
-    round what the positive one takes of the same places, so that it counts from the other end than
-    Python does. Raises ValueError where start, end and stride do not go together.
+    With a negative stride, an end of -1 is before the first index. A negative stride reverses the
+    indices that the positive stride takes of the same range, so unlike in Python the step counts
+    from the other end. Raises ValueError for an invalid or empty range.
     """
     first = start + size if start < 0 else start
     last = end + size if end < 0 and not (end == -1 and stride < 0) else end
@@ -39,7 +39,7 @@ def stride_index(
     strides: list[int],
     single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes some places of some axes; from -1 to 0 is the last of one of `single`."""
+    """Return the index of strided slices; -1 to 0 is the last index of an axis in `single`."""
     index = [slice(None)] * len(sizes)
     for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
         last = axis in single and (start, end) == (-1, 0)
@@ -50,10 +50,10 @@ def stride_index(
 
 
 class StridedSlice(Slicing, op="strided_slice"):
-    """Out = every `strides`-th of the places `starts` to `ends` of each of `axes`.
+    """Out = the slice `starts`:`ends`:`strides` of each of `axes`.
 
-    A negative stride takes the same places backwards, and an end of -1 then means that the first
-    place is taken too. Reference: strided_slice_op.h.
+    A negative stride takes the same indices in reverse, and an end of -1 then includes the first
+    index. Reference: strided_slice_op.h.
     """
 
     StridesTensor = reads(optional=True, no_grad=True)
@@ -80,7 +80,7 @@ class StridedSlice(Slicing, op="strided_slice"):
         return self.finished(Input, sizes)
 
     def taken(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
-        """How many places of an axis are taken; unknown where its size or a number is."""
+        """Return the number of indices taken along an axis; unknown if its size or a bound is."""
         start, end, stride = numbers
         size = Input.shape[axis]
         if start is None or end is None or stride is None or not isinstance(size, int):
@@ -147,7 +147,7 @@ class StridedSlice(Slicing, op="strided_slice"):
         return "" if known else "the size of an axis it goes along has a name"
 
     def ranges(self, sizes: Shape) -> list[range | None]:
-        """The places that are taken of each axis; None for all of them."""
+        """Return the indices taken along each axis; None for all of them."""
         numbers = self.starts, self.ends, self.strides
         found: list[range | None] = [None] * len(sizes)
         for axis, start, end, stride in zip(self.axes, *numbers, strict=True):

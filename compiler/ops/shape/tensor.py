@@ -1,4 +1,4 @@
-"""Copies and casts, and what can be said of a tensor without its numbers; encodings of integers."""
+"""Copies, casts, shape queries, and encodings of integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Assign(Pointwise, op="assign"):
     Out = writes()
 
     def for_arrays(self) -> str:
-        """A tensor array is copied by a list of its tensors."""
+        """Return the op that copies a tensor array."""
         return "copy_array"
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -37,7 +37,7 @@ class Assign(Pointwise, op="assign"):
 
 
 class Cast(Pointwise, op="cast"):
-    """Out = X in the element type `out_dtype`; fractions are cut off towards zero."""
+    """Out = X in the dtype `out_dtype`; fractions are truncated towards zero."""
 
     X = reads()
     Out = writes()
@@ -45,7 +45,7 @@ class Cast(Pointwise, op="cast"):
     out_dtype = required(int)
 
     def result(self, operand: TensorType) -> TensorType:
-        """The shape of X in the wanted element type."""
+        """Return the shape of X with the dtype `out_dtype`."""
         return operand.with_dtype(DType.of(self.out_dtype))
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -60,7 +60,7 @@ class Cast(Pointwise, op="cast"):
 
 
 class About(OpDef):
-    """Something of a tensor that its shape tells."""
+    """A property of a tensor that depends on its shape only."""
 
     lod_like = ""
 
@@ -82,7 +82,7 @@ class ShapeOf(About, op="shape"):
 
 
 class Size(About, op="size"):
-    """Out = how many elements Input has, int64 [1]. Reference: size_op.cc."""
+    """Out = the number of elements of Input, int64 [1]. Reference: size_op.cc."""
 
     def infer(self, Input: TensorType) -> TensorType:
         return TensorType(DType.INT64, (1,))
@@ -118,10 +118,10 @@ class IsEmpty(OpDef, op="is_empty"):
 
 
 class OneHot(OpDef, op="one_hot"):
-    """Out = 1 at the place each number of X says, along the last axis, of size `depth`; else 0.
+    """Out = the one-hot encoding of X along the last axis, of size `depth`.
 
-    The last axis of X has size 1 and gives way to the new one. A number that is no place is an
-    error, unless `allow_out_of_range` leaves its row at 0. Reference: one_hot_op.h.
+    The last axis of X has size 1 and is replaced. An index out of range is an error, or with
+    `allow_out_of_range` a row of zeros. Reference: one_hot_op.h.
     """
 
     X = reads(no_grad=True)
@@ -139,7 +139,7 @@ class OneHot(OpDef, op="one_hot"):
         return TensorType(DType.of(self.dtype), (*self.rows(X), depth))
 
     def rows(self, X: TensorType) -> Shape:
-        """The axes of Out in front of the new one."""
+        """Return the axes of Out before the new one."""
         if X.rank < 2 or differ(X.shape[-1], 1):
             raise ShapeError(f"one_hot: X is {X}, expected a last size of 1")
         return X.shape[:-1]
@@ -155,7 +155,7 @@ class OneHot(OpDef, op="one_hot"):
 
 
 def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
-    """A row for each number, with 1 at its place; ValueError where it is no place."""
+    """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
     known = (X >= 0) & (depth > X)
     if not lenient and not known.all():
         raise ValueError(f"one_hot: {X[~known][0]} is not from 0 to {depth - 1}")
@@ -163,13 +163,13 @@ def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
 
 
 class OneHotV2(OneHot, op="one_hot_v2"):
-    """The same of any tensor: the new axis comes behind all axes of X.
+    """One-hot encoding with a new last axis, after all axes of X.
 
     Reference: one_hot_v2_op.h.
     """
 
     def rows(self, X: TensorType) -> Shape:
-        """All axes of X."""
+        """Return all axes of X."""
         return X.shape
 
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
@@ -178,9 +178,9 @@ class OneHotV2(OneHot, op="one_hot_v2"):
 
 
 class ShardIndex(OpDef, op="shard_index"):
-    """Out = each number of X as its shard counts it, or `ignore_value` if it is of another one.
+    """Out = each index of X relative to its shard, or `ignore_value` if it is in another shard.
 
-    `index_num` numbers are shared out among `nshards` in order, equally many to each but the last.
+    `index_num` indices are divided evenly among `nshards` in order; the last shard may be smaller.
     Reference: shard_index_op.h.
     """
 
