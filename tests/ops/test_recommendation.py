@@ -164,7 +164,11 @@ def test_what_has_no_list_of_tags_does_not_pass() -> None:
     [
         ({"Ins_lod": None}, True, "no sequences; without is_lod each row is an instance"),
         ({"Ins_lod": lod((3, 3))}, True, "tags of instance 3, but Ins has only 2 instances"),
-        ({"Ins_tag": np.ones((4, 2), np.int64)}, True, "Ins_tag is [4, 2], expected one tag a row"),
+        (
+            {"Ins_tag": np.ones((4, 2), np.int64)},
+            True,
+            "Ins_tag is [4, 2], expected one tag per row",
+        ),
     ],
 )
 def test_filter_refuses_data(given: dict[str, Any], is_lod: bool, says: str) -> None:

@@ -55,7 +55,7 @@ def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
     """Return the type of one rank's rows of X; raise ShapeError if they are not divisible."""
     rows = X.shape[0] if X.rank else 0
     if X.rank == 0 or ranks < 1 or (isinstance(rows, int) and rows % ranks):
-        raise ShapeError(f"{kind}: X is {X}, expected rows that nranks={ranks} divides")
+        raise ShapeError(f"{kind}: X is {X}, expected a number of rows divisible by nranks={ranks}")
     return X.with_shape((rows // ranks, *X.shape[1:]))
 
 
@@ -63,7 +63,7 @@ def expect_rows(kind: str, found: Array, rows: int, ranks: int) -> Array:
     """Return the result of a gather or scatter; raise ValueError for another ring size."""
     if len(found) != rows:
         raise ValueError(
-            f"{kind}: nranks={ranks} gives {rows} rows, but the ring gave {len(found)}; "
+            f"{kind}: nranks={ranks} requires {rows} rows, but the ring returned {len(found)};  "
             "nranks must be the number of ranks in the ring"
         )
     return found

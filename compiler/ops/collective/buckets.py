@@ -44,7 +44,7 @@ def known_sizes(types: Sequence[TensorType]) -> list[int]:
     sizes = [each.numel for each in types]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) != len(sizes):
-        raise ShapeError(f"a bucket holds values of known sizes, got {', '.join(map(str, types))}")
+        raise ShapeError(f"a bucket requires known sizes, got {', '.join(map(str, types))}")
     return known
 
 

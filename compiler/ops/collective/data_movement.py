@@ -96,7 +96,9 @@ class CAllGather(Resized, op="c_allgather"):
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if X.rank == 0 or self.nranks < 1:
-            raise ShapeError(f"c_allgather: X is {X}, nranks {self.nranks}; expected rows, and 1+")
+            raise ShapeError(
+                f"c_allgather: X is {X}, nranks {self.nranks}; expected rank and nranks >= 1"
+            )
         return {"Out": X.with_shape((X.shape[0] * self.nranks, *X.shape[1:]))}
 
     def call(self, given: str) -> str:

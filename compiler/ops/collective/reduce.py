@@ -95,7 +95,7 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
     data-dependent. Not a program op: program conversion replaces `c_allreduce_sum` by it.
     """
 
-    no_kernel_reason = "only data decides how many rows the ranks have"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     X = reads()
     X_rows = reads_rows("X")

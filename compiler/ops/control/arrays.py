@@ -28,7 +28,7 @@ class WriteToArray(OpDef, op="write_to_array"):
     The gradient is item I of Out's gradient, zeros if that is a hole.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -76,7 +76,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
     tensor_array_read_write_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -115,7 +115,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
 class LodArrayLength(OpDef, op="lod_array_length"):
     """Out = the number of items of X, including holes. Reference: lod_array_length_op.cc."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -135,7 +135,7 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
     OutIndex is the size of each item along `axis`. Reference: tensor_array_to_tensor_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -172,7 +172,7 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
         return {"X": np.split(d_Out, ends[:-1], axis=self.axis)}
 
 
-# ---- gradients of arrays: no program has these ops, converting a program puts them in -----------
+# ---- gradients of arrays: not program ops, created by program conversion ------------------------
 
 
 class AddToArray(OpDef, op="add_to_array"):
@@ -181,7 +181,7 @@ class AddToArray(OpDef, op="add_to_array"):
     The counterpart of `write_to_array` for arrays of gradients, which accumulate over all readers.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -206,7 +206,7 @@ class TakeFromArray(OpDef, op="take_from_array"):
     gradient before it was written.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -239,7 +239,7 @@ def place_of(index: Tensor) -> int:
     """Return an index tensor as an int; raise ValueError if it is negative."""
     place = int(index.item())
     if place < 0:
-        raise ValueError(f"a tensor array has no item {place}")
+        raise ValueError(f"a tensor array index is {place}, expected 0 or more")
     return place
 
 
@@ -270,6 +270,6 @@ def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Any:
     if item is not None:
         return item
     if shape is None:
-        raise IndexError(f"read_from_array: nothing was written to item {place} of the array")
+        raise IndexError(f"read_from_array: item {place} of the array was never written")
     given = [each.dtype for each in items if each is not None]
     return np.zeros(shape, given[0] if given else "float32")

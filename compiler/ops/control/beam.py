@@ -28,7 +28,7 @@ class BeamSearch(OpDef, op="beam_search"):
     candidates. `parent_idx` is the prefix of each candidate. Reference: math/beam_search.cc.
     """
 
-    no_kernel_reason = "beams are lists that grow by what they find"
+    no_kernel_reason = "the number of candidates is data-dependent"
 
     lod_like = ""
 
@@ -98,7 +98,7 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
     the last step. Reference: beam_search_decode_op.h.
     """
 
-    no_kernel_reason = "sentences are read back through lists of any length"
+    no_kernel_reason = "the lengths of sentences are data-dependent"
 
     lod_like = ""
 
@@ -152,7 +152,7 @@ class GatherTree(OpDef, op="gather_tree"):
     Ids and Parents are [steps, batch, beams]. Reference: gather_tree_op.h.
     """
 
-    no_kernel_reason = "each step of a beam waits for the next one"
+    no_kernel_reason = "its backtracking is sequential"
 
     Ids = reads(no_grad=True)
     Parents = reads(no_grad=True)

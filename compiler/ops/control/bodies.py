@@ -19,7 +19,7 @@ class If(OpDef, op="if"):
     empty.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     any_element = attr(False)
     Cond = reads(many=True)
@@ -36,13 +36,13 @@ class If(OpDef, op="if"):
 class Loop(If, op="loop"):
     """Run the body while Cond, which the body updates, is true; Runs records each run."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
 
 class Unwind(OpDef, op="unwind"):
     """Run the body for each recorded run, in reverse; its first feeds are the recorded values."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     Runs = reads(optional=True)
     Captured = reads(many=True, optional=True)

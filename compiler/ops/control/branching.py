@@ -19,7 +19,7 @@ from compiler.ops.sequence.lod_entries import behind, picked
 class SelectInput(OpDef, op="select_input"):
     """Out = X[Mask]; the other inputs may be unset. Reference: select_input_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads(many=True)
     X_lod = reads_lod("X", optional=True)
@@ -31,7 +31,7 @@ class SelectInput(OpDef, op="select_input"):
         if _differ(X):
             listed = ", ".join(map(str, X))
             raise ShapeError(
-                f"{self.kind}: the ways have {listed}, which differ in axes or element type"
+                f"{self.kind}: the branches have {listed}, which differ in rank or dtype"
             )
         sizes = zip(*(each.shape for each in X), strict=True)
         shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
@@ -58,7 +58,7 @@ def _differ(ways: Sequence[TensorType]) -> bool:
 class SelectOutput(OpDef, op="select_output"):
     """Out[Mask] = X, the other output is zeros. Reference: select_output_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads()
     Mask = reads(no_grad=True)
@@ -86,7 +86,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
     Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     lod_like = ""
 
@@ -130,7 +130,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
     """`merge_lod_tensor` for inference programs."""
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     lod_like = ""
 
@@ -178,7 +178,7 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
     X provides the LoD levels outside of `level`. Reference: merge_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}

@@ -20,7 +20,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 class Feed(HostOp, op="feed"):
     """Out = column `col` of the feeds, represented by X. Reference: feed_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads()
     Out = writes()
@@ -33,7 +33,7 @@ class Feed(HostOp, op="feed"):
 class Fetch(HostOp, op="fetch"):
     """Column `col` of the fetches, represented by Out, = X. Reference: fetch_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads()
     Out = writes()
@@ -46,7 +46,7 @@ class Fetch(HostOp, op="fetch"):
 class DeleteVar(HostOp, op="delete_var"):
     """Free the memory of X. Reference: delete_var_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads(many=True)
 
@@ -80,7 +80,7 @@ class BlockOwner(OpDef):
 class ConditionalBlockInfer(BlockOwner, op="conditional_block_infer"):
     """`conditional_block` for inference programs. Reference: conditional_block_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     Cond = reads(many=True)
     Input = reads(many=True, optional=True)
@@ -96,7 +96,7 @@ class ConditionalBlock(ConditionalBlockInfer, op="conditional_block"):
     lists the outer variables that the block reads. Reference: conditional_block_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     may_not_run: ClassVar[bool] = True
 
@@ -121,7 +121,7 @@ class While(BlockOwner, op="while"):
     X lists the outer variables that the block reads, Out those it writes. Reference: while_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads(many=True, optional=True)
     Condition = reads()
@@ -153,7 +153,7 @@ class Recurrent(BlockOwner, op="recurrent"):
     over the steps. `reverse` starts with the last step. Reference: recurrent_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         ["inputs", "initial_states", "parameters"], ["outputs", "step_scopes"]
@@ -188,7 +188,7 @@ class Recurrent(BlockOwner, op="recurrent"):
 class ConditionalBlockGrad(BlockOwner, op="conditional_block_grad"):
     """Run the gradient of a conditional block if it ran. Reference: conditional_block_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         ["Cond", "Input", "Out", "Out@GRAD", "Scope"], ["Input@GRAD"]
@@ -202,7 +202,7 @@ class WhileGrad(BlockOwner, op="while_grad"):
     `original_output_grad` are the inner names of Out@GRAD. Reference: while_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(["X", "Out", "Out@GRAD", "StepScopes"], ["X@GRAD"])
     is_test = attr(False)
@@ -215,7 +215,7 @@ class RecurrentGrad(BlockOwner, op="recurrent_grad"):
     Reference: recurrent_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         [*Recurrent.slots, "outputs@GRAD", "step_scopes@GRAD"],
@@ -230,7 +230,7 @@ class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
     Its gradient is zeros if there is no incoming gradient, as for the last step's state.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads()
     Out = writes()

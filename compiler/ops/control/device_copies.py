@@ -9,7 +9,7 @@ from compiler.ir.types import Array, TensorType
 class ToDevice(OpDef, op="to_device"):
     """Out = X, in device memory. Not a program op: inserted by the compiler."""
 
-    no_kernel_reason = "it goes between both"
+    no_kernel_reason = "it copies between host and device"
 
     X = reads()
     Out = writes()
@@ -24,7 +24,7 @@ class ToDevice(OpDef, op="to_device"):
 class ToHost(OpDef, op="to_host"):
     """Out = X, in host memory. Not a program op: inserted by the compiler."""
 
-    no_kernel_reason = "it goes between both"
+    no_kernel_reason = "it copies between host and device"
 
     X = reads()
     Out = writes()

@@ -23,7 +23,7 @@ class Print(HostOp, op="print"):
     `summarize` is the number of elements shown, all if negative. Reference: print_op.cc.
     """
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     In = reads()
     In_lod = reads_lod("In", optional=True)
@@ -57,7 +57,7 @@ class Print(HostOp, op="print"):
 class PrintNamed(Print, op="print_named"):
     """`print` with its operand's name, inserted by program conversion."""
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     In_name = attr("")
 
@@ -108,7 +108,7 @@ class PyFunc(HostOp, op="py_func"):
     Reference: py_func_op.cc.
     """
 
-    no_kernel_reason = "it calls a function of Python"
+    no_kernel_reason = "it calls a Python function"
 
     X = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
@@ -139,7 +139,7 @@ class Assert(HostOp, op="assert"):
     Reference: assert_op.cc.
     """
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     Cond = reads()
     Data = reads(many=True, optional=True)

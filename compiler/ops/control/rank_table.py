@@ -28,7 +28,7 @@ OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
 class LodRankTable(OpDef, op="lod_rank_table"):
     """Out = the rank table of the sequences of X at `level`. Reference: lod_rank_table_op.cc."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads(shape_only=True, no_grad=True)
     X_lod = reads_lod("X")
@@ -38,7 +38,9 @@ class LodRankTable(OpDef, op="lod_rank_table"):
 
     def infer(self, X_lod: list[TensorType]) -> dict[str, Any]:
         if not 0 <= self.level < len(X_lod):
-            raise ShapeError(f"{self.kind}: X has {len(X_lod)} levels of LoD, none {self.level}")
+            raise ShapeError(
+                f"{self.kind}: X has {len(X_lod)} LoD levels, expected a level {self.level}"
+            )
         table = TensorType(DType.INT64, (X_lod[self.level].shape[0] - 1, 2))
         return {"Out": table, "Out_lod": X_lod[: self.level]}
 
@@ -52,7 +54,7 @@ class LodRankTable(OpDef, op="lod_rank_table"):
 class MaxSequenceLen(OpDef, op="max_sequence_len"):
     """Out = the length of the longest sequence. Reference: max_sequence_len_op.cc."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     lod_like = ""
 
@@ -72,7 +74,7 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
     The gradient is `array_to_lod_tensor`. Reference: lod_tensor_to_array_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -110,7 +112,7 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
     The gradient is `lod_tensor_to_array`. Reference: array_to_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -162,7 +164,7 @@ class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
     Reference: shrink_rnn_memory_op.cc.
     """
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -201,7 +203,7 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
     The gradient is an op that restores the order. Reference: reorder_lod_tensor_by_rank_op.cc.
     """
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -223,7 +225,7 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
 class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
     """Out = the entries of X, which are in the order of RankTable, in their original order."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)

@@ -18,7 +18,7 @@ COUNTER = TensorType(DType.INT64, (1,))
 class StepCount(OpDef, op="step_count"):
     """Out = the number of steps of X: its first size."""
 
-    no_kernel_reason = "loops are counted by the host"
+    no_kernel_reason = "the host counts loop iterations"
 
     X = reads(shape_only=True)
     Out = writes()
@@ -33,7 +33,7 @@ class StepCount(OpDef, op="step_count"):
 class StepIndex(OpDef, op="step_index"):
     """Out = the index of step I among Count steps, from the end if `reverse`."""
 
-    no_kernel_reason = "loops are counted by the host"
+    no_kernel_reason = "the host counts loop iterations"
 
     I = reads()  # noqa: E741
     Count = reads()
@@ -50,7 +50,7 @@ class StepIndex(OpDef, op="step_index"):
 class TakeStep(OpDef, op="take_step"):
     """Out = X[I], without the first axis."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -71,7 +71,7 @@ class StackSteps(OpDef, op="stack_steps"):
     `sizes` are the sizes of Out as text, since the array may be empty.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -89,7 +89,7 @@ class StackSteps(OpDef, op="stack_steps"):
 class EmptyArray(OpDef, op="empty_array"):
     """Out = an empty tensor array, for tensors of the type of X or of the items of array X."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -110,7 +110,7 @@ class EmptyArray(OpDef, op="empty_array"):
 class CopyArray(OpDef, op="copy_array"):
     """Out = a copy of the list of tensors of array X."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -127,7 +127,7 @@ class CopyArray(OpDef, op="copy_array"):
 class SumArrays(OpDef, op="sum_arrays"):
     """Out = the elementwise sum of the arrays of X; holes add nothing."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 

@@ -79,7 +79,7 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
     previous state: gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
     """
 
-    no_kernel_reason = "each step needs the softmax over a whole sequence of the step before"
+    no_kernel_reason = "its attention over the sequence is sequential"
 
     def infer(
         self,

@@ -149,4 +149,4 @@ def require_floats(kind: str, steps: Steps) -> None:
     x, y = steps.type("X"), steps.type("Y")
     require_same_dtype(kind, X=x, Y=y)
     if not x.dtype.is_float:
-        raise ShapeError(f"{kind}: X is {x}, expected a float element type")
+        raise ShapeError(f"{kind}: X is {x}, expected a floating-point dtype")

@@ -69,7 +69,7 @@ class Fc(Composite, op="fc"):
         columns = weight.shape[1] - _PADDING * self.padding_weights
         if differ(bias.numel, columns):
             found = shown(W=weight, Bias=bias)
-            raise ShapeError(f"fc: {found} do not fit: expected a Bias of {columns} elements")
+            raise ShapeError(f"fc: {found} do not fit: expected Bias with {columns} elements")
 
 
 class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"):
@@ -119,7 +119,7 @@ class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
         weights, biases = steps.all("W"), steps.all("Bias")
         if len(weights) < 2 or len(weights) != len(biases):
             counts = f"{len(weights)} W and {len(biases)} Bias"
-            raise BadAttribute(f"{self.kind}: there are {counts}, expected as many, 2 at least")
+            raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts, 2 or more")
         found = [steps["X"]]
         for weight, bias in zip(weights, biases, strict=True):
             found.append(steps("relu", X=linear(steps, found[-1], weight, [bias])))

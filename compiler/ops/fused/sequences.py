@@ -79,7 +79,7 @@ class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
         """Return a type with a row per row of X[0]; raise ShapeError if FCWeight does not match."""
         first, weight = types["X"][0], types["FCWeight"]
         if weight.rank != 2 or any(each.rank != 2 for each in types["X"]):
-            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected two axes, as of all X")
+            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected rank 2 for it and all X")
         columns = sum((each.shape[1] for each in types["X"][1:]), first.shape[1])
         if differ(columns, weight.shape[0]):
             raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected {columns} rows")
@@ -89,7 +89,7 @@ class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
         """Expand to `sequence_expand` of the other inputs, product, addition and activation."""
         first, *others = steps.all("X")
         if not others:
-            raise BadAttribute(f"{self.kind}: there is one X, expected 2 at least")
+            raise BadAttribute(f"{self.kind}: there is one X, expected 2 or more")
         attrs = {"ref_level": 0}
         spread = [steps("sequence_expand", attrs, X=name, Y=first) for name in others]
         joined = steps("concat", {"axis": 1}, X=[first, *spread])

@@ -48,7 +48,7 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
         ids, tables = steps.all("Ids"), steps.all("Embs")
         if len(ids) != len(tables):
             counts = f"{len(ids)} Ids and {len(tables)} Embs"
-            raise BadAttribute(f"{self.kind}: there are {counts}, expected as many")
+            raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts")
         found = [self.rows(steps, index) for index in range(len(ids))]
         added = steps("sum", X=found)
         rank = steps.type("Ids").rank + (not self.is_column(steps, 0))

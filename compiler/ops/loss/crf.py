@@ -27,7 +27,7 @@ def require_field(
     fits = Transition.rank == 2 and not differ(Transition.shape[1], tags)
     if Emission.rank != axes or not fits or differ(Transition.shape[0], tags + 2):
         given = shown(Emission=Emission, Transition=Transition)
-        shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] beside Length"
+        shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] with Length"
         raise ShapeError(f"{op}: {given}, expected {shapes} and [tags + 2, tags]")
     require_same_dtype(op, Emission=Emission, Transition=Transition)
 
@@ -38,7 +38,7 @@ def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
     rows = Emission.shape[:-1]
     sizes = zip(Label.shape, (*rows, 1), strict=False)
     if Label.rank not in (len(rows), len(rows) + 1) or any(differ(a, b) for a, b in sizes):
-        raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag a row")
+        raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag per row")
 
 
 def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array:

@@ -159,7 +159,7 @@ class WarpCtc(OpDef, op="warpctc"):
             raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
         classes = Logits.shape[-1]
         if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
-            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, no class of {Logits}")
+            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, not a class of {Logits}")
         count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
         wide = Logits.shape if padded else (UNKNOWN, count, classes)
         return {
@@ -275,7 +275,7 @@ class WarpCtc(OpDef, op="warpctc"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         told = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
-        return "" if told else "nobody says where sequences lie"
+        return "" if told else "the sequence lengths are unknown"
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
@@ -297,7 +297,7 @@ class CtcAlign(OpDef, op="ctc_align"):
     OutputLength is [lines, 1]. Reference: ctc_align_op.h.
     """
 
-    no_kernel_reason = "only data decides how many classes remain"
+    no_kernel_reason = "the output length is data-dependent"
 
     Input = reads()
     InputLength = reads(optional=True)
@@ -322,7 +322,7 @@ class CtcAlign(OpDef, op="ctc_align"):
             lengths = Input.with_shape((Input.shape[0], 1))
             return {"Output": Input, "Output_lod": [], "OutputLength": lengths}
         if differ(Input.shape[1], 1):
-            raise ShapeError(f"{self.kind}: Input is {Input}, expected a class a row")
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected a class per row")
         count = Input_lod[-1].shape[0] if Input_lod else UNKNOWN
         offsets = [TensorType(DType.INT64, (count,))]
         return {"Output": Input.with_shape((UNKNOWN, 1)), "Output_lod": offsets}

@@ -80,7 +80,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         if X.rank < 2:
             raise ShapeError(f"{self.kind}: X is {X}, expected at least 2 axes")
         if len(given) == 1:
-            raise ShapeError(f"{self.kind}: {shown(**given)} needs the other weight beside it")
+            raise ShapeError(f"{self.kind}: {shown(**given)} needs both weights")
         require_same_shape(self.kind, X=X, Y=Y, **given)
         require_same_dtype(self.kind, X=X, Y=Y, **given)
         return {"Diff": X, "Out": X.with_shape((X.shape[0], 1))}
@@ -250,7 +250,7 @@ class CenterLoss(OpDef, op="center_loss"):
         odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
         if odd or differ(X.shape[0], Label.numel):
             given = shown(X=X, Label=Label, Centers=Centers)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, a label a row, and centers")
+            raise ShapeError(f"{self.kind}: {given}, expected rows, a label per row, and centers")
         column = X.with_shape((X.shape[0], 1))
         return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
 

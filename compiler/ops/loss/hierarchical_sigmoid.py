@@ -29,7 +29,7 @@ def fork_paths(
     if PathTable is not None and PathCode is not None:
         there = np.logical_and.accumulate(PathTable >= 0, axis=1)
         if (PathTable >= forks).any():
-            raise ValueError(f"PathTable has {PathTable.max()}, expected forks up to {forks - 1}")
+            raise ValueError(f"PathTable has {PathTable.max()}, expected nodes up to {forks - 1}")
         return np.where(there, PathTable, 0), np.where(there, PathCode, 0), there
     labels = Label.reshape(-1, 1)
     wrong = (labels < 0) | (labels >= classes)
@@ -112,11 +112,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, X=X, W=W)
         if (PathTable is None) != (PathCode is None):
-            raise ShapeError(f"{self.kind}: PathTable and PathCode come together or not at all")
+            raise ShapeError(f"{self.kind}: PathTable and PathCode must be given both or neither")
         fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
         if not fits or differ(Label.numel, X.shape[0]):
             given = shown(X=X, W=W, Label=Label)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, as wide forks, a label a row")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected rows, nodes of equal width, a label per row"
+            )
         if PathTable is None:
             self.require_forks(W)
         longest: Size = (self.num_classes - 1).bit_length()

@@ -35,7 +35,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
     def infer(self, X: TensorType, PriorDist: TensorType | None) -> TensorType:
         if PriorDist is not None and differ(PriorDist.numel, X.shape[-1]):
             given = shown(X=X, PriorDist=PriorDist)
-            raise ShapeError(f"{self.kind}: {given}, expected a prior number for each class")
+            raise ShapeError(f"{self.kind}: {given}, expected one prior per class")
         return X
 
     def numpy(self, X: Array, PriorDist: Array | None) -> Array:
@@ -107,7 +107,7 @@ class NllLoss(OpDef, op="nll_loss"):
             )
         labels = (*X.shape[:1], *X.shape[2:])
         if X.rank not in (2, 4) or differ(product(labels), Label.numel):
-            raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label a row")
+            raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label per row")
         if Weight is not None:
             require_same_dtype(self.kind, X=X, Weight=Weight)
         out = labels if self.reduction == "none" else (1,)

@@ -45,7 +45,7 @@ def locate_labels(
         if wrong.any():
             raise ValueError(
                 f"label {labels[wrong][0]} in row {int(wrong.argmax())} is not a class: "
-                f"expected 0 to {classes - 1}, or {ignore} to have the row ignored"
+                f"expected 0 to {classes - 1}, or {ignore} to ignore the row"
             )
         labels = np.where(counted, labels, 0)
     np.add(labels if stride == 1 else labels * stride, starts, out=index)
@@ -63,7 +63,7 @@ def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
     require_dtype(op, "Label", Label, DType.INT64)
     sizes = zip(Label.shape, (*X.shape[:-1], 1), strict=False)
     if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):
-        raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label a row")
+        raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label per row")
 
 
 def lower_labels(

@@ -143,7 +143,7 @@ class Nce(OpDef, op="nce"):
         if not fits or differ(Weight.shape[0], self.num_total_classes) or Label.rank not in (1, 2):
             raise ShapeError(
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
-                f"[rows, width], labels by row, and [{self.num_total_classes}, width]"
+                f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)

@@ -59,14 +59,18 @@ class SampleLogits(OpDef, op="sample_logits"):
         require_dtype(self.kind, "Labels", Labels, DType.INT64)
         if (Logits.rank, Labels.rank) != (2, 2) or differ(Logits.shape[0], Labels.shape[0]):
             given = shown(Logits=Logits, Labels=Labels)
-            raise ShapeError(f"{self.kind}: {given}, expected [rows, classes] and true ones by row")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected [rows, classes] and true classes per row"
+            )
         classes = Logits.shape[1]
         if isinstance(classes, int) and self.num_samples > classes:
-            raise BadAttribute(f"{self.kind}: 'num_samples' is {self.num_samples} of {classes}")
+            raise BadAttribute(
+                f"{self.kind}: 'num_samples' is {self.num_samples}, expected at most {classes}"
+            )
         drawn = (Logits.shape[0], Labels.shape[1] + self.num_samples)
         missing = CustomizedSamples is None or CustomizedProbabilities is None
         if self.use_customized_samples and missing:
-            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are missing")
+            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are required")
         if CustomizedSamples is not None and CustomizedProbabilities is not None:
             chances = CustomizedProbabilities
             given = Logits.with_shape(drawn)
@@ -125,7 +129,7 @@ class SampleLogits(OpDef, op="sample_logits"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         told = "Samples" in types or types.get("CustomizedSamples")
-        return "" if told else "classes are drawn until enough of them differ"
+        return "" if told else "it samples until enough distinct classes are found"
 
     def triton(
         self,

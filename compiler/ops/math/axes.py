@@ -26,7 +26,7 @@ def place(op: str, axis: int, rank: int, name: str = "axis") -> int:
     2
     """
     if not -rank <= axis < rank:
-        raise ShapeError(f"{op}: {name} {axis} reaches beyond the {rank} axes of the input")
+        raise ShapeError(f"{op}: {name} {axis} is out of range for an input of rank {rank}")
     return axis % rank
 
 
@@ -76,7 +76,7 @@ def expect_inside(positions: Array, size: int, op: str) -> None:
     """Raise ValueError unless all indices are in [0, size)."""
     if positions.size and (positions.min() < 0 or positions.max() >= size):
         wrong = positions[(positions < 0) | (positions >= size)].reshape(-1)[0]
-        raise ValueError(f"{op}: index {wrong} is not from 0 to {size - 1}")
+        raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 
 
 def without(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:

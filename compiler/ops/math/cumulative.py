@@ -105,6 +105,6 @@ class Cumsum(OpDef, op="cumsum"):
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         if self.flatten:
-            raise CompileError("cumsum: no gradient with 'flatten'", hint="reshape X before it")
+            raise CompileError("cumsum: no gradient with 'flatten'", hint="reshape X first")
         attrs = {"axis": self.axis, "exclusive": self.exclusive, "reverse": not self.reverse}
         return [gradient_op("cumsum", op, grad, attrs)]

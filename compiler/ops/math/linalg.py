@@ -77,7 +77,9 @@ class Addmm(OpDef, op="addmm"):
         require_same_dtype(self.kind, Input=Input, X=X, Y=Y)
         given = shown(Input=Input, X=X, Y=Y)
         if (Input.rank, X.rank, Y.rank) != (2, 2, 2) or differ(X.shape[1], Y.shape[0]):
-            raise ShapeError(f"addmm: {given}, expected matrices of which X and Y fit")
+            raise ShapeError(
+                f"addmm: {given}, expected matrices, with as many columns of X as rows of Y"
+            )
         made = (X.shape[0], Y.shape[1])
         if any(size != 1 and differ(size, n) for size, n in zip(Input.shape, made, strict=True)):
             raise ShapeError(f"addmm: {given}: Input does not broadcast to the product")
@@ -169,7 +171,9 @@ class Cross(OpDef, op="cross"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = any(not isinstance(size, int) for size in types["X"].shape)
-        return "its axis is the first of size 3, and some have names" * (named and self.dim == 9)
+        return "its axis is the first of size 3, which symbolic sizes leave open" * (
+            named and self.dim == 9
+        )
 
 
 def vector_axis(shape: Any, dim: int) -> int:

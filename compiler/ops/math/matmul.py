@@ -311,7 +311,7 @@ class Matmul(Product, op="matmul"):
 def require_one_head(heads: int) -> None:
     """Raise ValueError if `heads` > 1, which a graph represents as `matmul_heads`."""
     if heads > 1:
-        raise ValueError(f"matmul with 'head_number' {heads} is 'matmul_heads' in a graph")
+        raise ValueError(f"matmul with 'head_number' {heads} must be 'matmul_heads' in a graph")
 
 
 def stack_of(array: Array, single: int) -> Array:

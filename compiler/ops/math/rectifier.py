@@ -80,7 +80,7 @@ class HardShrink(Unary, op="hard_shrink"):
 class Softshrink(Unary, op="softshrink"):
     """Out = X shrunk towards 0 by the attribute `lambda`; 0 if |X| <= lambda."""
 
-    vars()["lambda"] = attr(0.5)  # a keyword of Python
+    vars()["lambda"] = attr(0.5)  # a Python keyword
 
     def compute(self, xp: Xp, X: Value) -> Value:
         by = getattr(self, "lambda")

@@ -239,7 +239,7 @@ class AxisReduction(Reduction):
     def axes(self, rank: int) -> tuple[int, ...]:
         """Return the reduced axes; raise ShapeError if one is out of range."""
         if any(not -rank <= axis < rank for axis in self.dim):
-            raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
+            raise ShapeError(f"{self.kind}: dim {self.dim} is out of range for X of rank {rank}")
         return axes_of(rank, self.dim, self.reduce_all)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:

@@ -24,7 +24,9 @@ def check_rows(op: str, X: TensorType, Y: TensorType) -> None:
     require_same_dtype(op, X=X, Y=Y)
     rows_fit = Y.shape[0] == 1 or not differ(X.shape[0], Y.shape[0])
     if X.rank != Y.rank or X.rank < 2 or not rows_fit or differ(_row(X), _row(Y)):
-        raise ShapeError(f"{op}: {shown(X=X, Y=Y)}, expected rows of one size, one row of Y or all")
+        raise ShapeError(
+            f"{op}: {shown(X=X, Y=Y)}, expected equal row sizes, equally many rows or one of Y"
+        )
 
 
 def _row(X: TensorType) -> Any:

@@ -81,7 +81,7 @@ class LogSumExp(OpDef, op="logsumexp"):
 
     def infer(self, X: TensorType) -> TensorType:
         if any(not -X.rank <= axis < X.rank for axis in self.axis):
-            raise ShapeError(f"logsumexp: axis {self.axis} reaches beyond the axes of X {X}")
+            raise ShapeError(f"logsumexp: axis {self.axis} is out of range for X {X}")
         axes = axes_of(X.rank, self.axis, self.reduce_all)
         if self.keepdim:
             return X.with_shape([1 if a in axes else size for a, size in enumerate(X.shape)])

@@ -45,7 +45,7 @@ def best(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
     Raises ValueError if there are fewer.
     """
     if not 0 < count <= X.shape[axis]:
-        raise ValueError(f"K asks for {count} of {X.shape[axis]} values")
+        raise ValueError(f"K is {count}, expected 1 to {X.shape[axis]}")
     order = np.take(sorting(X, axis, largest), np.arange(count), axis=axis)
     return {"Out": np.take_along_axis(X, order, axis=axis), "Indices": order}
 
@@ -85,7 +85,7 @@ class TopK(OpDef, op="top_k"):
     def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
         columns = X.shape[-1]
         if K is None and (self.k < 1 or (isinstance(columns, int) and columns < self.k)):
-            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k from 1 up")
+            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k >= 1")
         kept = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
         return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
 

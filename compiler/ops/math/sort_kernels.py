@@ -78,7 +78,7 @@ def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
     size = None if X is None else X.shape[axis]
     few = isinstance(count, int) and count <= FEW
     long = isinstance(size, int) and size > LONGEST and not few
-    return f"it puts rows of more than {LONGEST} values in order" if long else ""
+    return f"it sorts rows of more than {LONGEST} values" if long else ""
 
 
 def in_order(

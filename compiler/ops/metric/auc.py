@@ -66,7 +66,7 @@ class Auc(OpDef, op="auc"):
     as in the reference: auc_op.h.
     """
 
-    no_kernel_reason = "a curve is summed up bucket by bucket, once a step"
+    no_kernel_reason = "its histograms are small and updated once per step"
 
     Predict = reads()
     Label = reads()
@@ -89,7 +89,7 @@ class Auc(OpDef, op="auc"):
         odd = isinstance(width, int) and width not in (1, 2)
         if odd or differ(Predict.shape[0], Label.numel):
             given = shown(Predict=Predict, Label=Label)
-            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label a row")
+            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label per row")
         bins = self.num_thresholds + 1
         count = (self.slide_steps + 1) * bins + 1 if self.slide_steps else bins
         for slot, counts in (("StatPos", StatPos), ("StatNeg", StatNeg)):

@@ -81,7 +81,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
     Reference: chunk_eval_op.h.
     """
 
-    no_kernel_reason = "chunks begin and end by rules over labels, one after the other"
+    no_kernel_reason = "chunk boundaries are found sequentially"
 
     slots: ClassVar[dict[str, Slot]] = {F1: replace(writes(), name=F1)}
 

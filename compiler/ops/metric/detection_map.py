@@ -113,7 +113,7 @@ class DetectionMap(OpDef, op="detection_map"):
     detection_map_op.h.
     """
 
-    no_kernel_reason = "detections are matched one after the other, into lists of any length"
+    no_kernel_reason = "detections are matched sequentially, with data-dependent counts"
 
     DetectRes = reads()
     Label = reads()

@@ -38,7 +38,7 @@ class EditDistance(OpDef, op="edit_distance"):
     edit_distance_op.h.
     """
 
-    no_kernel_reason = "each cell of its table waits for its neighbours"
+    no_kernel_reason = "its dynamic programming is sequential"
 
     Hyps = reads()
     Refs = reads()
@@ -66,7 +66,9 @@ class EditDistance(OpDef, op="edit_distance"):
         flat = not (differ(Hyps.shape[-1], 1) or differ(Refs.shape[-1], 1))
         if (Hyps.rank, Refs.rank) != (2, 2) or not (padded or flat):
             given = shown(Hyps=Hyps, Refs=Refs)
-            raise ShapeError(f"{self.kind}: {given}, expected [tokens, 1], or lengths beside them")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected [tokens, 1], or lengths for padded input"
+            )
         count: Size = UNKNOWN
         if padded or Refs_lod:
             count = Refs.shape[0] if padded or not Refs_lod else Refs_lod[-1].shape[0] - 1
@@ -100,7 +102,7 @@ class EditDistance(OpDef, op="edit_distance"):
         found = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
         if self.normalized and not counts.all():
             empty = int(counts.argmin())
-            raise ValueError(f"sequence {empty} of Refs is empty: nothing can be normalized by it")
+            raise ValueError(f"sequence {empty} of Refs is empty: it cannot be normalized")
         share = found / counts[:, None] if self.normalized else found
         return {
             "SequenceNum": np.array([len(refs)], np.int64),

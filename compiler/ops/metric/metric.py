@@ -215,7 +215,7 @@ class PrecisionRecall(OpDef, op="precision_recall"):
     with its weight. Indices and Labels are int32 [rows, 1]. Reference: precision_recall_op.h.
     """
 
-    no_kernel_reason = "its states are a few numbers a class, which the host adds up"
+    no_kernel_reason = "its states are a few numbers per class"
 
     MaxProbs = reads(shape_only=True)
     Indices = reads()
@@ -266,7 +266,7 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     counts. Reference: positive_negative_pair_op.h.
     """
 
-    no_kernel_reason = "queries are groups of rows that only data decides"
+    no_kernel_reason = "its groups of rows are data-dependent"
 
     Score = reads()
     Label = reads()

@@ -23,7 +23,7 @@ def control_value() -> Array:
 class Exchange(HostOp):
     """An op that communicates with servers; `Before` and `After` keep program order."""
 
-    no_kernel_reason = "it talks to parameter servers"
+    no_kernel_reason = "it communicates with parameter servers"
     lod_like = ""
 
     Before = reads_order()
@@ -46,7 +46,7 @@ def sparse_parts(
     ends = np.cumsum(sections)
     if rows.size and not 0 <= rows.min() <= rows.max() < ends[-1]:
         raise IndexError(
-            f"a row is not among the {ends[-1]} of the table: {rows.min()}, {rows.max()}"
+            f"row indices range from {rows.min()} to {rows.max()}, expected 0 to {ends[-1] - 1}"
         )
     part = np.searchsorted(ends, rows, side="right")
     starts = ends - np.asarray(sections)

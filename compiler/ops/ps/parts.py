@@ -27,7 +27,7 @@ class SplitByref(OpDef, op="split_byref"):
     """
 
     is_cheap = True
-    no_kernel_reason = "what it cuts is sent by the host"
+    no_kernel_reason = "the host sends its outputs"
 
     X = reads()
     Out = writes(many=True)
@@ -44,7 +44,7 @@ class SplitByref(OpDef, op="split_byref"):
             part = whole // self.num
             return [part if part * self.num == whole else UNKNOWN] * self.num
         if not self.sections or (isinstance(whole, int) and sum(self.sections) != whole):
-            raise ShapeError(f"split_byref: X {X} does not fall into parts of {self.sections} rows")
+            raise ShapeError(f"split_byref: X {X} cannot be split into {self.sections} rows")
         return list[Size](self.sections)
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
@@ -67,7 +67,7 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
     Reference: split_selected_rows_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows each part has"
+    no_kernel_reason = "the number of rows per part is data-dependent"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -78,13 +78,13 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
         if count > MOST_PARTS:
-            raise ShapeError(f"split_selected_rows: {count} parts, but at most {MOST_PARTS} may be")
+            raise ShapeError(f"split_selected_rows: {count} parts, expected at most {MOST_PARTS}")
         part = X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, list[Array]]:
         if X_rows is None:
-            raise ValueError("split_selected_rows takes a sparse gradient, but X is dense")
+            raise ValueError("split_selected_rows: X is dense, expected a sparse gradient")
         values, rows = sparse_parts(self.height_sections, X, X_rows)
         return {"Out": values, "Out_rows": rows}
 
@@ -97,7 +97,7 @@ class SplitIds(OpDef, op="split_ids"):
     Reference: split_ids_op.h.
     """
 
-    no_kernel_reason = "only data decides how many ids each server has"
+    no_kernel_reason = "the number of ids per server is data-dependent"
 
     Ids = reads(many=True)
     Ids_rows = reads_rows("Ids")
@@ -130,7 +130,7 @@ class MergeIds(OpDef, op="merge_ids"):
     Reference: merge_ids_op.h.
     """
 
-    no_kernel_reason = "rows are found by their ids"
+    no_kernel_reason = "rows are looked up by id"
 
     Ids = reads(many=True)
     Rows = reads(many=True)
@@ -154,5 +154,5 @@ def found_rows(ids: Array, known: Array, values: Array, order: Array) -> Array:
     places = np.searchsorted(known[order], flat)
     inside = places < len(known)
     if not inside.all() or not np.array_equal(known[order[places]], flat):
-        raise IndexError("merge_ids: an id is among none of the rows that the servers sent")
+        raise IndexError("merge_ids: an id is missing from the rows that the servers sent")
     return values[order[places]].reshape(*ids.shape[:-1], values.shape[-1])

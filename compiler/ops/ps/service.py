@@ -50,7 +50,7 @@ class ListenAndServ(HostOp, op="listen_and_serv"):
 
     def numpy(self) -> dict[str, Array]:
         raise RuntimeError(
-            f"a server of {self.endpoint} runs as a program of its own: pass the program of "
+            f"a server of {self.endpoint} must run as its own program: pass the result of "
             "get_pserver_program to Executor.run"
         )
 
@@ -73,7 +73,7 @@ class SumOverServers(Exchange, op="sum_over_servers"):
 class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
     """Out = X[TrainerId]. Reference: ref_by_trainer_id_op.cc."""
 
-    no_kernel_reason = "the trainer is known when its gradient arrives"
+    no_kernel_reason = "the trainer is known at run time only"
 
     X = reads(many=True)
     TrainerId = reads(no_grad=True)
@@ -85,7 +85,9 @@ class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
     def numpy(self, X: list[Array], TrainerId: Array) -> Array:
         number = int(TrainerId.reshape(-1)[0])
         if not 0 <= number < len(X):
-            raise IndexError(f"there is no trainer {number}: ref_by_trainer_id has {len(X)}")
+            raise IndexError(
+                f"ref_by_trainer_id: TrainerId is {number}, expected 0 to {len(X) - 1}"
+            )
         return X[number]
 
 
@@ -95,7 +97,7 @@ class FakeInit(OpDef, op="fake_init"):
     Reference: fake_init_op.cc.
     """
 
-    no_kernel_reason = "nobody reads the values"
+    no_kernel_reason = "its values are never read"
 
     Out = writes()
     shape = attr(list[int]())
@@ -156,7 +158,7 @@ class RecvSave(Exchange, op="recv_save"):
         whole = joined_slices(parts, self.slice_shapes, self.shape)
         found = element_type(self.dtype)
         if whole.dtype != found:
-            raise ValueError(f"recv_save: the servers have {whole.dtype}, 'dtype' is {found}")
+            raise ValueError(f"recv_save: the servers sent {whole.dtype}, expected 'dtype' {found}")
         server.save_tensor(self.file_path, whole, self.overwrite)
         return {}
 
@@ -168,7 +170,5 @@ def joined_slices(parts: Sequence[Array], described: Sequence[str], shape: Seque
             raise ValueError(f"recv_save: a slice is {list(part.shape)}, expected [{text}]")
     whole = np.concatenate([np.asarray(part) for part in parts])
     if list(whole.shape) != list(shape):
-        raise ValueError(
-            f"recv_save: the slices make up {list(whole.shape)}, expected {list(shape)}"
-        )
+        raise ValueError(f"recv_save: the slices form {list(whole.shape)}, expected {list(shape)}")
     return whole

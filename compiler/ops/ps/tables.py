@@ -140,7 +140,7 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     is_sparse = attr(True)
     is_distributed = attr(True)
     servers = attr(1)
-    no_kernel_reason = "tables lie on the host"
+    no_kernel_reason = "its table is in host memory"
 
     def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
         return W.with_shape((Ids.shape[0], W.shape[1]))
@@ -148,7 +148,9 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     def numpy(self, W: Array, Ids: Array) -> Array:
         places = Ids.reshape(-1) // self.servers
         if places.size and not 0 <= places.min() <= places.max() < len(W):
-            raise IndexError(f"lookup_sparse_table: an id is beyond the {len(W)} rows held here")
+            raise IndexError(
+                f"lookup_sparse_table: an id is out of range for the {len(W)} local rows"
+            )
         found = W[places]
         if self.padding_idx >= 0:
             found[Ids.reshape(-1) == self.padding_idx] = 0

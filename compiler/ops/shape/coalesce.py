@@ -53,7 +53,7 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
         for number, type in enumerate(types):
             if type.dtype is not wanted:
                 raise ShapeError(
-                    f"{self.kind}: Input {number} is {type}, attribute 'dtype' says {wanted.text}"
+                    f"{self.kind}: Input {number} is {type}, attribute 'dtype' is {wanted.text}"
                 )
 
     def row(self, steps: Steps, name: str, behind: int) -> str:

@@ -39,7 +39,9 @@ def expect_number(op: str, text: str, dtype: DType) -> None:
     try:
         number_from(text, 0.0, dtype.numpy)
     except (ValueError, OverflowError):
-        raise BadAttribute(f"{op}: 'str_value' {text!r} is no number of {dtype.text}") from None
+        raise BadAttribute(
+            f"{op}: 'str_value' {text!r} is not a number of type {dtype.text}"
+        ) from None
 
 
 def number_text(number: float) -> str:
@@ -78,7 +80,9 @@ class FillConstant(Whole, op="fill_constant"):
         ShapeTensorList: list[TensorType] | None,
     ) -> TensorType:
         if ValueTensor is not None and ValueTensor.dtype is not DType.of(self.dtype):
-            raise ShapeError(f"fill_constant: ValueTensor is {ValueTensor}, expected 'dtype'")
+            raise ShapeError(
+                f"fill_constant: ValueTensor is {ValueTensor}, expected the type of 'dtype'"
+            )
         expect_number(self.kind, self.str_value, DType.of(self.dtype))
         shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
@@ -182,7 +186,9 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         dtype = X.dtype if self.dtype < 0 else DType.of(self.dtype)
         low, high = limits(dtype)
         if not (low <= self.value <= high or (dtype.is_float and math.isnan(self.value))):
-            raise BadAttribute(f"fill_any_like: 'value' {self.value} is not one of {dtype.text}")
+            raise BadAttribute(
+                f"fill_any_like: 'value' {self.value} is not representable as {dtype.text}"
+            )
         return X.with_dtype(dtype)
 
     def numpy(self, X: Array) -> Array:

@@ -29,7 +29,9 @@ class Eye(OpDef, op="eye"):
     def infer(self) -> TensorType:
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         if self.num_rows < 0 or columns < 0:
-            raise BadAttribute(f"eye: {self.num_rows} rows and {columns} columns are no matrix")
+            raise BadAttribute(
+                f"eye: {self.num_rows} rows and {columns} columns, expected non-negative sizes"
+            )
         return TensorType(DType.of(self.dtype), (self.num_rows, columns))
 
     def numpy(self) -> Array:
@@ -124,7 +126,7 @@ class DiagEmbed(OpDef, op="diag_embed"):
         rows, columns = (place(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
         if rows == columns:
             raise BadAttribute(
-                f"diag_embed: axes {self.dim1} and {self.dim2} of the result are one"
+                f"diag_embed: axes {self.dim1} and {self.dim2} of the result are the same"
             )
         sizes: list[Size] = list(Input.shape[:-1])
         for axis in sorted((rows, columns)):

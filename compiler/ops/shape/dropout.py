@@ -65,7 +65,7 @@ class Dropout(OpDef, op="dropout"):
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if not 0.0 <= self.dropout_prob <= 1.0:
-            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, not from 0 to 1")
+            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, expected 0 to 1")
         if self.dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
             raise BadAttribute(
                 f"dropout: 'dropout_implementation' is {self.dropout_implementation!r}, expected "

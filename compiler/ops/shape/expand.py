@@ -39,7 +39,7 @@ def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
     """Return the ratio of two shapes by axis; raise ValueError if one is not an integer."""
     times = [size // part if part else 1 for size, part in zip(sizes, small, strict=True)]
     if any(n * part != size for n, part, size in zip(times, small, sizes, strict=True)):
-        raise ValueError(f"expand_as: {list(small)} does not go into {list(sizes)} whole times")
+        raise ValueError(f"expand_as: {list(small)} does not divide {list(sizes)}")
     return times
 
 
@@ -107,9 +107,7 @@ class ExpandAs(Repeated, op="expand_as"):
             (a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a and b % a
         ]
         if X.rank != target_tensor.rank or odd:
-            raise ShapeError(
-                f"expand_as: X {X} does not go into target_tensor {target_tensor} whole times"
-            )
+            raise ShapeError(f"expand_as: X {X} does not divide target_tensor {target_tensor}")
         return X.with_shape(target_tensor.shape)
 
     def numpy(self, X: Array, target_tensor: Shape) -> Array:
@@ -119,7 +117,7 @@ class ExpandAs(Repeated, op="expand_as"):
         return {"X": gathered_up(d_Out, times_larger(d_Out.shape, X))}
 
 
-# ---- the spellings of Paddle 2.0, for models that were saved there ------------------------------
+# ---- Paddle 2 versions, for models saved there --------------------------------------------------
 
 
 def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:

@@ -75,7 +75,7 @@ class Hash(OpDef, op="hash"):
     X is int32 or int64 [rows, width], Out [rows, `num_hash`, 1]. Reference: hash_op.h.
     """
 
-    no_kernel_reason = "bytes are mixed in 64 bits without a sign"
+    no_kernel_reason = "it needs unsigned 64-bit arithmetic"
 
     X = reads(no_grad=True)
     Out = writes()
@@ -88,7 +88,7 @@ class Hash(OpDef, op="hash"):
             raise ShapeError(f"hash: X is {X}, expected [rows, width]")
         for name, number in (("num_hash", self.num_hash), ("mod_by", self.mod_by)):
             if number < 1:
-                raise BadAttribute(f"hash: {name!r} is {number}, expected a number from 1 up")
+                raise BadAttribute(f"hash: {name!r} is {number}, expected 1 or more")
         return X.with_shape((X.shape[0], self.num_hash, 1))
 
     def numpy(self, X: Array) -> Array:

@@ -168,7 +168,7 @@ class IndexSample(OpDef, op="index_sample"):
     def infer(self, X: TensorType, Index: TensorType) -> TensorType:
         require_places(self.kind, Index=Index)
         if X.rank != 2 or Index.rank != 2 or differ(X.shape[0], Index.shape[0]):
-            raise ShapeError(f"index_sample: X {X} and Index {Index} are not of one batch of rows")
+            raise ShapeError(f"index_sample: X {X} and Index {Index} differ in the number of rows")
         return X.with_shape(Index.shape)
 
     def numpy(self, X: Array, Index: Array) -> Array:
@@ -196,7 +196,7 @@ class IndexSample(OpDef, op="index_sample"):
         k.add(d_X, (i, place), d_Out[i, j], inside(k, place, d_X.shape[1]))
 
 
-# ---- by places in several axes ------------------------------------------------------------------
+# ---- indices along several axes -----------------------------------------------------------------
 
 
 def places_in(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:

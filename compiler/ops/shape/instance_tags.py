@@ -17,7 +17,7 @@ def listed_tags(name: str, tags: Array) -> Array:
     """Return tags as a vector; raise ValueError unless there is one per row."""
     if tags.size != len(tags):
         raise ValueError(
-            f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag a row: [count, 1]"
+            f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag per row: [count, 1]"
         )
     return tags.reshape(-1)
 
@@ -73,7 +73,7 @@ class FilterByTag(OpDef, op="filter_by_instag"):
     filter_by_instag_op.h.
     """
 
-    no_kernel_reason = "only data decides how many rows are kept"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     lod_like = ""
 

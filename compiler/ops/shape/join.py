@@ -192,7 +192,7 @@ def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
     parts = [each if each >= 0 else size - known for each in sections]
     parts = [size // num] * num if num else parts
     if sum(parts) != size or (parts and min(parts) < 0):
-        raise ValueError(f"split: an axis of size {size} does not fall into {parts}")
+        raise ValueError(f"split: an axis of size {size} cannot be split into {parts}")
     return parts
 
 
@@ -286,7 +286,7 @@ class Split(AlongAxis, OpDef, op="split"):
 def expect_whole(size: int, total: int) -> None:
     """Raise ValueError unless the parts add up to the axis size."""
     if size != total:
-        raise ValueError(f"split: an axis of size {size} has no parts of {total} in all")
+        raise ValueError(f"split: an axis of size {size} differs from the sum {total} of its parts")
 
 
 # ---- a new axis ---------------------------------------------------------------------------------

@@ -63,7 +63,9 @@ def padded_places(size: int, before: int, behind: int, mode: str) -> Array:
     places = np.abs(places)
     places = np.minimum(places, 2 * (size - 1) - places)
     if places.size and places.min() < 0:
-        raise ValueError(f"pad: {before} and {behind} around an axis of size {size} do not reflect")
+        raise ValueError(
+            f"pad: {before} and {behind} exceed what an axis of size {size} can reflect"
+        )
     return places
 
 
@@ -101,7 +103,7 @@ def grown(op: str, X: TensorType, edges: Edges) -> TensorType:
     """Return the padded type of X; raise ShapeError for negative sizes."""
     sizes = [size + sum(edge) for size, edge in zip(X.shape, edges, strict=True)]
     if any(isinstance(size, int) and size < 0 for size in sizes):
-        raise ShapeError(f"{op}: X is {X}, of which 'paddings' leave nothing")
+        raise ShapeError(f"{op}: X is {X}, but 'paddings' make a size negative")
     return X.with_shape(sizes)
 
 
@@ -123,8 +125,7 @@ class Pad(OpDef, op="pad"):
     def infer(self, X: TensorType) -> TensorType:
         if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
             raise BadAttribute(
-                f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers from 0 up for "
-                f"X {X}"
+                f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers >= 0 for X {X}"
             )
         return grown(self.kind, X, in_pairs(self.paddings))
 

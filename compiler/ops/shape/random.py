@@ -88,8 +88,8 @@ def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
 # ---- tensors of a given shape -------------------------------------------------------------------
 
 
-# ---- rows of a whole: with a `whole_shape`, Out has those from `first_row` on, `row_step` apart;
-# servers that hold parts of a parameter start as one process does that holds all of it
+# ---- row ranges: with a `whole_shape`, Out has its rows from `first_row` in steps of `row_step`,
+# so that servers with shards of a parameter initialise it as a single process does
 
 
 def drawn_shape(op: Any, sizes: Sequence[int]) -> list[int]:
@@ -107,7 +107,7 @@ def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
 
 def rows_on_host(op: Any) -> str:
     """Return why drawing rows of a larger tensor has no device kernel; "" for all rows."""
-    return "it keeps rows of a larger tensor" if op.whole_shape else ""
+    return "it draws rows of a larger tensor" if op.whole_shape else ""
 
 
 def require_part(op: Any) -> None:
@@ -186,7 +186,9 @@ class UniformRandom(FilledRows, op="uniform_random"):
         """Raise BadAttribute as `FilledRows` does, and for a diagonal of a row range."""
         super().check()
         if self.whole_shape and self.diag_num:
-            raise BadAttribute("uniform_random: 'diag_num' is of a whole tensor, not of its rows")
+            raise BadAttribute(
+                "uniform_random: 'diag_num' is not supported with rows of a larger tensor"
+            )
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
@@ -310,8 +312,8 @@ class RandomIntegers(Filled, op="randint"):
         """Raise BadAttribute for a non-integer dtype or an empty range."""
         if DType.of(self.dtype) not in (DType.INT32, DType.INT64) or self.low >= self.high:
             raise BadAttribute(
-                f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} do not go "
-                "together"
+                f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} are "
+                "inconsistent"
             )
 
     def numpy(
@@ -354,7 +356,7 @@ class RandomPermutation(OpDef, op="randperm"):
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why it has no device kernel; empty if it has one."""
-        return f"it puts more than {LONGEST} numbers in order" if self.n > LONGEST else ""
+        return f"it sorts more than {LONGEST} numbers" if self.n > LONGEST else ""
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_order(k, Key, self.place, Out)

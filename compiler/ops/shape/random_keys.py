@@ -40,7 +40,9 @@ class RandomKeys(OpDef, op="random_keys"):
 
     def infer(self) -> TensorType:
         if not self.seeds or min(self.seeds) < -1:
-            raise BadAttribute(f"random_keys: 'seeds' are {self.seeds}, expected some from -1 up")
+            raise BadAttribute(
+                f"random_keys: 'seeds' are {self.seeds}, expected one or more, each -1 or above"
+            )
         return TensorType(DType.INT64, (2 * len(self.seeds),))
 
     def numpy(self) -> Array:

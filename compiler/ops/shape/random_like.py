@@ -15,7 +15,7 @@ from compiler.ops.shape.random import even_from, normal_from, require_float, wri
 from compiler.ops.shape.random_kernels import draw_chosen, draw_even, draw_hits, draw_normal
 from compiler.ops.type_checks import require_dtype
 
-# ---- tensors as long as another -----------------------------------------------------------------
+# ---- tensors with another tensor's batch size ---------------------------------------------------
 
 
 class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
@@ -76,7 +76,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-# ---- chances ------------------------------------------------------------------------------------
+# ---- sampling by probabilities ------------------------------------------------------------------
 
 
 class Bernoulli(OpDef, op="bernoulli"):

@@ -53,7 +53,7 @@ def range_count(start: Array, end: Array, step: Array) -> int:
     """
     first, last, by = start.reshape(-1)[0], end.reshape(-1)[0], step.reshape(-1)[0]
     if by == 0 or (last - first) * by < 0:
-        raise ValueError(f"range: a step of {by} does not lead from {first} to {last}")
+        raise ValueError(f"range: step {by} does not reach {last} from {first}")
     return int(np.ceil((last - first) / by))
 
 

@@ -17,7 +17,7 @@ from compiler.ops.math.axes import Sizes, blank, hoped, open_shape, place, whole
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.shared_kernels import window
 
-# ---- directions ---------------------------------------------------------------------------------
+# ---- reverse, flip and roll ---------------------------------------------------------------------
 
 
 def backwards(k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]) -> None:
@@ -42,7 +42,7 @@ def rolled(
     indices = k.grid(*shape)
     taken = list(indices)
     for shift, axis in zip(shifts, axes or [0], strict=True):
-        # An axis may come twice; what is added is never negative.
+        # An axis may occur twice; the offset added is never negative.
         size = k.size(shape[axis])
         back = size - k.mod(shift, size) if shift >= 0 else k.mod(-shift, size)
         taken[axis] = k.mod(taken[axis] + back, size)
@@ -147,7 +147,7 @@ def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[sl
     """Return the index of a crop; raise ValueError if it is out of range."""
     for size, offset, length in zip(sizes, offsets, lengths, strict=True):
         if offset < 0 or length < 1 or offset + length > size:
-            raise ValueError(f"crop: {length} places from {offset} on of an axis of size {size}")
+            raise ValueError(f"crop: {length} elements from {offset} exceed an axis of size {size}")
     parts = zip(offsets, lengths, strict=True)
     return tuple(slice(offset, offset + length) for offset, length in parts)
 
@@ -161,7 +161,7 @@ def is_part(size: Size, offset: int, length: Size) -> bool:
 
 def fits(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
     """Return the crop's shape; raise ShapeError unless it fits in X."""
-    refusal = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} on is no part of X {X}")
+    refusal = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} exceeds X {X}")
     if len(lengths) != X.rank or len(offsets) not in (0, X.rank):
         raise refusal
     for size, offset, length in zip(X.shape, offsets, lengths, strict=False):
@@ -187,7 +187,7 @@ class Crop(OpDef, op="crop"):
         sizes = list(Y.shape) if Y else [*self.shape]
         whole = [X.shape[a] if n == -1 and a < X.rank else n for a, n in enumerate(sizes)]
         if Offsets is None and len(self.offsets) != X.rank:
-            raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one an axis of X {X}")
+            raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one per axis of X {X}")
         return X.with_shape(fits(X, self.kind, whole, [] if Offsets else self.offsets))
 
     def infer_grad(

@@ -42,7 +42,7 @@ class WhereIndex(OpDef, op="where_index"):
     Reference: where_index_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many elements are found"
+    no_kernel_reason = "the number of elements is data-dependent"
 
     lod_like = ""
 
@@ -59,7 +59,7 @@ class WhereIndex(OpDef, op="where_index"):
 class MaskedSelect(OpDef, op="masked_select"):
     """Y = the elements of X where Mask is true, [count]. Paddle 2 op, for models saved there."""
 
-    no_kernel_reason = "only data decides how many elements are chosen"
+    no_kernel_reason = "the number of elements is data-dependent"
 
     lod_like = ""
 

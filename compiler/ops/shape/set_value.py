@@ -115,7 +115,7 @@ class SetValue(OpDef, op="set_value"):
                 f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
             )
         if name == "steps" and 0 in self.steps:
-            raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, and no step can be 0")
+            raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, expected non-zero steps")
 
     def expect_values(self) -> None:
         """Raise ShapeError unless the attribute of the dtype fills `shape`."""
@@ -187,7 +187,7 @@ class SetValue(OpDef, op="set_value"):
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
         if any(not isinstance(sizes[axis], int) for axis in self.axes):
-            return "the size of an axis it goes along has a name"
+            return "it slices an axis of symbolic size"
         return "" if types.get("ValueTensor") else too_many(math.prod(self.shape))
 
 

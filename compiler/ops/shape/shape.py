@@ -246,7 +246,7 @@ class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_r
         first = place(self.kind, self.start_axis, X.rank, "start_axis")
         last = place(self.kind, self.stop_axis, X.rank, "stop_axis")
         if first > last:
-            raise ShapeError(f"{self.kind}: start_axis {first} is behind stop_axis {last}")
+            raise ShapeError(f"{self.kind}: start_axis {first} exceeds stop_axis {last}")
         size = product(X.shape[first : last + 1])
         return beside_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
 
@@ -309,7 +309,7 @@ def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
     result = list(sizes)
     for axis in axes:
         if not -len(result) - 1 <= axis <= len(result):
-            raise ValueError(f"axis {axis} does not go with {len(result)} axes")
+            raise ValueError(f"axis {axis} is out of range for rank {len(result)}")
         result.insert(axis if axis >= 0 else axis + len(result) + 1, 1)
     return tuple(result)
 

@@ -88,7 +88,7 @@ class RandomCrop(OpDef, op="random_crop"):
         pairs = list(zip(X.shape[max(ahead, 0) :], self.shape, strict=False))
         large = any(isinstance(size, int) and part > size for size, part in pairs)
         if ahead < 0 or not self.shape or large or min(self.shape) < 1:
-            raise BadAttribute(f"random_crop: X is {X}, of which {self.shape} is no part")
+            raise BadAttribute(f"random_crop: X is {X}, which is smaller than {self.shape}")
         out = X.with_shape((*X.shape[:ahead], *self.shape))
         return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
 
@@ -159,7 +159,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         """Return why a forward call has no device kernel; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
         many = isinstance(rows, int) and rows > LONGEST
-        return f"it puts more than {LONGEST} rows in order" if many else ""
+        return f"it sorts more than {LONGEST} rows" if many else ""
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,

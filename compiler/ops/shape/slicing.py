@@ -121,8 +121,8 @@ class Slicing(OpDef):
         for axis in gone:
             if isinstance(sizes[axis], int) and sizes[axis] != 1:
                 raise ShapeError(
-                    f"{self.kind}: 'decrease_axis' holds {axis}, but of that axis of Input {Input} "
-                    f"{sizes[axis]} places are taken"
+                    f"{self.kind}: 'decrease_axis' holds {axis}, but axis {axis} of Input {Input} "
+                    f"has {sizes[axis]} elements"
                 )
         return Input.with_shape(without(sizes, gone))
 

@@ -37,7 +37,7 @@ def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
 def slices_along(X: Array, axis: int, count: int) -> list[Array]:
     """Return the slices along an axis; raise ValueError unless there are `count`."""
     if X.shape[axis] != count:
-        raise ValueError(f"an axis of size {X.shape[axis]} does not fall into {count} tensors")
+        raise ValueError(f"an axis of size {X.shape[axis]} is not {count}")
     return list(np.moveaxis(X, axis, 0))
 
 

@@ -26,7 +26,9 @@ def stride_range(size: int, start: int, end: int, stride: int) -> range:
     last = end + size if end < 0 and not (end == -1 and stride < 0) else end
     low, high = (first, last) if stride > 0 else (last + 1, first + 1)
     if stride == 0 or low >= high or low > size:
-        raise ValueError(f"{start}:{end}:{stride} does not go with an axis of size {size}")
+        raise ValueError(
+            f"{start}:{end}:{stride} is empty or out of range for an axis of size {size}"
+        )
     places = range(size)[max(0, low) : max(0, high) : abs(stride)]
     return places if stride > 0 else places[::-1]
 
@@ -144,7 +146,7 @@ class StridedSlice(Slicing, op="strided_slice"):
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
         known = all(isinstance(sizes[axis], int) for axis in self.axes)
-        return "" if known else "the size of an axis it goes along has a name"
+        return "" if known else "it slices an axis of symbolic size"
 
     def ranges(self, sizes: Shape) -> list[range | None]:
         """Return the indices taken along each axis; None for all of them."""

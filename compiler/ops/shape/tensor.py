@@ -56,7 +56,7 @@ class Cast(Pointwise, op="cast"):
         return [gradient_op("cast", op, grad, attrs)]
 
 
-# ---- about a tensor -----------------------------------------------------------------------------
+# ---- shape queries ------------------------------------------------------------------------------
 
 
 class About(OpDef):
@@ -158,7 +158,7 @@ def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
     """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
     known = (X >= 0) & (depth > X)
     if not lenient and not known.all():
-        raise ValueError(f"one_hot: {X[~known][0]} is not from 0 to {depth - 1}")
+        raise ValueError(f"one_hot: {X[~known][0]} is out of range, expected 0 to {depth - 1}")
     return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
 
 
@@ -204,7 +204,9 @@ class ShardIndex(OpDef, op="shard_index"):
 
     def numpy(self, X: Array) -> Array:
         if X.size and not 0 <= X.min() <= X.max() < self.index_num:
-            raise ValueError(f"shard_index: X is from {X.min()} to {X.max()}, not all of an index")
+            raise ValueError(
+                f"shard_index: X is {X.min()} to {X.max()}, expected 0 to {self.index_num - 1}"
+            )
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
 

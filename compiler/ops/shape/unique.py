@@ -46,7 +46,7 @@ class Unique(OpDef, op="unique"):
     Counts their frequencies; with `axis` whole slices are compared. Reference: unique_op.h.
     """
 
-    no_kernel_reason = "only data decides how many numbers there are"
+    no_kernel_reason = "the number of values is data-dependent"
 
     lod_like = ""
 
@@ -95,7 +95,7 @@ class Unique(OpDef, op="unique"):
 class UniqueWithCounts(OpDef, op="unique_with_counts"):
     """`unique`, with Count = the frequency of each value. Reference: unique_with_counts_op.h."""
 
-    no_kernel_reason = "only data decides how many numbers there are"
+    no_kernel_reason = "the number of values is data-dependent"
 
     lod_like = ""
 
