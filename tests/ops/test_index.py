@@ -10,7 +10,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
-from compiler.ops.shape.slicing import THE_END, extent
+from compiler.ops.shape.slicing import AXIS_END, slice_length
 from compiler.ops.shape.strided import stride_range
 from tests.ops.backward import gradients
 
@@ -119,27 +119,27 @@ def test_values_that_are_sorted():
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("start", [-7, -2, -1, 0, 1, 4])
-@pytest.mark.parametrize("end", [-3, -1, 0, 1, 3, THE_END])
+@pytest.mark.parametrize("end", [-3, -1, 0, 1, 3, AXIS_END])
 def test_extent_is_how_many_python_takes(size, start, end):
-    assert extent(size, start, end) == len(range(size)[start:end])
+    assert slice_length(size, start, end) == len(range(size)[start:end])
 
 
 @pytest.mark.parametrize(
     ("start", "end", "want"),
     [
-        (0, THE_END, N),
+        (0, AXIS_END, N),
         (2, 2**31 - 1, N - 2),
         (1, -2, N - 3),
         (3, 4, 1),
         (-2, -1, 1),
-        (-1, THE_END, 1),
+        (-1, AXIS_END, 1),
         (0, 5, UNKNOWN),
-        (-3, THE_END, UNKNOWN),
+        (-3, AXIS_END, UNKNOWN),
         (-4, -1, UNKNOWN),
     ],
 )
 def test_extent_of_an_axis_whose_size_has_a_name(start, end, want):
-    assert extent(N, start, end) == want
+    assert slice_length(N, start, end) == want
 
 
 def test_a_slice_that_takes_nothing_is_an_error():

@@ -89,7 +89,11 @@ def test_a_size_in_a_tensor_may_be_zero_or_worked_out(kind):
         ("expand", {"expand_times": [1, 0, 1]}, "expected 3 numbers from 1 up"),
         ("expand_v2", {"shape": [2, 5, 4]}, "does not broadcast to [2, 5, 4]"),
         ("pad2d", {"paddings": [0, 0, 0, 0]}, "expected 4 axes and 4 numbers"),
-        ("flatten_contiguous_range", {"start_axis": 2, "stop_axis": 1}, "start_axis 2 exceeds stop_axis 1"),
+        (
+            "flatten_contiguous_range",
+            {"start_axis": 2, "stop_axis": 1},
+            "start_axis 2 exceeds stop_axis 1",
+        ),
     ],
 )
 def test_shapes_that_do_not_fit(kind, attrs, message):

@@ -8,7 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.single_rank import Alone
+from compiler.ops.collective.single_rank import SingleRank
 
 
 class Collective(HostOp):
@@ -24,7 +24,7 @@ class Collective(HostOp):
     variable = attr("")
     Before = reads_order()
     After = writes_order()
-    collective: ClassVar[Any] = Alone()
+    collective: ClassVar[Any] = SingleRank()
 
 
 class InPlace(Collective):
@@ -51,7 +51,7 @@ class InPlace(Collective):
         k.line(self.call(str(Out)))
 
 
-def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
+def rows_per_rank(kind: str, X: TensorType, ranks: int) -> TensorType:
     """Return the type of one rank's rows of X; raise ShapeError if they are not divisible."""
     rows = X.shape[0] if X.rank else 0
     if X.rank == 0 or ranks < 1 or (isinstance(rows, int) and rows % ranks):

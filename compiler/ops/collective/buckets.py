@@ -19,7 +19,7 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import InPlace
 from compiler.ops.collective.data_movement import CBroadcast
 from compiler.ops.collective.reduce import AllReduce, CReduceSum, all_reduced
-from compiler.ops.collective.single_rank import Alone
+from compiler.ops.collective.single_rank import SingleRank
 
 P = TypeVar("P", Operand, DeviceOperand)
 
@@ -27,10 +27,10 @@ ALIGNED = 16
 """Alignment of the parts of a bucket, in elements, sufficient for any device."""
 
 
-def places(sizes: Sequence[int]) -> list[int]:
+def part_offsets(sizes: Sequence[int]) -> list[int]:
     """Return the start of each part of a bucket, and the bucket's size.
 
-    >>> places([10, 16, 3])
+    >>> part_offsets([10, 16, 3])
     [0, 16, 32, 48]
     """
     starts = [0]
@@ -50,7 +50,7 @@ def known_sizes(types: Sequence[TensorType]) -> list[int]:
 
 def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
     """Return the part of the bucket that each value of a slot occupies."""
-    starts = places(sizes)
+    starts = part_offsets(sizes)
     return [
         Share((whole, 0), (part, i), 0, starts[i], size, stays=True) for i, size in enumerate(sizes)
     ]
@@ -72,10 +72,10 @@ class PackBucket(OpDef, op="pack_bucket"):
     def infer(self, X: list[TensorType]) -> TensorType:
         if any(each.dtype is not X[0].dtype for each in X):
             raise ShapeError(f"pack_bucket: X is {', '.join(map(str, X))}, expected one dtype")
-        return X[0].with_shape((places(known_sizes(X))[-1],))
+        return X[0].with_shape((part_offsets(known_sizes(X))[-1],))
 
     def numpy(self, X: list[Array]) -> Array:
-        starts = places([each.size for each in X])
+        starts = part_offsets([each.size for each in X])
         out = np.zeros(starts[-1], X[0].dtype)
         for start, each in zip(starts, X, strict=False):
             out[start : start + each.size] = each.reshape(-1)
@@ -85,14 +85,16 @@ class PackBucket(OpDef, op="pack_bucket"):
         return bucket_shares("Out", "X", known_sizes(types["X"]))
 
     def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
-        for part, share, cut in cuts("Out", "X", X):
+        for part, share, cut in bucket_parts("Out", "X", X):
             if not k.is_view_of(part, Out, share):
-                place = k.at_bind(f"{Out}[{cut}]", [Out], "place")
-                k.line(f"np.copyto({place}, {part.view((part.type.numel,))})")
+                target = k.at_bind(f"{Out}[{cut}]", [Out], "place")
+                k.line(f"np.copyto({target}, {part.view((part.type.numel,))})")
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        moved = [each for each in cuts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])]
-        copy_together(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
+        moved = [
+            each for each in bucket_parts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])
+        ]
+        multi_tensor_copy(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
 
 
 class UnpackBucket(OpDef, op="unpack_bucket"):
@@ -108,37 +110,43 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         out = [X.with_shape(each) for each in self.shapes]
-        if places(known_sizes(out))[-1] != X.shape[0]:
-            raise ShapeError(f"unpack_bucket: X is {X}, expected {places(known_sizes(out))[-1]}")
+        if part_offsets(known_sizes(out))[-1] != X.shape[0]:
+            raise ShapeError(
+                f"unpack_bucket: X is {X}, expected {part_offsets(known_sizes(out))[-1]}"
+            )
         return {"Out": out}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         sizes = [prod(each) for each in self.shapes]
-        parts = zip(places(sizes), sizes, self.shapes, strict=False)
+        parts = zip(part_offsets(sizes), sizes, self.shapes, strict=False)
         return {"Out": [X[start : start + n].reshape(shape) for start, n, shape in parts]}
 
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("X", "Out", known_sizes(types["Out"]))
 
     def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
-        for part, share, cut in cuts("X", "Out", Out):
+        for part, share, cut in bucket_parts("X", "Out", Out):
             if not k.is_view_of(part, X, share):
-                place = k.at_bind(f"{X}[{cut}]", [X], "place")
-                k.line(f"np.copyto({part.view((part.type.numel,))}, {place})")
+                target = k.at_bind(f"{X}[{cut}]", [X], "place")
+                k.line(f"np.copyto({part.view((part.type.numel,))}, {target})")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        moved = [each for each in cuts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])]
-        copy_together(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
+        moved = [
+            each for each in bucket_parts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])
+        ]
+        multi_tensor_copy(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
 
 
-def cuts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
+def bucket_parts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
     """Return the values of a slot, each with its part of the bucket, and that as slice text."""
     sizes = known_sizes([each.type for each in held])
-    texts = (f"{start}:{start + size}" for start, size in zip(places(sizes), sizes, strict=False))
+    texts = (
+        f"{start}:{start + size}" for start, size in zip(part_offsets(sizes), sizes, strict=False)
+    )
     return list(zip(held, bucket_shares(whole, part, sizes), texts, strict=True))
 
 
-def copy_together(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
+def multi_tensor_copy(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
     """Copy device tensors, as (target, source) pairs, by one multi-tensor copy."""
     if pairs:
         targets, sources = (", ".join(side) for side in zip(*pairs, strict=True))
@@ -199,7 +207,7 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
     Out = writes(inplace="X")
     ring_id = attr(0)
     variable = attr("")
-    collective: ClassVar[Any] = Alone()
+    collective: ClassVar[Any] = SingleRank()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         return {"Out": X}

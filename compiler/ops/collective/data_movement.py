@@ -11,7 +11,7 @@ from compiler.ir.opdef import attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.base import Collective, InPlace, divided, expect_rows
+from compiler.ops.collective.base import Collective, InPlace, expect_rows, rows_per_rank
 
 
 class CBroadcast(InPlace, op="c_broadcast"):
@@ -125,7 +125,7 @@ class CReduceScatter(Resized, op="c_reducescatter"):
     nranks = attr(1)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": divided("c_reducescatter", X, self.nranks)}
+        return {"Out": rows_per_rank("c_reducescatter", X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, 'sum'"
@@ -149,7 +149,7 @@ class CScatter(Resized, op="c_scatter"):
     use_calc_stream = attr(False)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": divided("c_scatter", X, self.nranks)}
+        return {"Out": rows_per_rank("c_scatter", X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, {self.root}"

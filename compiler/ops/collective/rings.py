@@ -37,7 +37,7 @@ class CGenNcclId(Collective, op="c_gen_nccl_id"):
         return {"Out": np.array([self.rank])}
 
 
-MOST_RINGS = 256
+MAX_RINGS = 256
 """Maximum number of rings of one job."""
 
 
@@ -56,7 +56,7 @@ class GenNcclId(Collective, op="gen_nccl_id"):
     NCCLID = writes()
     trainers = attr(list[str]())
     trainer_id = required(int)
-    nccl_comm_num = attr(1, between(1, MOST_RINGS))
+    nccl_comm_num = attr(1, between(1, MAX_RINGS))
     use_hierarchical_allreduce = attr(False)
     hierarchical_allreduce_inter_nranks = attr(-1)
 

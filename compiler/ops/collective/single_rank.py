@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.ir.types import Array
 
 
-class Alone:
+class SingleRank:
     """Collectives over one rank: reductions keep values, gathers return their input.
 
     The methods are those of `runtime.collective`; see there for shapes and errors.

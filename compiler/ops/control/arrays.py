@@ -46,7 +46,7 @@ class WriteToArray(OpDef, op="write_to_array"):
         Array_lod: list[TensorType] | None,
     ) -> dict[str, Any]:
         levels = max(len(X_lod or ()), len(Array_lod or ()))
-        return {"Out": joined(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
+        return {"Out": appended_type(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
 
     def numpy(
         self,
@@ -56,12 +56,12 @@ class WriteToArray(OpDef, op="write_to_array"):
         Array: list[Tensor | None] | None,
         Array_lod: list[list[Tensor | None]] | None,
     ) -> dict[str, Any]:
-        place = place_of(I)
+        position = array_index(I)
         count = max(len(X_lod or ()), len(Array_lod or ()))
         before = Array_lod or [None] * count
         levels = X_lod or [None] * count
-        Out_lod = [with_item(before[k], place, levels[k]) for k in range(count)]
-        return {"Out": with_item(Array, place, X), "Out_lod": Out_lod}
+        Out_lod = [with_item(before[k], position, levels[k]) for k in range(count)]
+        return {"Out": with_item(Array, position, X), "Out_lod": Out_lod}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
@@ -102,9 +102,9 @@ class ReadFromArray(OpDef, op="read_from_array"):
         I: Tensor,  # noqa: E741
         X_W: Shape,
     ) -> dict[str, Any]:
-        place = place_of(I)
-        Out = item_or_zeros(X, place, X_W)
-        return {"Out": Out, "Out_lod": [level[place] for level in X_lod or ()]}
+        position = array_index(I)
+        Out = item_or_zeros(X, position, X_W)
+        return {"Out": Out, "Out_lod": [level[position] for level in X_lod or ()]}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
@@ -153,8 +153,8 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
         if not -rank <= self.axis < rank:
             raise ShapeError(f"{self.kind}: axis {self.axis} of items {X} does not exist")
         sizes: list[Size] = list(X.shape)
-        place = self.axis % rank
-        sizes[place : place + int(not self.use_stack)] = [UNKNOWN]
+        position = self.axis % rank
+        sizes[position : position + int(not self.use_stack)] = [UNKNOWN]
         return {"Out": TensorType(X.dtype, tuple(sizes)), "OutIndex": index}
 
     def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
@@ -191,12 +191,12 @@ class AddToArray(OpDef, op="add_to_array"):
     Array = reads_previous("Out")
 
     def infer(self, X: TensorType, Array: TensorType | None) -> TensorType:
-        return joined(self.kind, Array, X)
+        return appended_type(self.kind, Array, X)
 
     def numpy(self, X: Tensor, I: Tensor, Array: list[Tensor | None] | None) -> Any:  # noqa: E741
-        place = place_of(I)
-        before = item_of(Array or [], place)
-        return {"Out": with_item(Array, place, X if before is None else before + X)}
+        position = array_index(I)
+        before = item_of(Array or [], position)
+        return {"Out": with_item(Array, position, X if before is None else before + X)}
 
 
 class TakeFromArray(OpDef, op="take_from_array"):
@@ -220,11 +220,11 @@ class TakeFromArray(OpDef, op="take_from_array"):
         return {"Out": X_W, "XOut": X}
 
     def numpy(self, X: list[Tensor | None], I: Tensor, X_W: Shape) -> dict[str, Any]:  # noqa: E741
-        place = place_of(I)
-        return {"Out": item_or_zeros(X, place, X_W), "XOut": with_item(X, place, None)}
+        position = array_index(I)
+        return {"Out": item_or_zeros(X, position, X_W), "XOut": with_item(X, position, None)}
 
 
-def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
+def appended_type(op: str, array: TensorType | None, item: TensorType) -> TensorType:
     """Return the array type after adding an item; sizes that differ become unknown."""
     if array is None:
         return TensorType(item.dtype, item.shape, is_array=True)
@@ -235,41 +235,41 @@ def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
     return TensorType(item.dtype, sizes, is_array=True)
 
 
-def place_of(index: Tensor) -> int:
+def array_index(index: Tensor) -> int:
     """Return an index tensor as an int; raise ValueError if it is negative."""
-    place = int(index.item())
-    if place < 0:
-        raise ValueError(f"a tensor array index is {place}, expected 0 or more")
-    return place
+    position = int(index.item())
+    if position < 0:
+        raise ValueError(f"a tensor array index is {position}, expected 0 or more")
+    return position
 
 
-def item_of(items: Sequence[Any], place: int) -> Any:
+def item_of(items: Sequence[Any], position: int) -> Any:
     """Return an item, None for a hole or beyond the end.
 
     >>> item_of(["a", None], 0), item_of(["a", None], 1), item_of(["a", None], 7)
     ('a', None, None)
     """
-    return items[place] if place < len(items) else None
+    return items[position] if position < len(items) else None
 
 
-def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
+def with_item(items: Sequence[Any] | None, position: int, item: Any) -> list[Any]:
     """Return a copy of the list with one item replaced, padded with holes if necessary.
 
     >>> with_item(["a"], 2, "c")
     ['a', None, 'c']
     """
     found = list(items or ())
-    found.extend([None] * (place + 1 - len(found)))
-    found[place] = item
+    found.extend([None] * (position + 1 - len(found)))
+    found[position] = item
     return found
 
 
-def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Any:
+def item_or_zeros(items: Sequence[Any], position: int, shape: Any) -> Any:
     """Return an item, or zeros of `shape` for a hole; raise IndexError if `shape` is None."""
-    item: Any = item_of(items, place)
+    item: Any = item_of(items, position)
     if item is not None:
         return item
     if shape is None:
-        raise IndexError(f"read_from_array: item {place} of the array was never written")
+        raise IndexError(f"read_from_array: item {position} of the array was never written")
     given = [each.dtype for each in items if each is not None]
     return np.zeros(shape, given[0] if given else "float32")

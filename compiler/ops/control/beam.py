@@ -64,7 +64,7 @@ class BeamSearch(OpDef, op="beam_search"):
         scores: Array,
         scores_lod: list[Array],
     ) -> dict[str, Any]:
-        sources = absolute(scores_lod, self.level)
+        sources = row_offsets(scores_lod, self.level)
         before, total = pre_ids.reshape(-1), pre_scores.reshape(-1)
         sums = scores.reshape(len(scores), int(np.prod(scores.shape[1:])))
         words = np.broadcast_to(np.arange(sums.shape[1]), sums.shape) if ids is None else ids
@@ -74,7 +74,7 @@ class BeamSearch(OpDef, op="beam_search"):
         offered = words.reshape(sums.shape)
         for source in range(len(sources) - 1):
             rows = range(int(sources[source]), int(sources[source + 1]))
-            best = best_of(rows, before, total, offered, sums, self.beam_size, self.end_id)
+            best = best_candidates(rows, before, total, offered, sums, self.beam_size, self.end_id)
             if all(word == self.end_id and before[row] == self.end_id for row, word, _ in best):
                 best = []
             for row, word, score in best:
@@ -130,7 +130,7 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
         scores: list[list[float]] = []
         counts: list[int] = []
         for source in range(len(Ids_lod[0][0]) - 1):
-            found = sentences_of(source, Ids, Ids_lod, Scores, self.end_id)
+            found = backtrack_sentences(source, Ids, Ids_lod, Scores, self.end_id)
             found += [([], [])] * (self.beam_size - len(found))
             found.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
             words += [each[0] for each in found]
@@ -171,10 +171,10 @@ class GatherTree(OpDef, op="gather_tree"):
         return Out
 
 
-def absolute(levels: list[Any], level: int) -> Array:
+def row_offsets(levels: list[Any], level: int) -> Array:
     """Return the offsets of one LoD level in rows.
 
-    >>> absolute([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
+    >>> row_offsets([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
     [0, 2, 7]
     """
     found = levels[level]
@@ -183,7 +183,7 @@ def absolute(levels: list[Any], level: int) -> Array:
     return found
 
 
-def best_of(
+def best_candidates(
     rows: Any, before: Any, total: Any, words: Any, sums: Any, count: int, end: int
 ) -> list[Any]:
     """Return the best candidates of some prefixes as (prefix, token, score), best first.
@@ -200,20 +200,20 @@ def best_of(
     return found[:count]
 
 
-def sentences_of(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
+def backtrack_sentences(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
     """Return tokens and scores of each sentence of a source, by backtracking from the last step."""
     found: list[Any] = []
-    places: list[int] = []
+    rows: list[int] = []
     for step in reversed(range(len(Ids))):
-        first, last = (int(place) for place in Ids_lod[0][step][source : source + 2])
+        first, last = (int(row) for row in Ids_lod[0][step][source : source + 2])
         prefixes = Ids_lod[1][step]
-        if not places:
-            places = list(range(int(prefixes[first]), int(prefixes[last])))
-            found = [([], []) for _ in places]
-        for sentence, place in zip(found, places, strict=True):
-            word = int(Ids[step].reshape(-1)[place])
+        if not rows:
+            rows = list(range(int(prefixes[first]), int(prefixes[last])))
+            found = [([], []) for _ in rows]
+        for sentence, row in zip(found, rows, strict=True):
+            word = int(Ids[step].reshape(-1)[row])
             if word != end or not sentence[0]:
                 sentence[0].insert(0, word)
-                sentence[1].insert(0, Scores[step].reshape(-1)[place])
-        places = (np.searchsorted(prefixes, places, side="right") - 1).tolist()
+                sentence[1].insert(0, Scores[step].reshape(-1)[row])
+        rows = (np.searchsorted(prefixes, rows, side="right") - 1).tolist()
     return found

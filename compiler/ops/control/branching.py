@@ -42,17 +42,17 @@ class SelectInput(OpDef, op="select_input"):
         return {"Out": types["X"][0]} if _differ(types["X"]) else self.infer_types(types)
 
     def numpy(self, X: list[Any], X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
-        way = int(Mask.item())
-        return {"Out": X[way], "Out_lod": [X_lod[way]] if X_lod else []}
+        branch = int(Mask.item())
+        return {"Out": X[branch], "Out_lod": [X_lod[branch]] if X_lod else []}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
         return [OpDesc("select_output", inputs, {"Out": list(map(grad, op.inputs["X"]))}, op.attrs)]
 
 
-def _differ(ways: Sequence[TensorType]) -> bool:
+def _differ(branches: Sequence[TensorType]) -> bool:
     """Return whether types differ in rank or dtype."""
-    return len({(each.rank, each.dtype) for each in ways}) > 1
+    return len({(each.rank, each.dtype) for each in branches}) > 1
 
 
 class SelectOutput(OpDef, op="select_output"):

@@ -44,9 +44,9 @@ class Print(HostOp, op="print"):
 
     def numpy(self, In: Array, In_lod: list[Array] | None) -> Array:
         phases = FORWARD if self.is_forward else BACKWARD
-        if self.print_phase in phases and counted(self) != self.first_n:
-            self.printed = counted(self) + 1
-            print(description(self, In, In_lod or ()), flush=True)
+        if self.print_phase in phases and print_count(self) != self.first_n:
+            self.printed = print_count(self) + 1
+            print(printed_text(self, In, In_lod or ()), flush=True)
         return In
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -62,12 +62,12 @@ class PrintNamed(Print, op="print_named"):
     In_name = attr("")
 
 
-def counted(printer: Any) -> int:
+def print_count(printer: Any) -> int:
     """Return how often an op has printed so far."""
     return getattr(printer, "printed", 0)
 
 
-def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
+def printed_text(printer: Any, value: Array, levels: Sequence[Array]) -> str:
     """Return the text that `print` shows, in the reference's format.
 
     Non-printable characters in the message and the name are escaped: models are untrusted.

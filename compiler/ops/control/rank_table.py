@@ -103,7 +103,7 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
         return {"Out": [X[item[1]] for item in items], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "array_to_lod_tensor")]
+        return [gradient_with_table(op, grad, "array_to_lod_tensor")]
 
 
 class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
@@ -148,14 +148,18 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
         counts = [int((lengths > step).sum()) for step in range(int(lengths.max(initial=0)))]
         bases = starts_of(counts)
         rank = np.argsort(RankTable[:, 0], kind="stable")
-        order = [bases[step] + place for place in rank for step in range(int(lengths[place]))]
-        inner, rows = picked(joined_levels(X_lod or []), np.array(order))
-        whole = np.concatenate(without_holes(X, counts))
+        order = [
+            bases[step] + rank_index
+            for rank_index in rank
+            for step in range(int(lengths[rank_index]))
+        ]
+        inner, rows = picked(concat_levels(X_lod or []), np.array(order))
+        whole = np.concatenate(fill_holes(X, counts))
         levels = [*(RankTable_lod or ()), starts_of(lengths[rank]), *inner]
         return {"Out": whole[rows], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "lod_tensor_to_array")]
+        return [gradient_with_table(op, grad, "lod_tensor_to_array")]
 
 
 class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
@@ -219,7 +223,7 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
         return {"Out": X[rows], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "reorder_lod_tensor_by_rank_grad")]
+        return [gradient_with_table(op, grad, "reorder_lod_tensor_by_rank_grad")]
 
 
 class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
@@ -241,14 +245,14 @@ class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
         return {"Out": X[rows], "Out_lod": levels}
 
 
-def back(op: OpDesc, grad: Callable[[str], str], kind: str) -> OpDesc:
+def gradient_with_table(op: OpDesc, grad: Callable[[str], str], kind: str) -> OpDesc:
     """Return an op with the same table that maps the gradient of Out to that of X."""
     (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
     inputs = {"X": [grad(Out)], "RankTable": op.inputs["RankTable"]}
     return OpDesc(kind, inputs, {"Out": [grad(X)]}, op.attrs)
 
 
-def without_holes(items: list[Any], counts: list[int]) -> list[Any]:
+def fill_holes(items: list[Any], counts: list[int]) -> list[Any]:
     """Replace holes by zeros with the given row counts and the shape of the other items."""
     given = [item for item in items if item is not None]
     padded = [*items, *([None] * (len(counts) - len(items)))]
@@ -257,7 +261,7 @@ def without_holes(items: list[Any], counts: list[int]) -> list[Any]:
     return [zeros[t] if padded[t] is None else padded[t] for t in range(len(counts))] or given[:1]
 
 
-def joined_levels(levels: list[list[Any]]) -> list[Any]:
+def concat_levels(levels: list[list[Any]]) -> list[Any]:
     """Return the LoD of the concatenated items of an array."""
     joined = [level[0] for level in levels]
     for item in range(1, len(levels[0]) if levels else 0):

@@ -140,8 +140,8 @@ class SumArrays(OpDef, op="sum_arrays"):
     def numpy(self, X: list[list[Array | None]]) -> list[Array | None]:
         Out: list[Array | None] = [None] * max(map(len, X))
         for array in X:
-            for place, tensor in enumerate(array):
+            for index, tensor in enumerate(array):
                 if tensor is not None:
-                    held = Out[place]
-                    Out[place] = tensor if held is None else held + tensor
+                    held = Out[index]
+                    Out[index] = tensor if held is None else held + tensor
         return Out

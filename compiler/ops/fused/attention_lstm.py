@@ -12,7 +12,7 @@ from compiler.ops.sequence.time_steps import activate, require_activations, requ
 from compiler.ops.type_checks import require_same_dtype
 
 
-def attended(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
+def attend(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
     """Return the mean of rows [length, m], weighted by the softmax of relu(scores) [length]."""
     weights = np.maximum(scores, 0.0)
     if scalar is not None:
@@ -36,7 +36,7 @@ def attend_sequence(
     found: list[Array] = []
     scores = rows @ by_row + (0.0 if bias is None else bias.reshape(()))
     for _ in rows:
-        seen = attended(rows, scores + cell @ by_cell, scalar, scalar_bias)
+        seen = attend(rows, scores + cell @ by_cell, scalar, scalar_bias)
         gates = state @ matrix[:width] + seen @ matrix[width:] + gate_bias.reshape(-1)
         activate(gates[: 3 * width], kinds[0])
         activate(gates[3 * width :], kinds[2])

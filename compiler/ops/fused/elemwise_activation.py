@@ -18,7 +18,7 @@ UNARY = ("scale", "relu", "tanh", "sigmoid", "gelu")
 _GRAD_OF = "_grad"
 
 
-def slots_named(slot: Slot, *names: str) -> dict[str, Slot]:
+def named_slots(slot: Slot, *names: str) -> dict[str, Slot]:
     """Return slots whose names are not Python identifiers."""
     return {name: replace(slot, name=name) for name in names}
 
@@ -106,9 +106,9 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
     """
 
     slots: ClassVar[dict[str, Slot]] = {
-        **slots_named(reads(), "X", "Y", "Out", "Out" + GRAD),
-        **slots_named(reads(optional=True), "IntermediateOut"),
-        **slots_named(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
+        **named_slots(reads(), "X", "Y", "Out", "Out" + GRAD),
+        **named_slots(reads(optional=True), "IntermediateOut"),
+        **named_slots(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
     }
 
     def expand(self, steps: Steps) -> None:

@@ -9,7 +9,7 @@ from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, requir
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
-class Alike(Pointwise):
+class SameTypePointwise(Pointwise):
     """A pointwise op whose inputs and outputs have one shape and one dtype."""
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def sigmoid(xp: Xp, x: Value) -> Value:
     return xp.where(x < 0.0, below, 1.0) / (1.0 + below)
 
 
-class HingeLoss(Alike, op="hinge_loss"):
+class HingeLoss(SameTypePointwise, op="hinge_loss"):
     """Loss = max(0, 1 - Logits * (2 * Labels - 1)). Reference: hinge_loss_op.h."""
 
     Logits = reads()
@@ -47,11 +47,11 @@ class HingeLoss(Alike, op="hinge_loss"):
         return xp.maximum(1.0 - Logits * (2.0 * Labels - 1.0), 0.0)
 
     def grad(self, xp: Xp, Logits: Value, Labels: Value, d_Loss: Value) -> Value:
-        side = 2.0 * Labels - 1.0
-        return {"Logits": -(d_Loss * side) * (Logits * side < 1.0)}
+        sign = 2.0 * Labels - 1.0
+        return {"Logits": -(d_Loss * sign) * (Logits * sign < 1.0)}
 
 
-class LogLoss(Alike, op="log_loss"):
+class LogLoss(SameTypePointwise, op="log_loss"):
     """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon).
 
     Reference: log_loss_op.h.
@@ -71,7 +71,7 @@ class LogLoss(Alike, op="log_loss"):
         return {"Predicted": d_Loss * ((1.0 - Labels) / (1.0 - Predicted + self.epsilon) - for_one)}
 
 
-class BceLoss(Alike, op="bce_loss"):
+class BceLoss(SameTypePointwise, op="bce_loss"):
     """Out = -Label * log(X) - (1 - Label) * log(1 - X), with logarithms clamped at -100.
 
     Reference: bce_loss_op.h.
@@ -89,12 +89,12 @@ class BceLoss(Alike, op="bce_loss"):
         return {"X": d_Out * (X - Label) / xp.maximum(X * (1.0 - X), 1e-12)}
 
 
-def near(xp: Xp, z: Value) -> Value:
+def squared_hinge(xp: Xp, z: Value) -> Value:
     """Return (1 - z)² for z < 1, else 0."""
     return xp.square(xp.maximum(1.0 - z, 0.0))
 
 
-class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
+class ModifiedHuberLoss(SameTypePointwise, op="modified_huber_loss"):
     """Out = -4 z if z < -1, (1 - z)² if z < 1, else 0, with IntermediateVal z = X * (2 * Y - 1).
 
     Reference: modified_huber_loss_op.h.
@@ -107,14 +107,14 @@ class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> dict[str, Value]:
         z = X * (2.0 * Y - 1.0)
-        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, near(xp, z))}
+        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, squared_hinge(xp, z))}
 
     def grad(self, xp: Xp, Y: Value, IntermediateVal: Value, d_Out: Value) -> Value:
         slope = -2.0 * xp.maximum(1.0 - IntermediateVal, 0.0)
         return {"X": d_Out * xp.maximum(slope, -4.0) * (2.0 * Y - 1.0)}
 
 
-def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
+def mask_ignored(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
     """Zero elements with ignored labels, and divide by the count of the others if `normalize`."""
     kept = each * xp.not_equal(xp.trunc(Label), ignore_index)
     if not normalize:
@@ -124,7 +124,9 @@ def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: boo
     return kept / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
 
 
-class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_with_logits"):
+class SigmoidCrossEntropyWithLogits(
+    SameTypePointwise, Rowwise, op="sigmoid_cross_entropy_with_logits"
+):
     """Out = -Label * log(p) - (1 - Label) * log(1 - p) with p = sigmoid(X), computed from X.
 
     Out is 0 where Label, truncated, is `ignore_index`. With `normalize`, Out is divided by the
@@ -140,14 +142,14 @@ class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_wi
 
     def compute(self, xp: Xp, X: Value, Label: Value) -> Value:
         loss = xp.maximum(X, 0.0) - X * Label + xp.log1p(xp.exp(-xp.abs(X)))
-        return counted(xp, loss, Label, self.ignore_index, self.normalize)
+        return mask_ignored(xp, loss, Label, self.ignore_index, self.normalize)
 
     def grad(self, xp: Xp, X: Value, Label: Value, d_Out: Value) -> Value:
         slope = (sigmoid(xp, X) - Label) * d_Out
-        return {"X": counted(xp, slope, Label, self.ignore_index, self.normalize)}
+        return {"X": mask_ignored(xp, slope, Label, self.ignore_index, self.normalize)}
 
 
-class TeacherStudentSigmoidLoss(Alike, op="teacher_student_sigmoid_loss"):
+class TeacherStudentSigmoidLoss(SameTypePointwise, op="teacher_student_sigmoid_loss"):
     """Y = the click loss, plus the loss against the teacher's score if there is one.
 
     With H(z) = log(1 + exp(X)) - X * z, the loss of target z: Label < -1 means no click and no

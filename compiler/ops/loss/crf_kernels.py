@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import DType
-from compiler.ops.loss.crf_steps import field_steps
+from compiler.ops.loss.crf_steps import crf_steps
 from compiler.ops.shared_kernels import fill, inside
 
 Levels = Sequence[Operand] | None
@@ -28,36 +28,36 @@ class Field:
         Length: Operand | None,
         longest: Size,
     ) -> None:
-        found = k.on_host(field_steps, levels, others, Length, longest)
+        found = k.on_host(crf_steps, levels, others, Length, longest)
         self.k = k
         self.count: Size = k.as_size(found[1], "places")
         self.at = k.to_device(found[0], (4, self.count))
         self.onwards, self.back = found[2], found[3]
 
-    def rows(self, place: Number) -> tuple[Number, Number, Number, Number]:
+    def rows(self, entry: Number) -> tuple[Number, Number, Number, Number]:
         """Return the row, the previous row, the next row and the sequence of a step."""
-        row, before, behind, line = (self.at[part, place] for part in range(4))
+        row, before, behind, line = (self.at[part, entry] for part in range(4))
         return row, before, behind, line
 
 
-def seen(X: DeviceOperand) -> DeviceOperand:
+def tag_rows(X: DeviceOperand) -> DeviceOperand:
     """View padded or LoD data as [rows, tags]."""
     return X.reshaped((X.type.numel // X.shape[-1], X.shape[-1]))
 
 
-def powers_of(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
+def exp_rows(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
     """Emit kernels for exp(Emission - row maximum); return the row maxima: [rows]."""
-    rows = seen(Emission)
+    rows = tag_rows(Emission)
     highest = k.scratch(rows.shape[:1], Emission.type.dtype)
     (i,) = k.grid(rows.shape[0])
     j = k.loop(rows.shape[1])
     most = k.max(rows[i, j], j)
     k.store(highest, (i,), most)
-    k.store(seen(out), (i, j), k.exp(rows[i, j] - most))
+    k.store(tag_rows(out), (i, j), k.exp(rows[i, j] - most))
     return highest
 
 
-def walk(
+def forward_pass(
     field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
     """Emit the kernels of the forward pass, one per time step, unnormalised."""
@@ -72,7 +72,7 @@ def walk(
         k.store(shares, (row, j), powers[row, j] * begun)
 
 
-def divided(
+def normalise(
     k: KernelBuilder, shares: DeviceOperand, field: Field, out: DeviceOperand
 ) -> DeviceOperand:
     """Emit kernels that normalise forward probabilities; return log-normalisers."""
@@ -83,7 +83,7 @@ def divided(
     j = k.loop(shares.shape[1])
     total = k.sum(shares[row, j], j)
     k.store(logs, (row,), k.log(total))
-    k.store(seen(out), (row, j), shares[row, j] / total)
+    k.store(tag_rows(out), (row, j), shares[row, j] / total)
     return logs
 
 
@@ -94,7 +94,7 @@ def likelihood(
 ) -> None:  # fmt: skip
     """Emit kernels for the loss of each sequence, accumulated over its rows."""
     k, tags = field.k, Transition.shape[1]
-    labels, rows = Label.reshaped((Label.type.numel,)), seen(Emission)
+    labels, rows = Label.reshaped((Label.type.numel,)), tag_rows(Emission)
     fill(k, Loss, 0.0)
     (i,) = k.grid(field.count)
     row, before, behind, line = field.rows(i)
@@ -107,12 +107,12 @@ def likelihood(
     ended = Transition.at(1, tag, where=known & (behind < 0), other=0)
     real = rows.at(row, tag, where=known, other=float("nan")) + came + begun + ended
     j = k.loop(tags)
-    rest = k.sum(seen(alpha)[row, j] * weights[1, j], j)
+    rest = k.sum(tag_rows(alpha)[row, j] * weights[1, j], j)
     every = logs[row] + highest[row] + k.where(behind < 0, k.log(rest), 0.0)
     k.add(Loss, (line, 0), every - real)
 
 
-def walk_back(
+def backward_pass(
     field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
     """Emit the kernels of the backward pass, multiplied by the emissions."""
@@ -139,7 +139,7 @@ def emission_gradient(
     j = k.loop(tags)
     both = alpha[row, j] * after[row, j] / powers[row, j]
     real = k.where(k.equal(labels[row], j), 1.0, 0.0)
-    k.store(seen(d_Emission), (row, j), (both / k.sum(both, j) - real) * above[line])
+    k.store(tag_rows(d_Emission), (row, j), (both / k.sum(both, j) - real) * above[line])
 
 
 def transition_gradient(
@@ -179,12 +179,12 @@ def transition_gradient(
         k.store(d_Transition, (end, j), k.sum(k.where(other < 0, d_rows[row, j], 0.0), p))
 
 
-def best(
+def viterbi(
     field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand | None,
     path: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit the kernels of Viterbi decoding; ties take the first tag."""
-    k, rows, tags = field.k, seen(Emission), Transition.shape[1]
+    k, rows, tags = field.k, tag_rows(Emission), Transition.shape[1]
     reached = k.scratch(rows.shape, Emission.type.dtype)
     came = k.scratch(rows.shape, DType.INT32)
     chosen = k.scratch(rows.shape[:1], DType.INT32)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 
 
-def line_places(
+def line_rows(
     longest: int,
     levels: list[Array] | None,
     others: list[Array] | None,
@@ -22,16 +22,16 @@ def line_places(
     `longest` rows. Raises ValueError if there is neither, or if the two LoDs differ.
     """
     if Length is not None:
-        return places_by_length(Length, longest, "Length")
+        return rows_by_length(Length, longest, "Length")
     found = [given[-1] for given in (levels, others) if given]
     if not found:
         raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
     if any(not np.array_equal(each, found[0]) for each in found):
         raise ValueError("the sequences of Emission and Label have different lengths")
-    return places_by_lod(found[0])
+    return rows_by_lod(found[0])
 
 
-def field_steps(
+def crf_steps(
     levels: list[Array] | None, others: list[Array] | None, Length: Array | None, longest: int
 ) -> tuple[Array, int, list[Any], list[Any]]:
     """Return the row, previous row, next row (or -1) and sequence of every step: [4, steps].
@@ -39,16 +39,16 @@ def field_steps(
     Also returns the number of entries, and the (start, count) range of each time step, in ascending
     and in descending order.
 
-    >>> field_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
+    >>> crf_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
     [[0, 1, 2], [-1, -1, 1], [-1, 2, -1], [0, 1, 1]]
     """
-    places, there = line_places(longest, levels, others, Length)
-    step, line = there.T.nonzero()
-    counts = there.sum(1)
-    row = places[line, step]
-    before = np.where(step > 0, places[line, np.maximum(step - 1, 0)], -1)
-    further = np.minimum(step + 1, max(there.shape[1] - 1, 0))
-    behind = np.where(step + 1 < counts[line], places[line, further], -1)
-    sizes = there.sum(0)
+    row_at, valid = line_rows(longest, levels, others, Length)
+    step, line = valid.T.nonzero()
+    counts = valid.sum(1)
+    row = row_at[line, step]
+    before = np.where(step > 0, row_at[line, np.maximum(step - 1, 0)], -1)
+    further = np.minimum(step + 1, max(valid.shape[1] - 1, 0))
+    behind = np.where(step + 1 < counts[line], row_at[line, further], -1)
+    sizes = valid.sum(0)
     steps = list(zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True))
     return np.stack([row, before, behind, line]).astype(np.int64), len(row), steps, steps[::-1]

@@ -11,7 +11,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import Shape
 from compiler.ops.shared_kernels import inside
 
-WORST = 1e20
+MAX_LOSS = 1e20
 """Loss of a zero probability."""
 
 
@@ -20,9 +20,9 @@ def row_table(X: Shape) -> tuple[Size, Size]:
     return product(X[:-1]), X[-1]
 
 
-def surprise(k: KernelBuilder, share: Number) -> Number:
-    """Return -log of a probability, at most WORST."""
-    return k.minimum(-k.log(share), WORST)
+def negative_log(k: KernelBuilder, share: Number) -> Number:
+    """Return -log of a probability, at most MAX_LOSS."""
+    return k.minimum(-k.log(share), MAX_LOSS)
 
 
 def label_loss(k: KernelBuilder, loss: Number, label: Number, known: Number, ignore: int) -> Number:
@@ -35,7 +35,7 @@ def known_label(k: KernelBuilder, label: Number, classes: Size, ignore: int) -> 
     return inside(k, label, classes) & k.not_equal(label, ignore)
 
 
-def loss_of_labels(
+def hard_label_loss(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, ignore: int,
     Y: DeviceOperand | None, MatchX: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
@@ -46,13 +46,13 @@ def loss_of_labels(
     known = known_label(k, label, classes, ignore)
     picked = X.reshaped((rows, classes)).at(i, label, where=known, other=0)
     if Y is not None:
-        loss = label_loss(k, surprise(k, picked), label, known, ignore)
+        loss = label_loss(k, negative_log(k, picked), label, known, ignore)
         k.store(Y.reshaped((rows,)), (i,), loss)
     if MatchX is not None:
         k.store(MatchX.reshaped((rows,)), (i,), picked)
 
 
-def slope_of_labels(
+def hard_label_gradient(
     k: KernelBuilder, picked: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand,
     d_X: DeviceOperand, ignore: int,
 ) -> None:  # fmt: skip
@@ -69,18 +69,18 @@ def slope_of_labels(
     )
 
 
-def loss_of_shares(
+def soft_label_loss(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
 ) -> None:
     """Emit a kernel for Y = -sum(Label * log(X)) along the last axis."""
     table = row_table(X.shape)
     (i,) = k.grid(table[0])
     r = k.loop(table[1])
-    each = Label.reshaped(table)[i, r] * surprise(k, X.reshaped(table)[i, r])
+    each = Label.reshaped(table)[i, r] * negative_log(k, X.reshaped(table)[i, r])
     k.store(Y.reshaped((table[0],)), (i,), k.sum(each, r))
 
 
-def slope_of_shares(
+def soft_label_gradient(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand, d_X: DeviceOperand
 ) -> None:
     """Emit a kernel for the gradient of X for soft labels."""
@@ -118,7 +118,7 @@ def softmax_loss(
     k.store(Loss.reshaped((rows, within)), (i, j), loss)
 
 
-def softmax_slope(
+def softmax_loss_gradient(
     k: KernelBuilder, softmax: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     d_Loss: DeviceOperand, d_Logits: DeviceOperand,
 ) -> None:  # fmt: skip

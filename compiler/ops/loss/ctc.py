@@ -16,22 +16,22 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import ctc_kernels as ctc_lanes
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss import ctc_kernels as ctc_kernels
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds
 from compiler.ops.type_checks import differ, numeric, require_dtype, shown
 
 
-def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:
+def label_lattice(Label: Array, label_at: Array, valid: Array, blank: int, classes: int) -> Array:
     """Return each line's labels interleaved with blanks: [lines, 2 * longest + 1].
 
     Raises ValueError for a label that is not a class.
     """
-    labels = np.where(there, Label.reshape(-1)[places], blank) if Label.size else places + blank
+    labels = np.where(valid, Label.reshape(-1)[label_at], blank) if Label.size else label_at + blank
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         raise ValueError(f"Label has {labels[wrong][0]}, expected classes from 0 to {classes - 1}")
-    lattice = np.full((len(places), 2 * places.shape[1] + 1), blank, np.int64)
+    lattice = np.full((len(label_at), 2 * label_at.shape[1] + 1), blank, np.int64)
     lattice[:, 1::2] = labels
     return lattice
 
@@ -43,7 +43,7 @@ def may_skip(lattice: Array, blank: int) -> Array:
     return skips
 
 
-def pushed(scores: Array, by: int) -> Array:
+def shift_scores(scores: Array, by: int) -> Array:
     """Shift scores along the lattice by `by` positions, filling with -inf."""
     width = scores.shape[1]
     moved = np.full_like(scores, -np.inf)
@@ -53,8 +53,8 @@ def pushed(scores: Array, by: int) -> Array:
 
 def step_scores(before: Array, skips: Array) -> Array:
     """Return the log-sum of the predecessors of each position: itself, the previous one, a skip."""
-    ways = np.logaddexp(before, pushed(before, 1))
-    return np.logaddexp(ways, np.where(skips, pushed(before, 2), -np.inf))
+    ways = np.logaddexp(before, shift_scores(before, 1))
+    return np.logaddexp(ways, np.where(skips, shift_scores(before, 2), -np.inf))
 
 
 def scores_forward(emitted: Array, skips: Array) -> Array:
@@ -86,7 +86,7 @@ def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) ->
     return scores
 
 
-def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
+def sum_by_class(likely: Array, lattice: Array, classes: int) -> Array:
     """Sum over lattice positions by class: [lines, steps, classes]."""
     lines, steps, _ = likely.shape
     total = np.zeros((lines, steps, classes), likely.dtype)
@@ -96,7 +96,7 @@ def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
 
 
 def ctc_lines(
-    logits: Array, there: Array, lattice: Array, ends: Array, blank: int
+    logits: Array, valid: Array, lattice: Array, ends: Array, blank: int
 ) -> tuple[Array, Array]:
     """Return the loss of each line and its gradient with respect to logits [lines, steps, classes].
 
@@ -105,17 +105,17 @@ def ctc_lines(
     """
     shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
     shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
-    everywhere = np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1]))
+    everywhere = np.broadcast_to(lattice[:, None], (*valid.shape, lattice.shape[1]))
     emitted = np.take_along_axis(shares, everywhere, 2).astype(np.float64)
-    skips, counts = may_skip(lattice, blank), there.sum(1)
+    skips, counts = may_skip(lattice, blank), valid.sum(1)
     ahead = scores_forward(emitted, skips)
     behind = scores_backward(emitted, skips, counts, ends)
     total = np.logaddexp.reduce((ahead + behind)[:, 0], axis=1)
     possible = np.isfinite(total)
     known = np.where(possible, total, 0.0)
     likely = np.exp(ahead + behind - known[:, None, None])
-    gradient = np.exp(shares) - classes_of_lattice(likely, lattice, logits.shape[2])
-    counted = there & possible[:, None]
+    gradient = np.exp(shares) - sum_by_class(likely, lattice, logits.shape[2])
+    counted = valid & possible[:, None]
     return -known, np.where(counted[:, :, None], gradient, 0.0)
 
 
@@ -182,19 +182,21 @@ class WarpCtc(OpDef, op="warpctc"):
         Label_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         if LogitsLength is not None and LabelLength is not None:
-            lines, there = places_by_length(LogitsLength, len(Logits), "LogitsLength")
+            lines, valid = rows_by_length(LogitsLength, len(Logits), "LogitsLength")
             logits = Logits.transpose(1, 0, 2)
-            places, named = places_by_length(LabelLength, Label.shape[1], "LabelLength")
+            label_at, named = rows_by_length(LabelLength, Label.shape[1], "LabelLength")
         elif Logits_lod and Label_lod:
-            lines, there = places_by_lod(Logits_lod[-1])
+            lines, valid = rows_by_lod(Logits_lod[-1])
             logits = Logits[lines]
-            places, named = places_by_lod(Label_lod[-1])
+            label_at, named = rows_by_lod(Label_lod[-1])
         else:
             raise ValueError("warpctc needs LoD of Logits and Label, or both their lengths")
-        if len(lines) != len(places):
-            raise ValueError(f"there are {len(lines)} sequences in Logits, {len(places)} in Label")
-        lattice = label_lattice(Label, places, named, self.blank, Logits.shape[-1])
-        loss, gradient = ctc_lines(logits, there, lattice, 2 * named.sum(1), self.blank)
+        if len(lines) != len(label_at):
+            raise ValueError(
+                f"there are {len(lines)} sequences in Logits, {len(label_at)} in Label"
+            )
+        lattice = label_lattice(Label, label_at, named, self.blank, Logits.shape[-1])
+        loss, gradient = ctc_lines(logits, valid, lattice, 2 * named.sum(1), self.blank)
         return {
             "WarpCTCGrad": gradient.transpose(1, 0, 2).astype(Logits.dtype),
             "WarpCTCGrad_lod": [],
@@ -216,11 +218,11 @@ class WarpCtc(OpDef, op="warpctc"):
             return {"Logits": scaled / np.maximum(counts, 1) if self.norm_by_times else scaled}
         if not Logits_lod:
             raise ValueError("warpctc needs LoD of Logits, or LogitsLength")
-        places, there = places_by_lod(Logits_lod[-1])
+        label_at, valid = rows_by_lod(Logits_lod[-1])
         if self.norm_by_times:
-            scaled = scaled / np.maximum(there.sum(1)[:, None], 1)
+            scaled = scaled / np.maximum(valid.sum(1)[:, None], 1)
         d_Logits = np.zeros(numeric(Logits), scaled.dtype)
-        d_Logits[places[there]] = scaled.transpose(1, 0, 2)[there]
+        d_Logits[label_at[valid]] = scaled.transpose(1, 0, 2)[valid]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
 
     def triton(
@@ -239,13 +241,13 @@ class WarpCtc(OpDef, op="warpctc"):
         lines = made.shape[0 if made is Loss else 1]
         levels, lengths = (Logits_lod, Label_lod), (LogitsLength, LabelLength)
         given = Logits, Label, levels, lengths, lines, self.blank
-        lattices = ctc_lanes.Lattices(k, *given)
+        lattices = ctc_kernels.Lattices(k, *given)
         if WarpCTCGrad is not None:
             k.set_size(WarpCTCGrad.shape[0], lattices.steps)
-        ahead, behind = ctc_lanes.forward(lattices), ctc_lanes.backward(lattices)
-        totals = ctc_lanes.loss(lattices, ahead, behind, Loss)
+        ahead, behind = ctc_kernels.forward(lattices), ctc_kernels.backward(lattices)
+        totals = ctc_kernels.loss(lattices, ahead, behind, Loss)
         if WarpCTCGrad is not None:
-            ctc_lanes.gradient(lattices, ahead, behind, totals, WarpCTCGrad)
+            ctc_kernels.gradient(lattices, ahead, behind, totals, WarpCTCGrad)
 
     def triton_grad(
         self,
@@ -274,8 +276,8 @@ class WarpCtc(OpDef, op="warpctc"):
         k.store(d_Logits, place, value)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        told = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
-        return "" if told else "the sequence lengths are unknown"
+        known = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
+        return "" if known else "the sequence lengths are unknown"
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
@@ -340,10 +342,10 @@ class CtcAlign(OpDef, op="ctc_align"):
             left = np.concatenate([[0], np.cumsum(kept)])[offsets].astype(np.int64)
             rest = classes[kept] if kept.any() else np.full(1, -1, classes.dtype)
             return {"Output": rest.reshape(-1, 1), "Output_lod": [left]}
-        _, there = places_by_length(InputLength, Input.shape[1], "InputLength")
+        _, valid = rows_by_length(InputLength, Input.shape[1], "InputLength")
         first.reshape(Input.shape)[:, :1] = True
         kept = kept_classes(classes, first, self.blank, self.merge_repeated)
-        kept = kept.reshape(Input.shape) & there
+        kept = kept.reshape(Input.shape) & valid
         counts = kept.sum(1)[:, None]
         output = np.full(Input.shape, self.padding_value, Input.dtype)
         output[np.arange(Input.shape[1]) < counts] = Input[kept]

@@ -9,7 +9,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss.binary import Alike
+from compiler.ops.loss.binary import SameTypePointwise
 from compiler.ops.shared_kernels import copy, inside, number
 from compiler.ops.type_checks import (
     differ,
@@ -20,7 +20,7 @@ from compiler.ops.type_checks import (
 )
 
 
-class HuberLoss(Alike, op="huber_loss"):
+class HuberLoss(SameTypePointwise, op="huber_loss"):
     """Out = r² / 2 if |r| <= delta, else delta * (|r| - delta / 2), with Residual r = Y - X.
 
     Reference: huber_loss_op.h.
@@ -44,7 +44,7 @@ class HuberLoss(Alike, op="huber_loss"):
         return {"X": -pull, "Y": pull}
 
 
-def smooth_steps(difference: Array, sigma: float) -> tuple[Array, Array]:
+def small_differences(difference: Array, sigma: float) -> tuple[Array, Array]:
     """Return the mask of small differences, and sigma² in their dtype."""
     square = np.asarray(sigma * sigma, difference.dtype)
     return np.abs(difference) < 1.0 / square, square
@@ -92,7 +92,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         self, X: Array, Y: Array, InsideWeight: Array | None, OutsideWeight: Array | None
     ) -> dict[str, Array]:
         difference = X - Y if InsideWeight is None else (X - Y) * InsideWeight
-        small, square = smooth_steps(difference, self.sigma)
+        small, square = small_differences(difference, self.sigma)
         far = np.abs(difference) - 0.5 / square
         each = np.where(small, 0.5 * square * difference * difference, far)
         weighted = each if OutsideWeight is None else each * OutsideWeight
@@ -105,7 +105,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         OutsideWeight: Array | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        small, square = smooth_steps(Diff, self.sigma)
+        small, square = small_differences(Diff, self.sigma)
         slope = np.where(small, square * Diff, np.sign(Diff))
         for weight in (InsideWeight, OutsideWeight):
             slope = slope if weight is None else slope * weight
@@ -199,7 +199,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         over = {"mean": Target.size, "batchmean": len(Target)}.get(self.reduction, 1)
         return {"X": (np.maximum(Target, 0) * d_Loss / -over).astype(Target.dtype)}
 
-    def parts(self, X: Shape) -> Size:
+    def divisor(self, X: Shape) -> Size:
         """Return the divisor of the reduced sum."""
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
@@ -213,7 +213,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         known = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
         each = k.where(target > 0, target * known, 0)
         if self.reduction != "none":
-            each = k.sum(each, i) / k.astype(k.size(self.parts(X.shape)), X.type.dtype)
+            each = k.sum(each, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
         k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), lanes, each)
 
     def triton_grad(
@@ -222,7 +222,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         flat = (d_X.type.numel,)
         (i,) = k.grid(*flat)
         above = d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
-        share = above / k.astype(k.size(self.parts(d_X.shape)), d_X.type.dtype)
+        share = above / k.astype(k.size(self.divisor(d_X.shape)), d_X.type.dtype)
         k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
 
 

@@ -10,15 +10,15 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_lanes
-from compiler.ops.loss import sampled_class_kernels as chosen_lanes
+from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_kernels
+from compiler.ops.loss import sampled_class_kernels as class_kernels
 from compiler.ops.loss.hierarchical_sigmoid_kernels import Paths
 from compiler.ops.shared_kernels import copy
 from compiler.ops.train.sparse_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def fork_paths(
+def node_paths(
     Label: Array, PathTable: Array | None, PathCode: Array | None, classes: int, forks: int
 ) -> tuple[Array, Array, Array]:
     """Return the inner nodes on each row's path, the branches taken (0 or 1), and a validity mask.
@@ -27,22 +27,22 @@ def fork_paths(
     heap, inner node n its node `n + 1`. Raises ValueError for a class or node out of range.
     """
     if PathTable is not None and PathCode is not None:
-        there = np.logical_and.accumulate(PathTable >= 0, axis=1)
+        valid = np.logical_and.accumulate(PathTable >= 0, axis=1)
         if (PathTable >= forks).any():
             raise ValueError(f"PathTable has {PathTable.max()}, expected nodes up to {forks - 1}")
-        return np.where(there, PathTable, 0), np.where(there, PathCode, 0), there
+        return np.where(valid, PathTable, 0), np.where(valid, PathCode, 0), valid
     labels = Label.reshape(-1, 1)
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         raise ValueError(f"label {labels[wrong][0]} is not a class: expected 0 to {classes - 1}")
     bits = np.arange((classes - 1).bit_length())
     nodes = (labels + classes) >> (bits + 1)
-    there = nodes > 0
-    return np.where(there, nodes - 1, 0), ((labels + classes) >> bits) & there, there
+    valid = nodes > 0
+    return np.where(valid, nodes - 1, 0), ((labels + classes) >> bits) & valid, valid
 
 
-def fork_costs(
-    X: Array, vectors: Array, bias: Array | None, turns: Array, there: Array
+def node_costs(
+    X: Array, vectors: Array, bias: Array | None, branches: Array, valid: Array
 ) -> tuple[Array, Array]:
     """Return the cost of each row [rows, 1], and log(1 + exp(score)) of each node on its path.
 
@@ -53,9 +53,11 @@ def fork_costs(
     scores = np.einsum("rw,rfw->rf", X, vectors)
     if bias is not None:
         scores = scores + bias
-    scores = np.where(there, scores, 0).clip(-40, 40)
+    scores = np.where(valid, scores, 0).clip(-40, 40)
     passed = np.logaddexp(0, scores)
-    return (passed - turns * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(X.dtype)
+    return (passed - branches * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(
+        X.dtype
+    )
 
 
 def tree_costs(
@@ -67,10 +69,10 @@ def tree_costs(
     PathCode: Array | None,
     classes: int,
 ) -> tuple[Array, Array]:
-    """Return the `fork_costs` of the paths of `fork_paths`."""
-    forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, len(W))
+    """Return the `node_costs` of the paths of `node_paths`."""
+    forks, branches, valid = node_paths(Label, PathTable, PathCode, classes, len(W))
     bias = None if Bias is None else Bias.reshape(-1)[forks]
-    return fork_costs(X, W[forks], bias, turns, there)
+    return node_costs(X, W[forks], bias, branches, valid)
 
 
 class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
@@ -176,8 +178,8 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_Out: Array,
         d_W_Out: Array | None,
     ) -> dict[str, Array]:
-        forks, turns, there = fork_paths(Label, PathTable, PathCode, self.num_classes, len(W))
-        slope = ((1 - np.exp(-PreOut) - turns) * there * d_Out.reshape(-1, 1)).astype(X.dtype)
+        forks, branches, valid = node_paths(Label, PathTable, PathCode, self.num_classes, len(W))
+        slope = ((1 - np.exp(-PreOut) - branches) * valid * d_Out.reshape(-1, 1)).astype(X.dtype)
         found = {"X": np.einsum("rf,rfw->rw", slope, W[forks])}
         if Bias is not None:
             d_Bias = np.bincount(forks.ravel(), slope.ravel(), Bias.size)
@@ -215,7 +217,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
         passed = PreOut or k.scratch((X.shape[0], paths.longest), X.type.dtype)
-        tree_lanes.costs(k, paths, (X, W, Bias), passed, Out)
+        tree_kernels.costs(k, paths, (X, W, Bias), passed, Out)
         if W_Out is not None:
             copy(k, W, W_Out)
 
@@ -237,15 +239,15 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_W_rows: DeviceOperand | None,
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
-        slope, forks = tree_lanes.slopes(k, paths, PreOut, d_Out)
+        slope, forks = tree_kernels.score_gradients(k, paths, PreOut, d_Out)
         if d_X is not None:
-            chosen_lanes.input_gradient(k, slope, forks, W, d_X)
+            class_kernels.input_gradient(k, slope, forks, W, d_X)
         if d_Bias is not None:
-            chosen_lanes.bias_gradient(k, slope, forks, d_Bias)
+            class_kernels.bias_gradient(k, slope, forks, d_Bias)
         if d_W_rows is not None:
             copy(k, forks, d_W_rows)
         if d_W is not None:
-            chosen_lanes.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
+            class_kernels.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
 
     def lower(
         self,

@@ -75,7 +75,9 @@ class LabelSmooth(OpDef, op="label_smooth"):
         k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")
 
 
-def weigh(labels: Array, weights: Array | None, classes: int, ignore: int) -> tuple[Array, Array]:
+def label_weights(
+    labels: Array, weights: Array | None, classes: int, ignore: int
+) -> tuple[Array, Array]:
     """Return labels and their weights, both 0 if ignored; raise ValueError if out of range."""
     known, counted = known_labels(labels, classes, ignore)
     return known, counted * (np.float32(1) if weights is None else weights[known])
@@ -118,7 +120,7 @@ class NllLoss(OpDef, op="nll_loss"):
 
     def numpy(self, X: Array, Label: Array, Weight: Array | None) -> dict[str, Array]:
         labels = Label.reshape(X.shape[:1] + X.shape[2:])
-        known, weights = weigh(labels, Weight, X.shape[1], self.ignore_index)
+        known, weights = label_weights(labels, Weight, X.shape[1], self.ignore_index)
         picked = np.take_along_axis(X, np.expand_dims(known, 1), 1)[:, 0]
         each, total = -picked * weights, weights.sum().reshape(1)
         if self.reduction != "none":
@@ -133,7 +135,7 @@ class NllLoss(OpDef, op="nll_loss"):
     ) -> dict[str, Array]:
         shape = numeric(X)
         labels = Label.reshape(shape[:1] + shape[2:])
-        known, weights = weigh(labels, Weight, shape[1], self.ignore_index)
+        known, weights = label_weights(labels, Weight, shape[1], self.ignore_index)
         over = Total_weight[0] if self.reduction == "mean" and Total_weight[0] != 0 else 1
         d_X = np.zeros(shape, d_Out.dtype)
         share = -weights * d_Out / over
@@ -152,15 +154,15 @@ class NllLoss(OpDef, op="nll_loss"):
         table = (X.shape[0], X.shape[1], product(X.shape[2:]))
         each = self.reduction == "none"
         at = k.grid(*((table[0], table[2]) if each else (1,)))
-        turn = None if each else k.loop(product((table[0], table[2])))
-        n, place = at if turn is None else k.unravel(turn, (table[0], table[2]))
-        label = Label.reshaped((table[0], table[2]))[n, place]
+        loop = None if each else k.loop(product((table[0], table[2])))
+        n, position = at if loop is None else k.unravel(loop, (table[0], table[2]))
+        label = Label.reshaped((table[0], table[2]))[n, position]
         weight, known = self.weight(k, label, Weight, table[1], X.type.dtype)
-        lost = X.reshaped(table).at(n, label, place, where=known, other=0)
+        lost = X.reshaped(table).at(n, label, position, where=known, other=0)
         lost = label_loss(k, -lost * weight, label, known, self.ignore_index)
         total: Number = 0.0
-        if turn is not None:
-            lost, total = k.sum(lost, turn), k.sum(weight, turn)
+        if loop is not None:
+            lost, total = k.sum(lost, loop), k.sum(weight, loop)
             if self.reduction == "mean":
                 lost = lost / k.where(k.not_equal(total, 0), total, 1)
         if Out is not None:
@@ -180,17 +182,17 @@ class NllLoss(OpDef, op="nll_loss"):
         d_X: DeviceOperand,
     ) -> None:
         table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
-        n, c, place = k.grid(*table)
-        label = Label.reshaped((table[0], table[2]))[n, place]
+        n, c, position = k.grid(*table)
+        label = Label.reshaped((table[0], table[2]))[n, position]
         weight, known = self.weight(k, label, Weight, table[1], d_X.type.dtype)
         if self.reduction == "none":
-            share = d_Out.reshaped((table[0], table[2]))[n, place] * weight
+            share = d_Out.reshaped((table[0], table[2]))[n, position] * weight
         else:
             share = d_Out.reshaped((1,))[0] * weight
         if self.reduction == "mean":
             share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
         own = k.equal(label, c) & known
-        k.store(d_X.reshaped(table), (n, c, place), k.where(own, -share, 0))
+        k.store(d_X.reshaped(table), (n, c, position), k.where(own, -share, 0))
 
     def weight(
         self,

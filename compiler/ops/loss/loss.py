@@ -13,7 +13,7 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import cross_entropy_kernels as label_lanes
+from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.type_checks import (
     differ,
     numeric,
@@ -86,13 +86,13 @@ def lower_labels(
     return index, counted
 
 
-def pick_shares(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
+def pick_probabilities(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
     """Return labels [..., 1], 0 if ignored; the mask of the others; X at the labels."""
     known, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
     return known, counted, np.take_along_axis(X, known, axis=-1)
 
 
-def surprises(shares: Array) -> Array:
+def negative_logs(shares: Array) -> Array:
     """Return -log of probabilities; 1e20 for zero."""
     with np.errstate(divide="ignore"):
         return np.minimum(-np.log(shares), shares.dtype.type(1e20))
@@ -124,16 +124,16 @@ class CrossEntropy(OpDef, op="cross_entropy"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         if self.soft_label:
-            return (Label * surprises(X)).sum(-1, keepdims=True)
-        _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        return np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
+            return (Label * negative_logs(X)).sum(-1, keepdims=True)
+        _, counted, picked = pick_probabilities(X, Label, self.ignore_index)
+        return np.where(counted, negative_logs(picked), X.dtype.type(0)).reshape(Label.shape)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         share = -d_Y.reshape(*X.shape[:-1], 1)
         with np.errstate(divide="ignore"):
             if self.soft_label:
                 return {"X": Label * share / X}
-            known, counted, picked = pick_shares(X, Label, self.ignore_index)
+            known, counted, picked = pick_probabilities(X, Label, self.ignore_index)
             d_X = np.zeros_like(X)
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
@@ -142,9 +142,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
     ) -> None:
         if self.soft_label:
-            label_lanes.loss_of_shares(k, X, Label, Y)
+            cross_entropy_kernels.soft_label_loss(k, X, Label, Y)
         else:
-            label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y)
+            cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y)
 
     def triton_grad(
         self,
@@ -155,9 +155,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         d_X: DeviceOperand,
     ) -> None:
         if self.soft_label:
-            label_lanes.slope_of_shares(k, X, Label, d_Y, d_X)
+            cross_entropy_kernels.soft_label_gradient(k, X, Label, d_Y, d_X)
         else:
-            label_lanes.slope_of_labels(k, X, Label, d_Y, d_X, self.ignore_index)
+            cross_entropy_kernels.hard_label_gradient(k, X, Label, d_Y, d_X, self.ignore_index)
 
 
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
@@ -184,8 +184,8 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         return {"X": XShape.with_shape(XShape.shape[:-1])}
 
     def numpy(self, X: Array, Label: Array) -> dict[str, Array]:
-        _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        loss = np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
+        _, counted, picked = pick_probabilities(X, Label, self.ignore_index)
+        loss = np.where(counted, negative_logs(picked), X.dtype.type(0)).reshape(Label.shape)
         shape = np.empty((*X.shape, 0), X.dtype)
         return {"Y": loss, "XShape": shape, "MatchX": picked * counted}
 
@@ -238,7 +238,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         Y: DeviceOperand | None,
         MatchX: DeviceOperand | None,
     ) -> None:
-        label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y, MatchX)
+        cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y, MatchX)
 
     def triton_grad(
         self,
@@ -248,4 +248,4 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         d_Y: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        label_lanes.slope_of_labels(k, MatchX, Label, d_Y, d_X, self.ignore_index)
+        cross_entropy_kernels.hard_label_gradient(k, MatchX, Label, d_Y, d_X, self.ignore_index)

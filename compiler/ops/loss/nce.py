@@ -12,8 +12,8 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import nce_kernels as nce_lanes
-from compiler.ops.loss import sampled_class_kernels as chosen_lanes
+from compiler.ops.loss import nce_kernels as nce_kernels
+from compiler.ops.loss import sampled_class_kernels as class_kernels
 from compiler.ops.loss.nce_kernels import Sampler
 from compiler.ops.loss.samplers import (
     LOG_UNIFORM,
@@ -231,7 +231,7 @@ class Nce(OpDef, op="nce"):
         np.add.at(d_Weight, labels.reshape(-1), values)
         return found | {"Weight": d_Weight}
 
-    def sampled(self, *given: DeviceOperand | None) -> Sampler:
+    def kernel_sampler(self, *given: DeviceOperand | None) -> Sampler:
         """Return the sampler; `given` is (class probabilities, aliases, alias thresholds)."""
         return Sampler(self.sampler, self.num_total_classes, self.custom_neg_classes, *given)
 
@@ -257,13 +257,13 @@ class Nce(OpDef, op="nce"):
     ) -> None:
         rows, drawn = Input.shape[0], self.num_neg_samples
         count = Label.shape[1] if Label.type.rank == 2 else 1
-        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
         labels = SampleLabels or k.scratch((rows, count + drawn), DType.INT64)
         shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
         trues = Label.reshaped((rows, count))
-        nce_lanes.choose(k, sampler, trues, (Key, self.place), labels)
+        nce_kernels.choose(k, sampler, trues, (Key, self.place), labels)
         given = (Input, Weight, Bias)
-        nce_lanes.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
+        nce_kernels.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
 
     def triton_grad(
         self,
@@ -283,15 +283,15 @@ class Nce(OpDef, op="nce"):
         d_Weight: DeviceOperand | None,
         d_Weight_rows: DeviceOperand | None,
     ) -> None:
-        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
         drawn = (self.num_neg_samples, SampleWeight, d_Cost)
-        slope, numbers = nce_lanes.slopes(k, sampler, SampleLogits, SampleLabels, *drawn)
+        slope, numbers = nce_kernels.score_gradients(k, sampler, SampleLogits, SampleLabels, *drawn)
         if d_Input is not None:
-            chosen_lanes.input_gradient(k, slope, numbers, Weight, d_Input)
+            class_kernels.input_gradient(k, slope, numbers, Weight, d_Input)
         if d_Bias is not None:
-            chosen_lanes.bias_gradient(k, slope, numbers, d_Bias)
+            class_kernels.bias_gradient(k, slope, numbers, d_Bias)
         if d_Weight_rows is not None:
             copy(k, numbers, d_Weight_rows)
         if d_Weight is not None:
             sparse = d_Weight_rows is not None
-            chosen_lanes.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)
+            class_kernels.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)

@@ -95,7 +95,7 @@ def costs(
     k.store(out, (i, 0), total * weight)
 
 
-def slopes(
+def score_gradients(
     k: KernelBuilder, s: Sampler, shares: DeviceOperand, labels: DeviceOperand, drawn: int,
     weights: DeviceOperand | None, d_Cost: DeviceOperand,
 ) -> tuple[DeviceOperand, DeviceOperand]:  # fmt: skip

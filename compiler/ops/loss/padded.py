@@ -12,24 +12,24 @@ import numpy as np
 from compiler.ir.types import Array
 
 
-def places_by_lod(offsets: Array) -> tuple[Array, Array]:
+def rows_by_lod(offsets: Array) -> tuple[Array, Array]:
     """Return the row of each sequence (line) and step, 0 beyond the end, and a validity mask.
 
-    >>> places_by_lod(np.array([0, 1, 3]))[0].tolist()
+    >>> rows_by_lod(np.array([0, 1, 3]))[0].tolist()
     [[0, 0], [1, 2]]
     """
     counts = np.diff(offsets)
     steps: Array = np.arange(int(counts.max(initial=0)))
-    there: Array = steps < counts[:, None]
-    return np.where(there, offsets[:-1, None] + steps, 0), there
+    valid: Array = steps < counts[:, None]
+    return np.where(valid, offsets[:-1, None] + steps, 0), valid
 
 
-def places_by_length(lengths: Array, longest: int, name: str) -> tuple[Array, Array]:
-    """Return rows and mask as `places_by_lod`, for padded lines of `longest` rows.
+def rows_by_length(lengths: Array, longest: int, name: str) -> tuple[Array, Array]:
+    """Return rows and mask as `rows_by_lod`, for padded lines of `longest` rows.
 
     Raises ValueError for a length out of range.
 
-    >>> places_by_length(np.array([[1], [2]]), 2, "Length")[1].tolist()
+    >>> rows_by_length(np.array([[1], [2]]), 2, "Length")[1].tolist()
     [[True, False], [True, True]]
     """
     counts = lengths.reshape(-1, 1)
@@ -37,5 +37,5 @@ def places_by_length(lengths: Array, longest: int, name: str) -> tuple[Array, Ar
     if wrong.any():
         raise ValueError(f"{name} has {counts[wrong][0]}, expected lengths from 0 to {longest}")
     rows = np.arange(len(counts) * longest).reshape(-1, longest)
-    there = np.arange(longest) < counts
-    return np.where(there, rows, 0), there
+    valid = np.arange(longest) < counts
+    return np.where(valid, rows, 0), valid

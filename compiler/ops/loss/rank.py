@@ -12,14 +12,14 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss.binary import Alike, sigmoid, softplus
+from compiler.ops.loss.binary import SameTypePointwise, sigmoid, softplus
 from compiler.ops.loss.cross_entropy_kernels import row_table
 from compiler.ops.loss.loss import known_labels
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import require_dtype, require_same_shape
 
 
-class RankLoss(Alike, op="rank_loss"):
+class RankLoss(SameTypePointwise, op="rank_loss"):
     """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 means Left ranks higher.
 
     Each input is [N] or [N, 1], and Out has the shape of Label. Reference: rank_loss_op.h.
@@ -61,7 +61,7 @@ def _is_more(size: Size) -> bool:
     return isinstance(size, int) and size != 1
 
 
-class MarginRankLoss(Alike, op="margin_rank_loss"):
+class MarginRankLoss(SameTypePointwise, op="margin_rank_loss"):
     """Out = max(0, margin - Label * (X1 - X2)): Label 1 means X1 ranks higher, -1 that X2 does.
 
     Activated is 1 where Out > 0, else 0. Reference: margin_rank_loss_op.h.
@@ -85,7 +85,7 @@ class MarginRankLoss(Alike, op="margin_rank_loss"):
         return {"X1": -slope, "X2": slope}
 
 
-def leads(X: Array, labels: Array) -> Array:
+def score_margins(X: Array, labels: Array) -> Array:
     """Return the score of each class minus that of its row's label."""
     return X - np.take_along_axis(X, labels, axis=-1)
 
@@ -113,13 +113,13 @@ class BprLoss(OpDef, op="bpr_loss"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         labels = known_labels(Label, X.shape[-1], -1)[0]
-        each = np.logaddexp(0, leads(X, labels))
+        each = np.logaddexp(0, score_margins(X, labels))
         np.put_along_axis(each, labels, 0, axis=-1)
         return each.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         labels = known_labels(Label, X.shape[-1], -1)[0]
-        slope = 0.5 + 0.5 * np.tanh(0.5 * leads(X, labels))
+        slope = 0.5 + 0.5 * np.tanh(0.5 * score_margins(X, labels))
         np.put_along_axis(slope, labels, 0, axis=-1)
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
@@ -130,9 +130,9 @@ class BprLoss(OpDef, op="bpr_loss"):
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, _, other = led(k, X, Label, i, r)
+        lead, _, other = margin_at(k, X, Label, i, r)
         total = k.sum(k.where(other, softplus(k, lead), 0), r)
-        k.store(Y.reshaped((rows,)), (i,), total / others_of(k, X))
+        k.store(Y.reshaped((rows,)), (i,), total / other_classes(k, X))
 
     def triton_grad(
         self,
@@ -145,14 +145,14 @@ class BprLoss(OpDef, op="bpr_loss"):
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, known, other = led(k, X, Label, i, r)
+        lead, known, other = margin_at(k, X, Label, i, r)
         slope = k.where(other & known, sigmoid(k, lead), 0)
         slope = k.where(other, slope, -k.sum(slope, r))
-        share = d_Y.reshaped((rows,))[i] / others_of(k, X)
+        share = d_Y.reshaped((rows,))[i] / other_classes(k, X)
         k.store(d_X.reshaped((rows, classes)), (i, r), slope * share)
 
 
-def led(
+def margin_at(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, i: Number, c: Number
 ) -> tuple[Number, Number, Number]:
     """Return a class's score minus the label's, if the label is valid, and if they differ."""
@@ -163,6 +163,6 @@ def led(
     return lead, known, k.not_equal(label, c)
 
 
-def others_of(k: KernelBuilder, X: DeviceOperand) -> Number:
+def other_classes(k: KernelBuilder, X: DeviceOperand) -> Number:
     """Return the number of classes other than the label."""
     return k.astype(k.size(X.shape[-1]) - 1, X.type.dtype)

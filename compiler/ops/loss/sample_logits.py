@@ -109,14 +109,14 @@ class SampleLogits(OpDef, op="sample_logits"):
             hits = (samples[:, :, None] == trues[:, None, :]).any(2)
             hits[:, : trues.shape[1]] = False
             sampled = sampled - np.where(hits, HIT, 0)
-        places: Array = np.arange(int(trues.shape[1]))
+        indices: Array = np.arange(int(trues.shape[1]))
         return {
             "Samples": samples,
             "Probabilities": chances,
             "LogitsDim": np.empty((*Logits.shape, 0), Logits.dtype),
             "LabelsDim": np.empty((*Labels.shape, 0), Logits.dtype),
             "SampledLogits": sampled.astype(Logits.dtype),
-            "SampledLabels": np.broadcast_to(places, trues.shape).astype(np.int64),
+            "SampledLabels": np.broadcast_to(indices, trues.shape).astype(np.int64),
         }
 
     def grad(
@@ -128,8 +128,8 @@ class SampleLogits(OpDef, op="sample_logits"):
         return {"Logits": d_Logits}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        told = "Samples" in types or types.get("CustomizedSamples")
-        return "" if told else "it samples until enough distinct classes are found"
+        given_samples = "Samples" in types or types.get("CustomizedSamples")
+        return "" if given_samples else "it samples until enough distinct classes are found"
 
     def triton(
         self,

@@ -1,6 +1,6 @@
 """Samplers of negative classes, and their class probabilities.
 
-`uniform` (0) samples uniformly; `log_uniform` (1) samples class k with probability
+`uniform` (0) samples uniformly; `log_uniform_classes` (1) samples class k with probability
 log((k + 2) / (k + 1)) / log(classes + 1), which favours small indices, i.e. frequent words;
 `custom_dist` (2) samples given probabilities by the alias method. Reference: math/sampler.cc.
 """
@@ -25,13 +25,13 @@ def class_chances(classes: Array, sampler: int, count: int, given: Array | None)
     return given.reshape(-1)[classes]
 
 
-def log_uniform(even: Array, count: int) -> Array:
+def log_uniform_classes(even: Array, count: int) -> Array:
     """Map uniform numbers in [0, 1) to log-uniform class indices."""
     powers = np.exp(even * np.log(count + 1))
     return np.minimum(powers.astype(np.int64), count) - 1
 
 
-def by_alias(drawn: Array, even: Array, alias: Array, chances: Array) -> Array:
+def alias_sample(drawn: Array, even: Array, alias: Array, chances: Array) -> Array:
     """Apply the alias method: keep each drawn class with its probability, else take its alias."""
     other = alias.reshape(-1)[drawn]
     stays = (even < chances.reshape(-1)[drawn]) | (other < 0)
@@ -55,8 +55,8 @@ def draw_classes(
     if sampler == UNIFORM:
         return source.integers(0, count, shape)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return log_uniform(source.random(shape), max(count - 1, 1))
-    return by_alias(source.integers(0, alias.size, shape), source.random(shape), alias, chances)
+        return log_uniform_classes(source.random(shape), max(count - 1, 1))
+    return alias_sample(source.integers(0, alias.size, shape), source.random(shape), alias, chances)
 
 
 def classes_by_key(
@@ -72,9 +72,9 @@ def classes_by_key(
     if sampler == UNIFORM:
         return below_by_key(Key, place, shape, count)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return log_uniform(fine_by_key(Key, place, shape), max(count - 1, 1))
+        return log_uniform_classes(fine_by_key(Key, place, shape), max(count - 1, 1))
     drawn = below_by_key(Key, place, shape, alias.size)
-    return by_alias(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
+    return alias_sample(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
 
 
 def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
@@ -82,7 +82,7 @@ def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
     source = generator(seed)
     found, tries = dict[int, None](), 0
     while len(found) < wanted:
-        for drawn in log_uniform(source.random((wanted,)), count).tolist():
+        for drawn in log_uniform_classes(source.random((wanted,)), count).tolist():
             tries += len(found) < wanted
             if len(found) < wanted:
                 found[drawn] = None

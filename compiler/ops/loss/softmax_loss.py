@@ -9,9 +9,9 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import cross_entropy_kernels as label_lanes
+from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.loss.loss import known_labels, lower_labels
-from compiler.ops.math.axes import place
+from compiler.ops.math.axes import normalize_axis
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 NO_CLASS = -1
@@ -42,7 +42,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             raise BadAttribute(
                 f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
             )
-        axis = place(self.kind, self.axis, Logits.rank)
+        axis = normalize_axis(self.kind, self.axis, Logits.rank)
         loss = Logits.with_shape((*Logits.shape[:axis], 1, *Logits.shape[axis + 1 :]))
         if self.soft_label:
             require_same_dtype(self.kind, Logits=Logits, Label=Label)
@@ -55,7 +55,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     def infer_grad(self, Label: TensorType, Softmax: TensorType) -> dict[str, TensorType]:
         if self.soft_label:
             require_same_dtype(self.kind + "_grad", Label=Label, Softmax=Softmax)
-        place(self.kind, self.axis, Softmax.rank)
+        normalize_axis(self.kind, self.axis, Softmax.rank)
         return {"Logits": Softmax}
 
     def table(self, Logits: Shape) -> Shape:
@@ -153,7 +153,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     ) -> None:
         logits = Logits.reshaped((*self.table(Logits.shape), 1)[:3])
         ignore = None if self.soft_label else self.ignore_index
-        label_lanes.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
+        cross_entropy_kernels.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
 
     def triton_grad(
         self,
@@ -166,7 +166,9 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         table = (*self.table(Softmax.shape), 1)[:3]
         beyond = not self.ignore_index >= 0 or self.ignores_beyond(table[1])
         ignore = None if self.soft_label else self.ignore_index if beyond else NO_CLASS
-        label_lanes.softmax_slope(k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits)
+        cross_entropy_kernels.softmax_loss_gradient(
+            k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits
+        )
 
     def ignores_beyond(self, classes: Size) -> bool:
         """Return whether `ignore_index` is known not to be a class."""

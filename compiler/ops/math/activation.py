@@ -13,7 +13,7 @@ from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.elementwise import first_given, gradient_op, holds_floats
+from compiler.ops.math.elementwise import gradient_op, input_or_attr, is_floating
 
 
 class Unary(Pointwise):
@@ -75,11 +75,11 @@ class Clip(Unary, op="clip"):
         return super().infer_types(types)
 
     def compute(self, xp: Xp, X: Value, Min: Value, Max: Value) -> Value:
-        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        low, high = input_or_attr(Min, self.min), input_or_attr(Max, self.max)
         return xp.minimum(xp.maximum(X, low), high)
 
     def grad(self, xp: Xp, X: Value, Min: Value, Max: Value, d_Out: Value) -> Value:
-        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        low, high = input_or_attr(Min, self.min), input_or_attr(Max, self.max)
         return {"X": d_Out * xp.logical_and(xp.greater(X, low), xp.less(X, high))}
 
 
@@ -223,11 +223,11 @@ class Pow(Unary, op="pow"):
     factor = attr(1.0)
 
     def compute(self, xp: Xp, X: Value, FactorTensor: Value) -> Value:
-        factor = self.factor if holds_floats(X) else int(self.factor)
-        return xp.power(X, first_given(FactorTensor, factor))
+        factor = self.factor if is_floating(X) else int(self.factor)
+        return xp.power(X, input_or_attr(FactorTensor, factor))
 
     def grad(self, xp: Xp, X: Value, FactorTensor: Value, d_Out: Value) -> Value:
-        factor = first_given(FactorTensor, self.factor)
+        factor = input_or_attr(FactorTensor, self.factor)
         return {"X": d_Out * factor * xp.power(X, factor - 1.0)}
 
 

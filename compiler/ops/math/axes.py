@@ -19,10 +19,10 @@ Sizes: TypeAlias = tuple[Any, ...]
 """A shape inside an op body: all sizes are known integers."""
 
 
-def place(op: str, axis: int, rank: int, name: str = "axis") -> int:
+def normalize_axis(op: str, axis: int, rank: int, name: str = "axis") -> int:
     """Return a non-negative axis; raise ShapeError if `axis` is out of range for `rank`.
 
-    >>> place("concat", -1, 3)
+    >>> normalize_axis("concat", -1, 3)
     2
     """
     if not -rank <= axis < rank:
@@ -30,21 +30,21 @@ def place(op: str, axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank
 
 
-def at(axis: int, text: str) -> str:
+def slice_index_text(axis: int, text: str) -> str:
     """Return index source text that slices one axis and keeps all others whole.
 
-    >>> at(2, "1:3")
+    >>> slice_index_text(2, "1:3")
     '[:, :, 1:3]'
     """
     return f"[{':, ' * axis}{text}]"
 
 
-def open_shape(rank: int) -> Shape:
+def unknown_shape(rank: int) -> Shape:
     """Return a shape with a known rank and unknown sizes."""
     return (UNKNOWN,) * rank
 
 
-def listed_count(op: str, slot: str, numbers: TensorType) -> int:
+def static_count(op: str, slot: str, numbers: TensorType) -> int:
     """Return the number of elements of an index tensor; raise ShapeError unless it is static."""
     count = numbers.numel
     if not isinstance(count, int):
@@ -52,12 +52,12 @@ def listed_count(op: str, slot: str, numbers: TensorType) -> int:
     return count
 
 
-def hoped(sizes: Sequence[int]) -> Shape:
+def positive_or_unknown(sizes: Sequence[int]) -> Shape:
     """Replace non-positive sizes, to be read from a tensor at run time, by UNKNOWN."""
     return tuple(size if size > 0 else UNKNOWN for size in sizes)
 
 
-def whole_numbers(listing: Any, single: Any, attribute: Any) -> list[int]:
+def int_values(listing: Any, single: Any, attribute: Any) -> list[int]:
     """Return integers from one tensor, else from one-element tensors, else from the attribute."""
     if listing is not None:
         return [int(each) for each in listing.reshape(-1)]
@@ -72,23 +72,23 @@ def element_type(code: int) -> Any:
     return np.dtype({20: "uint8", 21: "int8", 22: "bfloat16"}.get(code) or names[code])
 
 
-def expect_inside(positions: Array, size: int, op: str) -> None:
+def check_indices(positions: Array, size: int, op: str) -> None:
     """Raise ValueError unless all indices are in [0, size)."""
     if positions.size and (positions.min() < 0 or positions.max() >= size):
         wrong = positions[(positions < 0) | (positions >= size)].reshape(-1)[0]
         raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 
 
-def without(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
+def drop_axes(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
     """Return the sizes without the given axes; `[1]` if none remains (fluid has no 0-d tensors)."""
     return tuple(size for axis, size in enumerate(sizes) if axis not in axes) or (1,)
 
 
-def spread(X: Array, sizes: Sizes) -> Array:
+def broadcast_array(X: Array, sizes: Sizes) -> Array:
     """Broadcast an array to a shape."""
     return np.broadcast_to(X, sizes)
 
 
-def blank(sizes: Sizes, like: Array) -> Array:
+def zeros_shaped(sizes: Sizes, like: Array) -> Array:
     """Return zeros of the given shape with the dtype of `like`."""
     return np.zeros(sizes, like.dtype)

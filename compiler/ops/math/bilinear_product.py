@@ -84,11 +84,11 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         count, *sides = Weight.shape
         if d_X is not None:
             _, n, i, left, right = k.tiles((), X.shape[0], X.shape[1], product((count, sides[1])))
-            (c, j), (d, m) = (k.unravel(turn, (count, sides[1])) for turn in (left, right))
+            (c, j), (d, m) = (k.unravel(flat, (count, sides[1])) for flat in (left, right))
             k.store(d_X, (n, i), k.contract(d_Out[n, c] * Y[n, j], Weight[d, i, m]))
         if d_Y is not None:
             _, n, j, left, right = k.tiles((), Y.shape[0], Y.shape[1], product((count, sides[0])))
-            (c, i), (d, m) = (k.unravel(turn, (count, sides[0])) for turn in (left, right))
+            (c, i), (d, m) = (k.unravel(flat, (count, sides[0])) for flat in (left, right))
             k.store(d_Y, (n, j), k.contract(d_Out[n, c] * X[n, i], Weight[d, m, j]))
         if d_Weight is not None:
             width = product(sides)

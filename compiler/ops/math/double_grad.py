@@ -19,12 +19,12 @@ from compiler.ops.shared_kernels import broadcast_at
 from compiler.ops.type_checks import numeric
 
 
-def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
+def pad_rank(small: Array, shape: tuple[int, ...], axis: int) -> Array:
     """Reshape an array to the rank of `shape` by adding axes of size 1, aligned at `axis`."""
-    return small.reshape(numeric(spread_shape(small.shape, len(shape), axis)))
+    return small.reshape(numeric(padded_shape(small.shape, len(shape), axis)))
 
 
-def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
+def padded_shape(small: Shape, rank: int, axis: int) -> Shape:
     """Return the shape extended to `rank` with sizes of 1, aligned at `axis`."""
     if len(small) == rank:
         return small
@@ -38,20 +38,20 @@ def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
 
 def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
     """Load an element of an operand that broadcasts with its first axis aligned at `axis`."""
-    seen = small.reshaped(spread_shape(small.shape, len(indices), axis))
+    seen = small.reshaped(padded_shape(small.shape, len(indices), axis))
     return seen[broadcast_at(seen.shape, indices)]
 
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
     """Sum the terms that are not None, each broadcast to `shape`."""
-    given = [spread(term, shape, axis) for term in terms if term is not None]
+    given = [pad_rank(term, shape, axis) for term in terms if term is not None]
     total = np.zeros(shape, given[0].dtype)
     for term in given:
         total += term
     return total
 
 
-class SumAgain(OpDef):
+class AddDoubleGrad(OpDef):
     """DDOut = DDX ± DDY, broadcast as in the forward op; either may be missing."""
 
     DOut = reads(shape_only=True)
@@ -81,14 +81,14 @@ class SumAgain(OpDef):
         k.store(DDOut, indices, 0.0 if total is None else total)
 
 
-class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
+class ElementwiseAddGradGrad(AddDoubleGrad, op="elementwise_add_grad_grad"):
     """Double grad of `elementwise_add`."""
 
     def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
         return broadcast_sum((DDX, DDY), cast("tuple[int, ...]", DOut), self.axis)
 
 
-class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
+class ElementwiseSubGradGrad(AddDoubleGrad, op="elementwise_sub_grad_grad"):
     """Double grad of `elementwise_sub`."""
 
     sign = -1
@@ -120,10 +120,10 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
     def numpy(
         self, Y: Array, Out: Array, DOut: Array, DDX: Array | None, DDY: Array | None
     ) -> dict[str, Array]:
-        y = spread(Y, Out.shape, self.axis)
+        y = pad_rank(Y, Out.shape, self.axis)
         by_x = DOut / y
-        from_x = np.zeros_like(Out) if DDX is None else spread(DDX, Out.shape, self.axis)
-        from_y = np.zeros_like(y) if DDY is None else spread(DDY, Out.shape, self.axis)
+        from_x = np.zeros_like(Out) if DDX is None else pad_rank(DDX, Out.shape, self.axis)
+        from_y = np.zeros_like(y) if DDY is None else pad_rank(DDY, Out.shape, self.axis)
         above = (from_x - Out * from_y) / y
         axes = tuple(i for i, size in enumerate(y.shape) if size == 1 < Out.shape[i])
         by_y = -(by_x * above).sum(axis=axes, keepdims=True)
@@ -154,7 +154,7 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
             if DDOut is not None:
                 k.store(DDOut, at, above)
         if DY is not None:
-            seen = DY.reshaped(spread_shape(DY.shape, Out.type.rank, self.axis))
+            seen = DY.reshaped(padded_shape(DY.shape, Out.type.rank, self.axis))
             sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
 
 
@@ -201,7 +201,7 @@ class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
         return {"DOut": -(DX * share), "DDOut": share * 0.5}
 
 
-class OfOutput(Pointwise):
+class OutputDoubleGrad(Pointwise):
     """Double grad of an op whose derivative is a function of its output."""
 
     Out = reads()
@@ -211,28 +211,28 @@ class OfOutput(Pointwise):
     DDOut = writes(optional=True)
 
 
-class TanhGradGrad(OfOutput, op="tanh_grad_grad"):
+class TanhGradGrad(OutputDoubleGrad, op="tanh_grad_grad"):
     """Double grad of `tanh`, whose X@GRAD = Out@GRAD * (1 - Out ** 2)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": DDX * (1.0 - Out * Out)}
 
 
-class SigmoidGradGrad(OfOutput, op="sigmoid_grad_grad"):
+class SigmoidGradGrad(OutputDoubleGrad, op="sigmoid_grad_grad"):
     """Double grad of `sigmoid`, whose X@GRAD = Out@GRAD * Out * (1 - Out)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX * (1.0 - Out * 2.0), "DDOut": DDX * Out * (1.0 - Out)}
 
 
-class ExpGradGrad(OfOutput, op="exp_grad_grad"):
+class ExpGradGrad(OutputDoubleGrad, op="exp_grad_grad"):
     """Double grad of `exp`, whose X@GRAD = Out@GRAD * Out."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX, "DDOut": DDX * Out}
 
 
-class ReciprocalGradGrad(OfOutput, op="reciprocal_grad_grad"):
+class ReciprocalGradGrad(OutputDoubleGrad, op="reciprocal_grad_grad"):
     """Double grad of `reciprocal`, whose X@GRAD = -Out@GRAD * Out ** 2."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:

@@ -13,10 +13,10 @@ from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
-def number(value: float) -> float:
+def int_if_integral(value: float) -> float:
     """Return a float as an int if it is integral, so that integer tensors keep their dtype.
 
-    >>> number(2.0), number(0.5)
+    >>> int_if_integral(2.0), int_if_integral(0.5)
     (2, 0.5)
     """
     return int(value) if value.is_integer() else value
@@ -44,7 +44,9 @@ class Elementwise(Pointwise):
         x, y = types["X"].shape, types["Y"].shape
         if len(x) == len(y):
             return {}
-        return {"Y": self.placed(y, x)} if len(x) > len(y) else {"X": self.placed(x, y)}
+        return (
+            {"Y": self.aligned_shape(y, x)} if len(x) > len(y) else {"X": self.aligned_shape(x, y)}
+        )
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Permute the op with a view of the smaller operand, unless its axes would be reordered."""
@@ -52,14 +54,14 @@ class Elementwise(Pointwise):
         if len(x) == len(y):
             return PermutedOp(frozenset({"X", "Y", "Out"}))
         small, large = ("Y", "X") if len(x) > len(y) else ("X", "Y")
-        full = self.placed(types[small][0].shape, types[large][0].shape)
+        full = self.aligned_shape(types[small][0].shape, types[large][0].shape)
         axes = [axis for axis in order if full[axis] != 1]
         slots, seen = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
         if len(types[small][0].shape) == 1:
             return PermutedOp(slots, {"axis": order.index(axes[0]) if axes else 0})
         return PermutedOp(slots, views={small: seen}) if axes == sorted(axes) else None
 
-    def placed(self, small: Shape, large: Shape) -> Shape:
+    def aligned_shape(self, small: Shape, large: Shape) -> Shape:
         """Return `small` padded to `large`'s rank; raise ShapeError if it does not fit."""
         axis = len(large) - len(small) if self.axis == -1 else self.axis
         kept = list(small)
@@ -164,14 +166,14 @@ class ElementwiseMod(Elementwise, op="elementwise_mod"):
     """Out = the remainder of X / Y: integers have the sign of X, floats the sign of Y."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.remainder(X, Y) if holds_floats(X) else xp.fmod(X, Y)
+        return xp.remainder(X, Y) if is_floating(X) else xp.fmod(X, Y)
 
 
 class ElementwisePow(Elementwise, op="elementwise_pow"):
     """Out = X ** Y; integer results are truncated."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.power(X if holds_floats(X) else X * 1.0, Y)
+        return xp.power(X if is_floating(X) else X * 1.0, Y)
 
     def grad(self, xp: Xp, X: Value, Y: Value, d_Out: Value) -> Value:
         by_base = d_Out * Y * xp.power(X, Y - 1)
@@ -201,16 +203,16 @@ class Minus(Pointwise, op="minus"):
         return [OpDesc("scale", d_out, {"Out": [back[slot]]}, {"scale": by}) for slot, by in ops]
 
 
-def first_given(value: Value, otherwise: Value) -> Value:
+def input_or_attr(value: Value, otherwise: Value) -> Value:
     """Return an optional input if it is present, else the attribute.
 
-    >>> first_given(None, 2.0), first_given(3, 2.0)
+    >>> input_or_attr(None, 2.0), input_or_attr(3, 2.0)
     (2.0, 3)
     """
     return otherwise if value is None else value
 
 
-def holds_floats(value: Value) -> bool:
+def is_floating(value: Value) -> bool:
     """Return whether an array or a kernel expression is floating-point."""
     return getattr(value.dtype, "numpy", value.dtype).kind in "fV"
 
@@ -234,9 +236,11 @@ class Scale(Pointwise, op="scale"):
         return "" if self.bias else "scale_rows"
 
     def compute(self, xp: Xp, X: Value, ScaleTensor: Value) -> Value:
-        floats = holds_floats(X)
-        factor = first_given(ScaleTensor, number(self.scale) if floats else int(self.scale))
-        bias = number(self.bias) if floats else int(self.bias)
+        floats = is_floating(X)
+        factor = input_or_attr(
+            ScaleTensor, int_if_integral(self.scale) if floats else int(self.scale)
+        )
+        bias = int_if_integral(self.bias) if floats else int(self.bias)
         if self.bias_after_scale:
             return biased(scaled(X, factor), bias)
         return scaled(biased(X, bias), factor)
@@ -310,7 +314,7 @@ class Increment(Pointwise, op="increment"):
         return super().infer_types(types)
 
     def compute(self, xp: Xp, X: Value) -> Value:
-        return X + number(self.step)
+        return X + int_if_integral(self.step)
 
     def undo(self, op: OpDesc) -> OpDesc:
         """Return the op that decrements again, for gradients of ops that precede this one."""

@@ -18,7 +18,7 @@ from compiler.ops.shared_kernels import everywhere, fill, holds_everywhere
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
-class WholeTest(OpDef):
+class TensorTest(OpDef):
     """A test of a whole tensor that returns one boolean, [1]."""
 
     X = reads()
@@ -29,7 +29,7 @@ class WholeTest(OpDef):
         return TensorType(DType.BOOL, (1,))
 
 
-class IsFinite(WholeTest, op="isfinite"):
+class IsFinite(TensorTest, op="isfinite"):
     """Out = whether all elements of X are finite."""
 
     def numpy(self, X: Array) -> Array:
@@ -42,7 +42,7 @@ class IsFinite(WholeTest, op="isfinite"):
         k.store(Out, (one,), k.not_equal(k.min(found, r), 0))
 
 
-class IsInf(WholeTest, op="isinf"):
+class IsInf(TensorTest, op="isinf"):
     """Out = whether any element of X is infinite."""
 
     def numpy(self, X: Array) -> Array:
@@ -55,7 +55,7 @@ class IsInf(WholeTest, op="isinf"):
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
-class IsNan(WholeTest, op="isnan"):
+class IsNan(TensorTest, op="isnan"):
     """Out = whether any element of X is NaN."""
 
     def numpy(self, X: Array) -> Array:
@@ -68,7 +68,7 @@ class IsNan(WholeTest, op="isnan"):
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
-class EachTest(Pointwise):
+class ElementTest(Pointwise):
     """A pointwise test: a boolean for each element of X."""
 
     X = reads()
@@ -79,21 +79,21 @@ class EachTest(Pointwise):
         return operand.with_dtype(DType.BOOL)
 
 
-class IsFiniteV2(EachTest, op="isfinite_v2"):
+class IsFiniteV2(ElementTest, op="isfinite_v2"):
     """Out = whether each element of X is finite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isfinite(X)
 
 
-class IsInfV2(EachTest, op="isinf_v2"):
+class IsInfV2(ElementTest, op="isinf_v2"):
     """Out = whether each element of X is infinite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isinf(X)
 
 
-class IsNanV2(EachTest, op="isnan_v2"):
+class IsNanV2(ElementTest, op="isnan_v2"):
     """Out = whether each element of X is NaN."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -168,10 +168,10 @@ class EqualAll(OpDef, op="equal_all"):
         k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
 
 
-def placed(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
+def aligned_shape(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
     """Return Y's shape padded with trailing axes of size 1, so that it aligns with `axis` of X.
 
-    >>> placed(0, (2, 3), (2,)), placed(-1, (2, 3), (3,))
+    >>> aligned_shape(0, (2, 3), (2,)), aligned_shape(-1, (2, 3), (3,))
     ((2, 1), (3,))
     """
     behind = 0 if axis < 0 else len(X) - axis - len(Y)
@@ -192,16 +192,16 @@ class EqualReduce(OpDef, op="equal_reduce"):
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y)
-        broadcast(self.kind, [X.shape, placed(self.axis, X.shape, Y.shape)])
+        broadcast(self.kind, [X.shape, aligned_shape(self.axis, X.shape, Y.shape)])
         return TensorType(DType.BOOL, (1,))
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        return np.full(1, np.equal(X, Y.reshape(placed(self.axis, X.shape, Y.shape))).all())
+        return np.full(1, np.equal(X, Y.reshape(aligned_shape(self.axis, X.shape, Y.shape))).all())
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why a call has no device kernel; empty if it has one."""
         X, Y = types["X"].shape, types["Y"].shape
-        spread = broadcast(self.kind, [X, placed(self.axis, X, Y)]) == X
+        spread = broadcast(self.kind, [X, aligned_shape(self.axis, X, Y)]) == X
         return "" if spread and X else "X broadcasts to the shape of Y"
 
     def triton(
@@ -209,8 +209,8 @@ class EqualReduce(OpDef, op="equal_reduce"):
     ) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        y = Y.reshaped(placed(self.axis, X.shape, Y.shape))
+        y = Y.reshaped(aligned_shape(self.axis, X.shape, Y.shape))
         whole = (1,) * (X.type.rank - len(y.shape)) + tuple(y.shape)
-        places = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
-        same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(places[-len(y.shape) :])])
+        indices = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
+        same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(indices[-len(y.shape) :])])
         k.store(Out, (one,), holds_everywhere(k, same, r))

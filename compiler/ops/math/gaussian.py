@@ -13,11 +13,11 @@ from compiler.ops.math.activation import Unary
 def erf(xp: Xp, x: Value) -> Value:
     """Compute the error function, 2/√π · ∫ exp(-t²) dt from 0 to x, in the precision of `x`."""
     if x.dtype.itemsize == 8:
-        return erf_by_sines(xp, x)
+        return erf_fourier(xp, x)
     return xp.tanh(x * 1.4142135623730951 * half_log_odds(xp, x * x * 2.0))
 
 
-def erf_by_sines(xp: Xp, x: Value) -> Value:
+def erf_fourier(xp: Xp, x: Value) -> Value:
     """Return erf(x) from the Fourier series of a Gaussian-smoothed square wave of period 24.
 
     Each term is damped as by the convolution with a Gaussian; up to |x| = 6, where erf is 1 in
@@ -44,10 +44,10 @@ def half_log_odds(xp: Xp, square: Value) -> Value:
     return (held * slope + 0.0363330846) * held + 0.797884941
 
 
-def normal(xp: Xp, x: Value) -> Value:
+def normal_cdf(xp: Xp, x: Value) -> Value:
     """Return the normal CDF Φ(x) = ½·(1 + erf(x/√2)) in the precision of `x`."""
     if x.dtype.itemsize == 8:
-        return erf_by_sines(xp, x * 0.7071067811865476) * 0.5 + 0.5
+        return erf_fourier(xp, x * 0.7071067811865476) * 0.5 + 0.5
     return xp.tanh(x * half_log_odds(xp, x * x)) * 0.5 + 0.5
 
 
@@ -73,7 +73,7 @@ class Gelu(Unary, op="gelu"):
         if self.approximate:
             bent = xp.tanh(X * (X * X * 0.035677408136300125 + 0.7978845608028654))
             return X * (bent * 0.5 + 0.5)
-        return X * normal(xp, X)
+        return X * normal_cdf(xp, X)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
         square = X * X
@@ -82,4 +82,4 @@ class Gelu(Unary, op="gelu"):
             slope = X * (square * 0.10703222440890037 + 0.7978845608028654)
             return {"X": d_Out * (0.5 + 0.5 * bent + 0.5 * slope * (1.0 - bent * bent))}
         density = xp.exp(square * -0.5) * 0.3989422804014327
-        return {"X": d_Out * (normal(xp, X) + X * density)}
+        return {"X": d_Out * (normal_cdf(xp, X) + X * density)}

@@ -15,7 +15,7 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.reduce import sum_to, summed_to
+from compiler.ops.math.reduce import sum_to, sum_to_shape
 from compiler.ops.shared_kernels import broadcast_at, inside, split_at
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
@@ -91,7 +91,7 @@ class Addmm(OpDef, op="addmm"):
     def grad(self, Input: Shape, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         scaled = d_Out * self.Alpha
         by_factors = {"X": np.matmul(scaled, Y.T), "Y": np.matmul(X.T, scaled)}
-        return {"Input": summed_to(d_Out * self.Beta, Input)} | by_factors
+        return {"Input": sum_to_shape(d_Out * self.Beta, Input)} | by_factors
 
     def triton(
         self,
@@ -144,16 +144,16 @@ class Cross(OpDef, op="cross"):
         return X
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        return crossed(X, Y, vector_axis(X.shape, self.dim))
+        return cross_products(X, Y, vector_axis(X.shape, self.dim))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         axis = vector_axis(X.shape, self.dim)
-        return {"X": crossed(Y, d_Out, axis), "Y": crossed(d_Out, X, axis)}
+        return {"X": cross_products(Y, d_Out, axis), "Y": cross_products(d_Out, X, axis)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        cross_lanes(k, X, Y, self.dim, Out)
+        cross_kernel(k, X, Y, self.dim, Out)
 
     def triton_grad(
         self,
@@ -165,9 +165,9 @@ class Cross(OpDef, op="cross"):
         d_Y: DeviceOperand | None,
     ) -> None:
         if d_X is not None:
-            cross_lanes(k, Y, d_Out, self.dim, d_X)
+            cross_kernel(k, Y, d_Out, self.dim, d_X)
         if d_Y is not None:
-            cross_lanes(k, d_Out, X, self.dim, d_Y)
+            cross_kernel(k, d_Out, X, self.dim, d_Y)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = any(not isinstance(size, int) for size in types["X"].shape)
@@ -189,14 +189,14 @@ def vector_axis(shape: Any, dim: int) -> int:
     return shape.index(3) if dim == 9 else dim
 
 
-def crossed(X: Array, Y: Array, axis: int) -> Array:
+def cross_products(X: Array, Y: Array, axis: int) -> Array:
     """Return the cross products along an axis of size 3."""
     x, y = np.moveaxis(X, axis, 0), np.moveaxis(Y, axis, 0)
     parts = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
     return np.stack(parts, axis)
 
 
-def cross_lanes(
+def cross_kernel(
     k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand
 ) -> None:
     """Emit a kernel for out = the cross products of X and Y."""
@@ -227,7 +227,7 @@ class Kron(OpDef, op="kron"):
         return np.kron(X, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = paired(X, Y.ndim, 1), paired(Y, X.ndim, 0)
+        x, y = split_axes(X, Y.ndim, 1), split_axes(Y, X.ndim, 0)
         axes = [d // n for d, n in zip(d_Out.shape, y.shape[1::2], strict=True)]
         sizes = [size for pair in zip(axes, y.shape[1::2], strict=True) for size in pair]
         seen = d_Out.reshape(sizes)
@@ -273,10 +273,10 @@ def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
     return X.reshaped((*(1 for _ in range(rank - X.type.rank)), *X.shape))
 
 
-def paired(X: Array, rank: int, after: int) -> Array:
+def split_axes(X: Array, rank: int, after: int) -> Array:
     """Split each axis of X, padded to `rank`, in two axes, one of size 1 (the second if `after`).
 
-    >>> paired(np.zeros((2, 3)), 3, 1).shape
+    >>> split_axes(np.zeros((2, 3)), 3, 1).shape
     (1, 1, 2, 1, 3, 1)
     """
     sizes = (1,) * (rank - X.ndim) + X.shape
@@ -300,60 +300,60 @@ class Trace(OpDef, op="trace"):
         rank, axes = Input.rank, (self.dim1, self.dim2)
         if rank < 2 or any(not -rank <= axis < rank for axis in axes):
             raise ShapeError(f"trace: Input is {Input}, which has no axes {self.dim1}, {self.dim2}")
-        gone = {axis % rank for axis in axes}
-        if len(gone) == 1:
+        removed = {axis % rank for axis in axes}
+        if len(removed) == 1:
             raise ShapeError(f"trace: dim1 and dim2 are both axis {self.dim1} of Input {Input}")
-        return Input.with_shape([n for a, n in enumerate(Input.shape) if a not in gone] or [1])
+        return Input.with_shape([n for a, n in enumerate(Input.shape) if a not in removed] or [1])
 
     def numpy(self, Input: Array) -> Array:
-        rows, columns = plane(Input.ndim, self.dim1, self.dim2)
+        rows, columns = diagonal_axes(Input.ndim, self.dim1, self.dim2)
         seen: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
-        along = diagonal(seen.shape, self.offset)
+        along = diagonal_indices(seen.shape, self.offset)
         return np.atleast_1d(seen[(..., *along)].sum(axis=-1, dtype=Input.dtype))
 
     def grad(self, Input: Shape, d_Out: Array) -> dict[str, Array]:
-        axes = plane(len(Input), self.dim1, self.dim2)
-        return {"Input": on_diagonal(d_Out, Input, self.offset, axes)}
+        axes = diagonal_axes(len(Input), self.dim1, self.dim2)
+        return {"Input": scatter_diagonal(d_Out, Input, self.offset, axes)}
 
     def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
-        rows, columns = plane(Input.type.rank, self.dim1, self.dim2)
+        rows, columns = diagonal_axes(Input.type.rank, self.dim1, self.dim2)
         kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
-        lanes = k.grid(*kept)
+        output_index = k.grid(*kept)
         r = k.loop(Input.shape[rows])
-        at = [*lanes]
+        at = [*output_index]
         at.insert(rows, r)
         at.insert(columns, r + self.offset)
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
-        k.store(Out.reshaped(kept), lanes, k.sum(value, r))
+        k.store(Out.reshaped(kept), output_index, k.sum(value, r))
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        rows, columns = plane(d_Input.type.rank, self.dim1, self.dim2)
+        rows, columns = diagonal_axes(d_Input.type.rank, self.dim1, self.dim2)
         at = k.grid(*d_Input.shape)
-        gone = (rows, columns)
-        kept = [size for a, size in enumerate(d_Input.shape) if a not in gone]
-        above = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in gone)]
+        removed = (rows, columns)
+        kept = [size for a, size in enumerate(d_Input.shape) if a not in removed]
+        above = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in removed)]
         own = k.equal(at[columns] - at[rows], self.offset)
         k.store(d_Input, at, k.where(own, above, 0))
 
 
-def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
+def diagonal_axes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
     """Return the two axes of a diagonal, in ascending order.
 
-    >>> plane(3, -1, 0)
+    >>> diagonal_axes(3, -1, 0)
     (0, 2)
     """
     return min(dim1 % rank, dim2 % rank), max(dim1 % rank, dim2 % rank)
 
 
-def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
+def scatter_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
     """Return zeros of `shape` with one value broadcast along each diagonal of two axes."""
     whole: Array = np.zeros_like(values, shape=shape)
     seen: Array = np.moveaxis(whole, axes, (-2, -1))
-    seen[(..., *diagonal(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
+    seen[(..., *diagonal_indices(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
     return whole
 
 
-def diagonal(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
+def diagonal_indices(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
     """Return the row and column indices of a diagonal of the last two axes, empty if out of range.
 
     Avoids NumPy's own, which crashes for an offset of -2³¹.

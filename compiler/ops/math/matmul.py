@@ -13,7 +13,7 @@ from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.reduce import sum_axes, summed_to
+from compiler.ops.math.reduce import sum_axes, sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 Views: TypeAlias = "dict[str, Shape]"
@@ -48,16 +48,19 @@ class Product(OpDef):
 
     def products(self) -> dict[str, tuple[Factor, Factor]]:
         """Return the factors of Out."""
-        turn_x, turn_y, _ = self.options()
-        return {"Out": (("X", turn_x), ("Y", turn_y))}
+        transpose_x, transpose_y, _ = self.options()
+        return {"Out": (("X", transpose_x), ("Y", transpose_y))}
 
     def gradients(self) -> dict[str, tuple[Factor, Factor]]:
         """Return the factors of X's and Y's gradients; `Out` denotes the gradient of Out."""
-        turn_x, turn_y, _ = self.options()
-        plain_x, plain_y = (("Out", False), ("Y", not turn_y)), (("X", not turn_x), ("Out", False))
+        transpose_x, transpose_y, _ = self.options()
+        plain_x, plain_y = (
+            (("Out", False), ("Y", not transpose_y)),
+            (("X", not transpose_x), ("Out", False)),
+        )
         return {
-            "X": (("Y", turn_y), ("Out", True)) if turn_x else plain_x,
-            "Y": (("Out", True), ("X", turn_x)) if turn_y else plain_y,
+            "X": (("Y", transpose_y), ("Out", True)) if transpose_x else plain_x,
+            "Y": (("Out", True), ("X", transpose_x)) if transpose_y else plain_y,
         }
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
@@ -140,7 +143,9 @@ class Product(OpDef):
     ) -> None:
         """Write one product into `result`, viewed as `slot`, summed over broadcast batch axes."""
         views = self.views(operands["X"].shape, operands["Y"].shape)
-        left, right = (_text(k, operands[name], views[name], turn) for name, turn in factors)
+        left, right = (
+            _factor_text(k, operands[name], views[name], transpose) for name, transpose in factors
+        )
         stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
         rows, columns = views[slot][-2:]
         axes = reduced_axes(stack, views[slot][:-2])
@@ -157,19 +162,21 @@ class Product(OpDef):
             k.line(f"np.multiply({result}, {self.options()[2]!r}, out={result})")
 
 
-def transposed(array: Array, turn: bool) -> Array:
-    """Swap the last two axes of a matrix or batch if `turn` is true."""
-    return array.swapaxes(-1, -2) if turn else array
+def transpose_if(array: Array, transpose: bool) -> Array:
+    """Swap the last two axes of a matrix or batch if `transpose` is true."""
+    return array.swapaxes(-1, -2) if transpose else array
 
 
-def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tuple[Array, Array]:
+def product_gradients(
+    x: Array, y: Array, d_out: Array, transpose_x: bool, transpose_y: bool
+) -> tuple[Array, Array]:
     """Return the gradients of both factors, in their shapes, from the product's gradient."""
-    a, b = transposed(x, turn_x), transposed(y, turn_y)
+    a, b = transpose_if(x, transpose_x), transpose_if(y, transpose_y)
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
-    by_x = transposed(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
-    by_y = transposed(np.matmul(a.swapaxes(-1, -2), above), turn_y)
-    return summed_to(by_x, x.shape), summed_to(by_y, y.shape)
+    by_x = transpose_if(np.matmul(above, b.swapaxes(-1, -2)), transpose_x)
+    by_y = transpose_if(np.matmul(a.swapaxes(-1, -2), above), transpose_y)
+    return sum_to_shape(by_x, x.shape), sum_to_shape(by_y, y.shape)
 
 
 def as_matrix(array: Array, split: int) -> Array:
@@ -214,7 +221,7 @@ class Mul(Product, op="mul"):
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
-        by_x, by_y = slopes(x, y, d_Out, False, False)
+        by_x, by_y = product_gradients(x, y, d_Out, False, False)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
@@ -288,13 +295,14 @@ class Matmul(Product, op="matmul"):
 
     def views(self, X: Shape, Y: Shape) -> Views:
         """Return matrix or batch shapes; a vector becomes a row or a column."""
-        return flattened(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
+        return flatten_batches(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
 
     def numpy(self, X: Array, Y: Array) -> Array:
         require_one_head(self.head_number)
-        x, y = stack_of(X, 0), stack_of(Y, -1)
+        x, y = as_batch(X, 0), as_batch(Y, -1)
         out = (
-            np.matmul(transposed(x, self.transpose_X), transposed(y, self.transpose_Y)) * self.alpha
+            np.matmul(transpose_if(x, self.transpose_X), transpose_if(y, self.transpose_Y))
+            * self.alpha
         )
         stack = X.shape[:-2] or Y.shape[:-2]
         rows = () if X.ndim == 1 and out.shape[-2] == 1 else out.shape[-2:-1]
@@ -303,8 +311,8 @@ class Matmul(Product, op="matmul"):
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         require_one_head(self.head_number)
-        x, y = stack_of(X, 0), stack_of(Y, -1)
-        by_x, by_y = slopes(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
+        x, y = as_batch(X, 0), as_batch(Y, -1)
+        by_x, by_y = product_gradients(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
@@ -314,7 +322,7 @@ def require_one_head(heads: int) -> None:
         raise ValueError(f"matmul with 'head_number' {heads} must be 'matmul_heads' in a graph")
 
 
-def stack_of(array: Array, single: int) -> Array:
+def as_batch(array: Array, single: int) -> Array:
     """Flatten to a matrix or to one batch axis; a vector gets its new axis at `single`."""
     if array.ndim == 1:
         return np.expand_dims(array, single)
@@ -329,23 +337,23 @@ def _column(shape: Shape) -> Shape:
     return (*shape, 1) if len(shape) == 1 else shape
 
 
-def flattened(x: Shape, y: Shape, turn_x: bool, turn_y: bool) -> Views:
+def flatten_batches(x: Shape, y: Shape, transpose_x: bool, transpose_y: bool) -> Views:
     """Flatten batch axes to one; a batch times a single matrix becomes one tall matrix."""
-    x, y = _stacked(x), _stacked(y)
-    if len(y) == 2 and not turn_x:
+    x, y = _batched(x), _batched(y)
+    if len(y) == 2 and not transpose_x:
         x = (product(x[:-1]), x[-1])
-    rows = x[-1] if turn_x else x[-2]
-    columns = y[-2] if turn_y else y[-1]
+    rows = x[-1] if transpose_x else x[-2]
+    columns = y[-2] if transpose_y else y[-1]
     return {"X": x, "Y": y, "Out": (*(x[:-2] or y[:-2]), rows, columns)}
 
 
-def _stacked(shape: Shape) -> Shape:
+def _batched(shape: Shape) -> Shape:
     return (product(shape[:-2]), *shape[-2:]) if len(shape) > 2 else shape
 
 
-def _text(k: SourceBuilder, operand: Operand, view: Shape, turn: bool) -> str:
+def _factor_text(k: SourceBuilder, operand: Operand, view: Shape, transpose: bool) -> str:
     """Return a factor as source text, with its transposed view made once at bind time."""
-    if not turn:
+    if not transpose:
         return operand.view(view)
     way = ".T" if len(view) == 2 else ".mT"
     return k.at_bind(operand.view(view) + way, [operand], "transposed")

@@ -29,13 +29,13 @@ class Heads(Composite):
         from_end = {"X": 2 if self.transpose_X else 1, "Y": 1 if columns != self.transpose_Y else 2}
         return {"X": x.rank - from_end["X"], "Y": y.rank - from_end["Y"]}
 
-    def cut(self, steps: Steps, slot: str, axis: int) -> list[str]:
+    def split_operand(self, steps: Steps, slot: str, axis: int) -> list[str]:
         """Append a split of an operand; return the names of its parts."""
         attrs = {"num": self.head_number, "axis": axis}
         made = steps.outputs("split", {"Out": self.head_number}, attrs, X=steps[slot])
         return made["Out"]
 
-    def one(self) -> dict[str, Any]:
+    def head_attributes(self) -> dict[str, Any]:
         """Return the attributes of a single head's product."""
         transposes = {"transpose_X": self.transpose_X, "transpose_Y": self.transpose_Y}
         return {**transposes, "alpha": self.alpha}
@@ -56,8 +56,12 @@ class MatmulHeads(Heads, op="matmul_heads"):
     def expand(self, steps: Steps) -> None:
         """Expand to a matmul per head and a concat."""
         axes = self.axes(steps)
-        pairs = zip(self.cut(steps, "X", axes["X"]), self.cut(steps, "Y", axes["Y"]), strict=True)
-        made = [steps("matmul", self.one(), X=x, Y=y) for x, y in pairs]
+        pairs = zip(
+            self.split_operand(steps, "X", axes["X"]),
+            self.split_operand(steps, "Y", axes["Y"]),
+            strict=True,
+        )
+        made = [steps("matmul", self.head_attributes(), X=x, Y=y) for x, y in pairs]
         last = max(steps.type(slot).rank for slot in ("X", "Y")) - 1
         steps.write("Out", steps("concat", {"axis": last}, X=made))
 
@@ -77,13 +81,14 @@ class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
         """Expand to a gradient per head, from its slice of Out@GRAD."""
         axes = self.axes(steps)
         last = steps.type("Out" + GRAD).rank - 1
-        parts = [self.cut(steps, slot, axes[slot]) for slot in ("X", "Y")]
+        parts = [self.split_operand(steps, slot, axes[slot]) for slot in ("X", "Y")]
+        above = self.split_operand(steps, "Out" + GRAD, last)
         found = [
             steps.outputs(
-                "matmul_grad", {"X@GRAD": 1, "Y@GRAD": 1}, self.one(),
+                "matmul_grad", {"X@GRAD": 1, "Y@GRAD": 1}, self.head_attributes(),
                 **{"X": x, "Y": y, "Out" + GRAD: given},
             )
-            for x, y, given in zip(*parts, self.cut(steps, "Out" + GRAD, last), strict=True)
+            for x, y, given in zip(*parts, above, strict=True)
         ]  # fmt: skip
         for slot in ("X", "Y"):
             names = [made[slot + GRAD][0] for made in found]

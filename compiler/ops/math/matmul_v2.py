@@ -7,7 +7,13 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, broadcast
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.matmul import Product, Views, flattened, slopes, transposed
+from compiler.ops.math.matmul import (
+    Product,
+    Views,
+    flatten_batches,
+    product_gradients,
+    transpose_if,
+)
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
@@ -29,7 +35,7 @@ class Bmm(Product, op="bmm"):
         return np.matmul(X, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        by_x, by_y = slopes(X, Y, d_Out, False, False)
+        by_x, by_y = product_gradients(X, Y, d_Out, False, False)
         return {"X": by_x, "Y": by_y}
 
 
@@ -67,7 +73,7 @@ class MatmulV2(Product, op="matmul_v2"):
         """Return flattened batches if none broadcasts, else shapes padded with leading 1s."""
         x, y = self.matrices(X, Y)
         if x[:-2] == y[:-2] or len(x) == 2 or len(y) == 2:
-            return flattened(x, y, self.trans_x, self.trans_y)
+            return flatten_batches(x, y, self.trans_x, self.trans_y)
         rank = max(len(x), len(y))
         x, y = (1,) * (rank - len(x)) + x, (1,) * (rank - len(y)) + y
         out = x[-1 if self.trans_x else -2], y[-2 if self.trans_y else -1]
@@ -75,14 +81,14 @@ class MatmulV2(Product, op="matmul_v2"):
 
     def numpy(self, X: Array, Y: Array) -> Array:
         x, y = (
-            transposed(X, self.trans_x and X.ndim > 1),
-            transposed(Y, self.trans_y and Y.ndim > 1),
+            transpose_if(X, self.trans_x and X.ndim > 1),
+            transpose_if(Y, self.trans_y and Y.ndim > 1),
         )
         return np.atleast_1d(np.matmul(x, y))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         x, y = as_matrices(X, self.trans_x), as_matrices(Y, not self.trans_y)
-        by_x, by_y = slopes(x, y, d_Out, self.trans_x, self.trans_y)
+        by_x, by_y = product_gradients(x, y, d_Out, self.trans_x, self.trans_y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 

@@ -226,24 +226,24 @@ class Maxout(OpDef, op="maxout"):
 
     def numpy(self, X: Array) -> Array:
         axis = self.axis % X.ndim
-        return in_groups(X, self.groups, axis).max(axis=axis + 1)
+        return group_channels(X, self.groups, axis).max(axis=axis + 1)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axis = self.axis % X.ndim
-        seen = in_groups(X, self.groups, axis)
+        seen = group_channels(X, self.groups, axis)
         first = np.expand_dims(seen.argmax(axis=axis + 1), axis + 1)
         d_X = np.zeros_like(seen)
         np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
         return {"X": d_X.reshape(X.shape)}
 
-    def seen(self, X: Shape) -> tuple[Size, Size, int, Size]:
+    def grouped_shape(self, X: Shape) -> tuple[Size, Size, int, Size]:
         """Return X's shape as (axes before the channels, groups, group size, axes after)."""
         axis = self.axis % len(X)
         whole = X[axis] // self.groups
         return product(X[:axis]), whole, self.groups, product(X[axis + 1 :])
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        before, whole, group, behind = self.seen(X.shape)
+        before, whole, group, behind = self.grouped_shape(X.shape)
         i, c, j = k.grid(before, whole, behind)
         r = k.loop(group)
         most = k.max(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
@@ -252,7 +252,7 @@ class Maxout(OpDef, op="maxout"):
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        before, whole, group, behind = self.seen(X.shape)
+        before, whole, group, behind = self.grouped_shape(X.shape)
         i, c, j = k.grid(before, whole, behind)
         r = k.loop(group)
         first = k.argmax(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
@@ -260,6 +260,6 @@ class Maxout(OpDef, op="maxout"):
         k.store(d_X.reshaped((before, whole, group, behind)), (i, c, r, j), share)
 
 
-def in_groups(X: Array, groups: int, axis: int) -> Array:
+def group_channels(X: Array, groups: int, axis: int) -> Array:
     """Split X's channel axis in two, the second of size `groups`."""
     return X.reshape(*X.shape[:axis], -1, groups, *X.shape[axis + 1 :])

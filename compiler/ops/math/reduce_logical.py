@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.reduce import AxisReduction, Fold, axes_of, reduced
+from compiler.ops.math.reduce import AxisReduction, UfuncReduction, normalize_axes, reduce_axes
 from compiler.ops.type_checks import require_dtype
 
 
-class LogicalReduction(AxisReduction, Fold):
+class LogicalReduction(AxisReduction, UfuncReduction):
     """A reduction of booleans over axes."""
 
     def infer(self, X: TensorType) -> TensorType:
@@ -23,8 +23,8 @@ class ReduceAll(LogicalReduction, op="reduce_all"):
     ufunc = "logical_and"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_and, X, axes, self.keep_dim)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.logical_and, X, axes, self.keep_dim)
 
 
 class ReduceAny(LogicalReduction, op="reduce_any"):
@@ -33,5 +33,5 @@ class ReduceAny(LogicalReduction, op="reduce_any"):
     ufunc = "logical_or"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_or, X, axes, self.keep_dim)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.logical_or, X, axes, self.keep_dim)

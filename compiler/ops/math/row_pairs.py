@@ -15,7 +15,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.reduce import summed_to
+from compiler.ops.math.reduce import sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
@@ -88,19 +88,19 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 
         rows = sub_result.shape[0]
         if d_X is not None:
-            sum_pairs(k, rows, d_X, slope)
+            sum_rows_kernel(k, rows, d_X, slope)
         if d_Y is not None:
-            sum_pairs(k, rows, d_Y, lambda i, c: -slope(i, c))
+            sum_rows_kernel(k, rows, d_Y, lambda i, c: -slope(i, c))
 
 
-def sum_pairs(
+def sum_rows_kernel(
     k: KernelBuilder, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
 ) -> None:
     """Emit a kernel for out = the value of each row, summed over rows if out has only one row."""
     count, width = out.shape[0], product(out.shape[1:])
     j, c = k.grid(count, width)
-    turn = k.loop(rows // count)
-    total = k.sum(value(turn * k.size(count) + j, c), turn)
+    loop = k.loop(rows // count)
+    total = k.sum(value(loop * k.size(count) + j, c), loop)
     k.store(out.reshaped((count, width)), (j, c), total)
 
 
@@ -139,7 +139,7 @@ class CosSim(OpDef, op="cos_sim"):
         both = XNorm * YNorm
         by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
-        return {"X": by_x.reshape(X.shape), "Y": summed_to(by_y, y.shape).reshape(Y.shape)}
+        return {"X": by_x.reshape(X.shape), "Y": sum_to_shape(by_y, y.shape).reshape(Y.shape)}
 
     def triton(
         self,
@@ -185,6 +185,6 @@ class CosSim(OpDef, op="cos_sim"):
             return d_Out[i, 0] * (straight - tables[own][at[own], c] * along)
 
         if d_X is not None:
-            sum_pairs(k, rows, d_X, lambda i, c: slope(i, c, True))
+            sum_rows_kernel(k, rows, d_X, lambda i, c: slope(i, c, True))
         if d_Y is not None:
-            sum_pairs(k, rows, d_Y, lambda i, c: slope(i, c, False))
+            sum_rows_kernel(k, rows, d_Y, lambda i, c: slope(i, c, False))

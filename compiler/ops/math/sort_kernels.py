@@ -13,17 +13,17 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
 
-FEW = 16
+MAX_SELECTED = 16
 """Largest k selected by repeated reductions; a larger k sorts the row."""
 
-SORTED = 4096
+MAX_SORTED = 4096
 """Longest row sorted within one thread block; longer rows are sorted by counting ranks."""
 
-LONGEST = 65536
+MAX_RANKED = 65536
 """Longest row that is sorted by counting ranks (quadratic); longer ones run on the host."""
 
 
-def limit(X: DeviceOperand, largest: bool) -> float:
+def last_value(X: DeviceOperand, largest: bool) -> float:
     """Return the value that is ordered after all others."""
     dtype = X.type.dtype
     if dtype.is_float:
@@ -32,89 +32,87 @@ def limit(X: DeviceOperand, largest: bool) -> float:
     return -(2**bits) if largest else 2**bits - 1
 
 
-def goes_before(
-    k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool
-) -> Number:
+def precedes(k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
     """Return whether value a at index i is ordered before value b at index j."""
     ahead = k.greater(a, b) if largest else k.less(a, b)
     return ahead | (k.equal(a, b) & k.less(i, j))
 
 
-def first_few(
+def top_values(
     k: KernelBuilder, X: DeviceOperand, count: int, axis: int, largest: bool,
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
     before, size, behind = split_at(X.shape, axis)
     x = X.reshaped((before, size, behind))
-    values, places = (each.reshaped((before, count, behind)) for each in (Out, Indices))
-    if count > FEW:
-        in_order(k, x, largest, values, places, count)
+    values, indices = (each.reshaped((before, count, behind)) for each in (Out, Indices))
+    if count > MAX_SELECTED:
+        sort_rows(k, x, largest, values, indices, count)
         return
     for n in range(count):
         i, j = k.grid(before, behind)
         r = k.loop(size)
-        value, worst = x[i, r, j], limit(X, largest)
+        value, last = x[i, r, j], last_value(X, largest)
         if n:
-            known = goes_before(k, values[i, n - 1, j], places[i, n - 1, j], value, r, largest)
+            known = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)
         else:
             known = r >= 0
-        open_values = k.where(known, value, worst)
-        best = k.max(open_values, r) if largest else k.min(open_values, r)
-        place = k.where(known & k.equal(value, best), r, k.size(size) - 1)
+        candidates = k.where(known, value, last)
+        best = k.max(candidates, r) if largest else k.min(candidates, r)
+        index = k.where(known & k.equal(value, best), r, k.size(size) - 1)
         k.store(values, (i, n, j), best)
-        k.store(places, (i, n, j), k.min(k.astype(place, DType.INT32), r))
+        k.store(indices, (i, n, j), k.min(k.astype(index, DType.INT32), r))
 
 
-def sorts_at_once(x: DeviceOperand) -> bool:
-    """Return whether a row fits into one sort: at most SORTED values of at most 4 bytes."""
+def fits_one_sort(x: DeviceOperand) -> bool:
+    """Return whether a row fits into one sort: at most MAX_SORTED values of at most 4 bytes."""
     size = x.shape[1]
-    return isinstance(size, int) and size <= SORTED and x.type.dtype.itemsize <= 4
+    return isinstance(size, int) and size <= MAX_SORTED and x.type.dtype.itemsize <= 4
 
 
-def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
+def host_reason(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
     """Return why the rows of X have no sorting kernel; empty if they have one."""
     X = types.get("X")
     size = None if X is None else X.shape[axis]
-    few = isinstance(count, int) and count <= FEW
-    long = isinstance(size, int) and size > LONGEST and not few
-    return f"it sorts rows of more than {LONGEST} values" if long else ""
+    few = isinstance(count, int) and count <= MAX_SELECTED
+    long = isinstance(size, int) and size > MAX_RANKED and not few
+    return f"it sorts rows of more than {MAX_RANKED} values" if long else ""
 
 
-def in_order(
-    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
-    count: Size,
+def sort_rows(
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
+    indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
     """Emit a kernel for the first `count` values of each row, sorted, and their indices."""
-    if not sorts_at_once(x):
-        ranked(k, x, largest, values, places, count)
+    if not fits_one_sort(x):
+        sort_by_rank(k, x, largest, values, indices, count)
         return
     before, size, behind = x.shape
     i, j = k.grid(before, behind)
     r = k.loop(size)
-    place = k.argsort(x[i, r, j], r, largest)
+    index = k.argsort(x[i, r, j], r, largest)
     kept = r < k.size(count)
-    k.store(values, (i, r, j), x.at(i, place, j, where=kept), kept)
-    k.store(places, (i, r, j), place, kept)
+    k.store(values, (i, r, j), x.at(i, index, j, where=kept), kept)
+    k.store(indices, (i, r, j), index, kept)
 
 
-def ranked(
-    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
-    count: Size,
+def sort_by_rank(
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
+    indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
     """Emit a kernel that stores each value at its rank, skipping ranks from `count` on."""
     before, size, behind = x.shape
     i, n, j = k.grid(before, size, behind)
     r = k.loop(size)
     own = x[i, n, j]
-    ahead = goes_before(k, x[i, r, j], r, own, n, largest)
+    ahead = precedes(k, x[i, r, j], r, own, n, largest)
     rank = k.sum(k.astype(ahead, DType.INT32), r)
     kept = rank < k.size(count)
     k.store(values, (i, rank, j), own, kept)
-    k.store(places, (i, rank, j), n, kept)
+    k.store(indices, (i, rank, j), n, kept)
 
 
-def put_back(
+def scatter_along(
     k: KernelBuilder, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
 ) -> None:
     """Emit kernels that scatter values along an axis of zeros, the gradient of a gather."""
@@ -122,12 +120,12 @@ def put_back(
     before, size, behind = split_at(out.shape, axis)
     shape = (before, values.shape[axis], behind)
     i, n, j = k.grid(*shape)
-    place = Indices.reshaped(shape)[i, n, j]
+    index = Indices.reshaped(shape)[i, n, j]
     value = values.reshaped(shape)[i, n, j]
-    k.store(out.reshaped((before, size, behind)), (i, place, j), value, inside(k, place, size))
+    k.store(out.reshaped((before, size, behind)), (i, index, j), value, inside(k, index, size))
 
 
-def extreme_place(
+def arg_min_max(
     k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand
 ) -> None:
     """Emit a kernel for the index of the maximum or minimum along an axis."""
@@ -136,5 +134,5 @@ def extreme_place(
     r = k.loop(size)
     value = X.reshaped((before, size, behind))[i, r, j]
     best = k.max(value, r) if largest else k.min(value, r)
-    place = k.where(k.equal(value, best), r, k.size(size) - 1)
-    k.store(Out.reshaped((before, behind)), (i, j), k.min(k.astype(place, DType.INT32), r))
+    index = k.where(k.equal(value, best), r, k.size(size) - 1)
+    k.store(Out.reshaped((before, behind)), (i, j), k.min(k.astype(index, DType.INT32), r))

@@ -18,12 +18,12 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
     AxisReduction,
-    axes_of,
+    expand_reduced,
     fold_lanes,
-    kept_shape,
-    restored,
+    keepdims_shape,
+    normalize_axes,
     sum_to,
-    summed_to,
+    sum_to_shape,
 )
 from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import broadcast_at, split_at
@@ -113,7 +113,7 @@ def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
     return np.sign(X) * np.where(X == 0, 1, relative) ** (p - 1.0)
 
 
-def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
+def kernel_p_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
     """Return the `p_norm` of a kernel value over a loop."""
     size = k.absolute(x)
     if p == 0.0:
@@ -123,7 +123,7 @@ def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
     return k.power(k.sum(k.power(size, p), over), 1.0 / p)
 
 
-def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
+def kernel_p_norm_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
     """Return the `p_norm_slope` of one kernel value."""
     size = k.absolute(x)
     if p == 0.0:
@@ -157,19 +157,19 @@ class PNorm(OpDef, op="p_norm"):
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, [self.axis], self.asvector)
+        axes = normalize_axes(X.ndim, [self.axis], self.asvector)
         norm = p_norm(X, self.porder, axes)
         return norm if self.keepdim else np.atleast_1d(np.squeeze(norm, axes))
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, [self.axis], self.asvector)
-        slope = p_norm_slope(X, restored(Out, X.shape, axes), self.porder)
-        return {"X": restored(d_Out, X.shape, axes) * slope}
+        axes = normalize_axes(X.ndim, [self.axis], self.asvector)
+        slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), self.porder)
+        return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = fold_lanes(k, X.shape, axes)
-        k.store(Out.reshaped(kept_shape(X.shape, axes)), left, lane_norm(k, X[whole], p, r))
+        k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r))
 
     def triton_grad(
         self,
@@ -179,11 +179,11 @@ class PNorm(OpDef, op="p_norm"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.reshaped(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * lane_slope(k, X[whole], norm, p))
+        norm, above = (each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, above * kernel_p_norm_slope(k, X[whole], norm, p))
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
@@ -197,14 +197,14 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         return super().infer(X)
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
         norm = np.sqrt(np.sum(X * X, axis=axes, keepdims=self.keep_dim))
         return np.atleast_1d(norm)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        slope = p_norm_slope(X, restored(Out, X.shape, axes), 2.0)
-        return {"X": restored(d_Out, X.shape, axes) * slope}
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), 2.0)
+        return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         r, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
@@ -243,14 +243,14 @@ class Dist(OpDef, op="dist"):
 
     def grad(self, X: Array, Y: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
-        return {"X": summed_to(slope, X.shape), "Y": -summed_to(slope, Y.shape)}
+        return {"X": sum_to_shape(slope, X.shape), "Y": -sum_to_shape(slope, Y.shape)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.grid(1)
         r = k.loop(product(whole))
-        k.store(Out, (one,), lane_norm(k, apart(X, Y, k.unravel(r, whole)), self.p, r))
+        k.store(Out, (one,), kernel_p_norm(k, difference_at(X, Y, k.unravel(r, whole)), self.p, r))
 
     def triton_grad(
         self,
@@ -263,7 +263,7 @@ class Dist(OpDef, op="dist"):
         d_Y: DeviceOperand | None,
     ) -> None:
         def slope(at: tuple[Number, ...]) -> Number:
-            return lane_slope(k, apart(X, Y, at), Out[0], self.p) * d_Out[0]
+            return kernel_p_norm_slope(k, difference_at(X, Y, at), Out[0], self.p) * d_Out[0]
 
         whole = broadcast(self.kind, [X.shape, Y.shape])
         if d_X is not None:
@@ -272,7 +272,7 @@ class Dist(OpDef, op="dist"):
             sum_to(k, whole, d_Y, lambda at: -slope(at))
 
 
-def apart(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
+def difference_at(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
     """Load an element of X - Y, which broadcast."""
     return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 

@@ -25,7 +25,7 @@ def area_under(positive: Array, negative: Array) -> float:
     return area / positives / negatives if positives > 0 and negatives > 0 else area
 
 
-def slide(counts: Array, fresh: Array, steps: int) -> Array:
+def add_to_window(counts: Array, fresh: Array, steps: int) -> Array:
     """Add a batch's histogram to a sliding window of `steps` batches, in place; return their sum.
 
     `counts` holds a line per batch, a line for the sum, and the number of batches so far.
@@ -48,10 +48,12 @@ def count_area(
     if not ((scores >= 0) & (scores <= 1)).all():
         wrong = scores[~((scores >= 0) & (scores <= 1))][0]
         raise ValueError(f"auc: Predict has {wrong}, expected probabilities from 0 to 1")
-    places = (scores * thresholds).astype(np.int64)
-    fresh = [np.bincount(places[of], minlength=thresholds + 1) for of in (labels > 0, labels == 0)]
+    bins = (scores * thresholds).astype(np.int64)
+    fresh = [np.bincount(bins[of], minlength=thresholds + 1) for of in (labels > 0, labels == 0)]
     if steps:
-        return area_under(slide(positive, fresh[0], steps), slide(negative, fresh[1], steps))
+        return area_under(
+            add_to_window(positive, fresh[0], steps), add_to_window(negative, fresh[1], steps)
+        )
     for counts, more in zip((positive, negative), fresh, strict=True):
         counts += more.reshape(counts.shape)
     return area_under(positive.reshape(-1), negative.reshape(-1))

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Slot, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss.padded import places_by_length
+from compiler.ops.loss.padded import rows_by_length
 from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
 F1 = "F1-Score"
@@ -131,7 +131,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
         found = checked_labels(Inference, "Inference", highest)
         real = checked_labels(Label, "Label", highest)
         if SeqLength is not None:
-            _, there = places_by_length(SeqLength, Label.shape[1], "SeqLength")
+            _, there = rows_by_length(SeqLength, Label.shape[1], "SeqLength")
             first = np.zeros(there.shape, np.bool_)
             first[:, :1] = True
             found, real, first = found[there.ravel()], real[there.ravel()], first[there]

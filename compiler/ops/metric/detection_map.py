@@ -24,7 +24,9 @@ def overlaps(box: Array, others: Array) -> Array:
     return np.where(shared > 0, shared / np.where(whole > 0, whole, 1), 0)
 
 
-def judge(found: Array, boxes: Array, counts: Array, least: float) -> tuple[list[int], list[bool]]:
+def match_boxes(
+    found: Array, boxes: Array, counts: Array, least: float
+) -> tuple[list[int], list[bool]]:
     """Match the detections of one class, best first, to ground truth boxes, each matched once.
 
     Returns the indices of the detections counted, and whether each is correct. A detection that
@@ -33,13 +35,13 @@ def judge(found: Array, boxes: Array, counts: Array, least: float) -> tuple[list
     if not len(boxes):
         return list(range(len(found))), [False] * len(found)
     judged, right, taken = list[int](), list[bool](), set[int]()
-    for place in np.argsort(-found[:, 1], kind="stable").tolist():
-        shares = overlaps(found[place, 2:].clip(0, 1), boxes)
+    for index in np.argsort(-found[:, 1], kind="stable").tolist():
+        shares = overlaps(found[index, 2:].clip(0, 1), boxes)
         best = int(shares.argmax())
         hit = bool(shares[best] > least)
         if hit and not counts[best]:
             continue
-        judged.append(place)
+        judged.append(index)
         right.append(hit and best not in taken)
         taken |= {best} if hit else set()
     return judged, right
@@ -65,12 +67,12 @@ def mean_precision(
     return sum(parts) / len(rated) if parts else 0.0
 
 
-def spans(rows: Array, levels: list[Array]) -> list[Array]:
+def split_sequences(rows: Array, levels: list[Array]) -> list[Array]:
     """Split rows by sequence."""
     return np.split(rows, levels[-1][1:-1])
 
 
-def expect_as_many(found: list[Array], true: list[Array]) -> None:
+def require_equal_images(found: list[Array], true: list[Array]) -> None:
     """Raise ValueError unless detections and ground truth have the same number of images."""
     counts = [len(each[-1]) - 1 for each in (found, true)]
     if counts[0] != counts[1]:
@@ -79,7 +81,7 @@ def expect_as_many(found: list[Array], true: list[Array]) -> None:
         )
 
 
-def earlier(
+def previous_state(
     HasState: Array | None,
     PosCount: Array | None,
     TruePos: Array | None,
@@ -91,11 +93,11 @@ def earlier(
     if HasState is None or not HasState.any() or PosCount is None or not TruePos_lod:
         return np.zeros(kinds, np.int64), nothing, list(nothing)
     kept = np.zeros((0, 2)) if TruePos is None else TruePos
-    scores, right = (spans(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
+    scores, right = (split_sequences(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
     return PosCount.reshape(-1).astype(np.int64), scores, right
 
 
-def occurring(kinds: int, *columns: Array) -> list[int]:
+def classes_present(kinds: int, *columns: Array) -> list[int]:
     """Return the classes below `kinds` that occur in the columns, sorted."""
     values = np.unique(np.concatenate(columns))
     return [int(value) for value in values if value in range(kinds)]
@@ -173,19 +175,20 @@ class DetectionMap(OpDef, op="detection_map"):
         TruePos_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         kinds = self.class_num
-        expect_as_many(DetectRes_lod, Label_lod)
-        totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, kinds)
+        require_equal_images(DetectRes_lod, Label_lod)
+        totals, scores, right = previous_state(HasState, PosCount, TruePos, TruePos_lod, kinds)
         difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
         images = zip(
-            spans(DetectRes, DetectRes_lod),
-            spans(Label, Label_lod),
-            spans(~difficult | self.evaluate_difficult, Label_lod),
+            split_sequences(DetectRes, DetectRes_lod),
+            split_sequences(Label, Label_lod),
+            split_sequences(~difficult | self.evaluate_difficult, Label_lod),
             strict=True,
         )
         for found, true, counts in images:
-            for kind in occurring(kinds, found[:, 0], true[:, 0]):
+            for kind in classes_present(kinds, found[:, 0], true[:, 0]):
                 mine, real = found[found[:, 0] == kind], true[:, 0] == kind
-                judged, hits = judge(mine, true[real, -4:], counts[real], self.overlap_threshold)
+                given = mine, true[real, -4:], counts[real], self.overlap_threshold
+                judged, hits = match_boxes(*given)
                 totals[kind] += counts[real].sum()
                 scores[kind] = np.append(scores[kind], mine[judged, 1])
                 right[kind] = np.append(right[kind], hits)

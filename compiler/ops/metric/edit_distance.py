@@ -8,7 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 
@@ -19,13 +19,13 @@ def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) ->
     of the reference to the tokens read so far. Insertions along the row are a running minimum of
     the row minus its indices.
     """
-    place: Array = np.arange(int(refs.shape[1]) + 1)
-    row: Array = np.broadcast_to(place, (len(refs), len(place)))
+    index: Array = np.arange(int(refs.shape[1]) + 1)
+    row: Array = np.broadcast_to(index, (len(refs), len(index)))
     for step in range(hyps.shape[1]):
         changed = row[:, :-1] + (refs != hyps[:, step, None])
         best = np.minimum(changed, row[:, 1:] + 1)
         now = np.concatenate([row[:, :1] + 1, best], axis=1)
-        now = np.minimum.accumulate(now - place, axis=1) + place
+        now = np.minimum.accumulate(now - index, axis=1) + index
         row = np.where((step < hyp_counts)[:, None], now, row)
     return np.take_along_axis(row, ref_counts[:, None], 1)
 
@@ -89,11 +89,11 @@ class EditDistance(OpDef, op="edit_distance"):
         Refs_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         if HypsLength is not None and RefsLength is not None:
-            hyps, read = places_by_length(HypsLength, Hyps.shape[1], "HypsLength")
-            refs, meant = places_by_length(RefsLength, Refs.shape[1], "RefsLength")
+            hyps, read = rows_by_length(HypsLength, Hyps.shape[1], "HypsLength")
+            refs, meant = rows_by_length(RefsLength, Refs.shape[1], "RefsLength")
         elif Hyps_lod and Refs_lod:
-            hyps, read = places_by_lod(Hyps_lod[-1])
-            refs, meant = places_by_lod(Refs_lod[-1])
+            hyps, read = rows_by_lod(Hyps_lod[-1])
+            refs, meant = rows_by_lod(Refs_lod[-1])
         else:
             raise ValueError("edit_distance needs LoD of Hyps and Refs, or both their lengths")
         if len(hyps) != len(refs):

@@ -164,10 +164,11 @@ class MeanIou(OpDef, op="mean_iou"):
         )
         (c,) = k.grid(classes)
         r = k.loop(count)
-        said, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
+        predicted, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
         for out, found, before in (
-            (wrong, k.logical_xor(said, true), InWrongs), (correct, said & true, InCorrects)
-        ):  # fmt: skip
+            (wrong, k.logical_xor(predicted, true), InWrongs),
+            (correct, predicted & true, InCorrects),
+        ):
             total = k.sum(k.astype(found, DType.INT32), r)
             for each in before or []:
                 total = total + each[c]
@@ -185,25 +186,25 @@ class MeanIou(OpDef, op="mean_iou"):
         k.store(OutMeanIou, (one,), mean)
 
 
-def share_of(part: Array, rest: Array) -> Array:
+def ratio(part: Array, rest: Array) -> Array:
     """Return part / (part + rest), and 1 where both are 0."""
     whole = part + rest
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 1.0)
 
 
-def summary(states: Array) -> Array:
+def precision_recall_f1(states: Array) -> Array:
     """Return precision, recall and F1, macro-averaged, then micro-averaged: [6] float64.
 
     `states` [classes, 4] has true positives, false positives, true negatives, false negatives.
     """
     found = np.empty(6)
     total = states.sum(0, keepdims=True)
-    for place, counts in ((0, states), (3, total)):
-        precision = share_of(counts[:, 0], counts[:, 1]).mean()
-        recall = share_of(counts[:, 0], counts[:, 3]).mean()
+    for start, counts in ((0, states), (3, total)):
+        precision = ratio(counts[:, 0], counts[:, 1]).mean()
+        recall = ratio(counts[:, 0], counts[:, 3]).mean()
         both = precision + recall
         score = 2 * precision * recall / both if both > 0 else 0.0
-        found[place : place + 3] = precision, recall, score
+        found[start : start + 3] = precision, recall, score
     return found
 
 
@@ -251,8 +252,8 @@ class PrecisionRecall(OpDef, op="precision_recall"):
         batch = np.stack([hits, false, weights.sum() - hits - false - missed, missed], axis=1)
         states = batch if StatesInfo is None else batch + StatesInfo
         return {
-            "BatchMetrics": summary(batch),
-            "AccumMetrics": summary(states),
+            "BatchMetrics": precision_recall_f1(batch),
+            "AccumMetrics": precision_recall_f1(states),
             "AccumStatesInfo": states.astype(np.float32),
         }
 

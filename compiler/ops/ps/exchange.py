@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, reads_rows, writes, writes_order
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.ps.unsupported import Absent, reached
+from compiler.ops.ps.unsupported import NoServers, server_interface
 
 CONTROL = TensorType(DType.FP32, (0,))
 """Type of control variables, empty tensors that represent dependencies between ops."""
@@ -28,15 +28,15 @@ class Exchange(HostOp):
 
     Before = reads_order()
     After = writes_order()
-    parameter_server: ClassVar[Any] = Absent()
+    parameter_server: ClassVar[Any] = NoServers()
 
 
-def row_parts(sections: Sequence[int], values: Array) -> list[Array]:
+def split_rows(sections: Sequence[int], values: Array) -> list[Array]:
     """Split the rows of an array into sections."""
     return [np.ascontiguousarray(part) for part in np.split(values, np.cumsum(sections)[:-1])]
 
 
-def sparse_parts(
+def split_sparse_rows(
     sections: Sequence[int], values: Array, rows: Array
 ) -> tuple[list[Array], list[Array]]:
     """Split sparse rows by section, with row indices relative to the section.
@@ -103,12 +103,12 @@ class Send(Exchange, op="send"):
         if Factor is not None:
             arrays = [each * Factor.astype(each.dtype) for each in arrays]
         if self.sections and len(names) > len(arrays) == 1 and rows:
-            arrays, rows = sparse_parts(self.sections, arrays[0], rows[0])
+            arrays, rows = split_sparse_rows(self.sections, arrays[0], rows[0])
         elif self.sections and len(names) > len(arrays) == 1:
-            arrays = row_parts(self.sections, arrays[0])
+            arrays = split_rows(self.sections, arrays[0])
         elif len(self.epmap) > len(names) == 1:
             names, arrays = names * len(self.epmap), arrays * len(self.epmap)
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         given = (names, self.epmap, arrays, rows, self.trainer_id)
         server.send(*given, self.merge_add, self.use_send_handler)
         scale = np.ones(1, np.float32) if Factor is None else Factor
@@ -124,9 +124,9 @@ def clip_factor(values: Sequence[Array], rows: Sequence[Array] | None, limit: fl
 
 def row_sums(values: Array, rows: Array) -> Array:
     """Sum the values of each distinct row index."""
-    numbers, places = np.unique(rows, return_inverse=True)
+    numbers, inverse = np.unique(rows, return_inverse=True)
     total = np.zeros((len(numbers), *values.shape[1:]), values.dtype)
-    np.add.at(total, places.reshape(-1), values)
+    np.add.at(total, inverse.reshape(-1), values)
     return total
 
 
@@ -151,7 +151,9 @@ class Recv(Exchange, op="recv"):
 
     def numpy(self) -> dict[str, list[Array]]:
         names = self.recv_varnames or self.varnames or self.Out_names
-        found = list(reached(self.parameter_server).recv(names, self.epmap, self.trainer_id))
+        found = list(
+            server_interface(self.parameter_server).recv(names, self.epmap, self.trainer_id)
+        )
         if len(found) > 1 and len(self.Out_names) == 1:
             found = [np.concatenate(found)]
         return {"Out": found}
@@ -173,7 +175,7 @@ class SendBarrier(Exchange, op="send_barrier"):
         return {"Out": [CONTROL]}
 
     def numpy(self) -> dict[str, list[Array]]:
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         server.send_barrier(self.endpoints, self.trainer_id, self.half_async)
         return {"Out": [control_value()]}
 
@@ -198,7 +200,7 @@ class FetchBarrier(Fetching, op="fetch_barrier"):
     Out = writes(many=True, optional=True)
 
     def numpy(self) -> dict[str, list[Array]]:
-        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {"Out": []}
 
 
@@ -206,5 +208,5 @@ class Fetched(Fetching, op="fetched"):
     """`fetch_barrier` without the list of received variables."""
 
     def numpy(self) -> dict[str, list[Array]]:
-        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {}

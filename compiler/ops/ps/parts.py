@@ -12,11 +12,11 @@ from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writ
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.ps.exchange import row_parts, sparse_parts
+from compiler.ops.ps.exchange import split_rows, split_sparse_rows
 from compiler.ops.shape.join import copy_part, shares_along
 from compiler.ops.train.sparse_rows import rows_type
 
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 """Maximum number of parts of a variable: one per server."""
 
 
@@ -32,7 +32,7 @@ class SplitByref(OpDef, op="split_byref"):
     X = reads()
     Out = writes(many=True)
     sections = attr(list[int]())
-    num = attr(0, between(0, MOST_PARTS))
+    num = attr(0, between(0, MAX_PARTS))
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
@@ -49,7 +49,7 @@ class SplitByref(OpDef, op="split_byref"):
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         sections = [len(X) // self.num] * self.num if self.num else self.sections
-        return {"Out": row_parts(sections, X)}
+        return {"Out": split_rows(sections, X)}
 
     def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
         parts = shares_along("X", "Out", self.rows(X.type), 0)
@@ -77,15 +77,15 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
-        if count > MOST_PARTS:
-            raise ShapeError(f"split_selected_rows: {count} parts, expected at most {MOST_PARTS}")
+        if count > MAX_PARTS:
+            raise ShapeError(f"split_selected_rows: {count} parts, expected at most {MAX_PARTS}")
         part = X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, list[Array]]:
         if X_rows is None:
             raise ValueError("split_selected_rows: X is dense, expected a sparse gradient")
-        values, rows = sparse_parts(self.height_sections, X, X_rows)
+        values, rows = split_sparse_rows(self.height_sections, X, X_rows)
         return {"Out": values, "Out_rows": rows}
 
 
@@ -145,14 +145,14 @@ class MergeIds(OpDef, op="merge_ids"):
         known = np.concatenate([each.reshape(-1) for each in Rows])
         values = np.concatenate(X)
         order = np.argsort(known, kind="stable")
-        return {"Out": [found_rows(each, known, values, order) for each in Ids]}
+        return {"Out": [gather_by_id(each, known, values, order) for each in Ids]}
 
 
-def found_rows(ids: Array, known: Array, values: Array, order: Array) -> Array:
+def gather_by_id(ids: Array, known: Array, values: Array, order: Array) -> Array:
     """Return the rows of `values` by id, [*ids.shape[:-1], width]; raise IndexError if missing."""
     flat = ids.reshape(-1)
-    places = np.searchsorted(known[order], flat)
-    inside = places < len(known)
-    if not inside.all() or not np.array_equal(known[order[places]], flat):
+    positions = np.searchsorted(known[order], flat)
+    in_range = positions < len(known)
+    if not in_range.all() or not np.array_equal(known[order[positions]], flat):
         raise IndexError("merge_ids: an id is missing from the rows that the servers sent")
-    return values[order[places]].reshape(*ids.shape[:-1], values.shape[-1])
+    return values[order[positions]].reshape(*ids.shape[:-1], values.shape[-1])

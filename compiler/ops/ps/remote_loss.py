@@ -14,11 +14,11 @@ import numpy as np
 from compiler.ir.opdef import attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, fork_costs, fork_paths
+from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, node_costs, node_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.tables import joined_rows, remote_rows
-from compiler.ops.ps.unsupported import reached
+from compiler.ops.ps.tables import concat_rows, remote_rows
+from compiler.ops.ps.unsupported import server_interface
 from compiler.ops.type_checks import numeric
 
 
@@ -30,10 +30,10 @@ def remote_vectors(
     `tables` is (blocks of the table, their servers, their numbers of rows); `whole` is the shape of
     the table.
     """
-    unique, places = np.unique(numbers, return_inverse=True)
+    unique, positions = np.unique(numbers, return_inverse=True)
     names, endpoints, sections = tables
     found = remote_rows(server, names, endpoints, sections, unique, trainer_id)
-    return joined_rows(found, whole), places.reshape(numbers.shape)
+    return concat_rows(found, whole), positions.reshape(numbers.shape)
 
 
 class RemoteNce(Exchange, op="remote_nce"):
@@ -95,11 +95,11 @@ class RemoteNce(Exchange, op="remote_nce"):
         given = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
         labels = sampled_labels(Label, *given, (Key, self.place), alias)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = reached(self.parameter_server)
-        vectors, places = remote_vectors(server, tables, self.trainer_id, labels, Weight)
+        server = server_interface(self.parameter_server)
+        vectors, positions = remote_vectors(server, tables, self.trainer_id, labels, Weight)
         bias = None if Bias is None else Bias.reshape(-1)[labels]
         how = (self.sampler, count, negatives, SampleWeight, CustomDistProbs)
-        cost, shares = sampled_costs(Input, vectors[places], bias, labels, *how)
+        cost, shares = sampled_costs(Input, vectors[positions], bias, labels, *how)
         return {"Cost": cost, "SampleLogits": shares, "SampleLabels": labels}
 
 
@@ -147,10 +147,10 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
         Bias: Array | None,
     ) -> dict[str, Array]:
         classes, (height, _) = self.num_classes, numeric(W)
-        forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, height)
+        forks, branches, valid = node_paths(Label, PathTable, PathCode, classes, height)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = reached(self.parameter_server)
-        vectors, places = remote_vectors(server, tables, self.trainer_id, forks, W)
+        server = server_interface(self.parameter_server)
+        vectors, positions = remote_vectors(server, tables, self.trainer_id, forks, W)
         bias = None if Bias is None else Bias.reshape(-1)[forks]
-        cost, passed = fork_costs(X, vectors[places], bias, turns, there)
+        cost, passed = node_costs(X, vectors[positions], bias, branches, valid)
         return {"Out": cost, "PreOut": passed}

@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.ps.exchange import Exchange, sparse_parts
-from compiler.ops.ps.unsupported import reached
+from compiler.ops.ps.exchange import Exchange, split_sparse_rows
+from compiler.ops.ps.unsupported import server_interface
 
 OLD = "lookup_table"
 """Version of the lookup op whose ids have a last axis of size 1, absent from outputs."""
@@ -49,12 +49,12 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
         self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
     ) -> dict[str, list[Array]]:
         flat = np.concatenate([each.reshape(-1) for each in Ids])
-        unique, places = unique_ids(flat)
-        server = reached(self.parameter_server)
+        unique, positions = unique_ids(flat)
+        server = server_interface(self.parameter_server)
         found = remote_rows(
             server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
         )
-        rows = joined_rows(found, W).take(places, axis=0, mode="clip")
+        rows = concat_rows(found, W).take(positions, axis=0, mode="clip")
         if self.padding_idx >= 0:
             rows[flat == self.padding_idx] = 0
         ends = np.cumsum([each.size for each in Ids])[:-1]
@@ -70,17 +70,17 @@ def unique_ids(ids: Array) -> tuple[Array, Array]:
     Ids and positions are sorted packed in one integer, several times as fast as `np.unique`.
     """
     if not ids.size or not 0 <= ids.min() <= ids.max() < 1 << 38 or len(ids) >= 1 << 24:
-        unique, places = np.unique(ids, return_inverse=True)
-        return unique, places.reshape(-1)
+        unique, positions = np.unique(ids, return_inverse=True)
+        return unique, positions.reshape(-1)
     packed = np.sort((ids << 24) | np.arange(len(ids)))
     known = packed >> 24
     is_first = np.append(True, known[1:] != known[:-1])
-    places = np.empty(len(ids), np.int64)
-    places[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
-    return known[is_first], places
+    positions = np.empty(len(ids), np.int64)
+    positions[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
+    return known[is_first], positions
 
 
-def joined_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
+def concat_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
     """Concatenate rows from several servers; with none, return [0, width of the table]."""
     if found:
         return np.concatenate(found)
@@ -96,7 +96,7 @@ def remote_rows(
     trainer_id: int,
 ) -> Sequence[Array]:
     """Fetch the rows of ascending ids, by block; raise IndexError for an id out of range."""
-    _, rows = sparse_parts(sections, ids, ids)
+    _, rows = split_sparse_rows(sections, ids, ids)
     asked = [index for index, each in enumerate(rows) if len(each)]
     names = [tables[index] for index in asked]
     chosen = [endpoints[index] for index in asked]
@@ -120,7 +120,7 @@ class Prefetch(Exchange, op="prefetch"):
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
         rows = [each.reshape(-1) for each in X]
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
 
 
@@ -146,12 +146,12 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
         return W.with_shape((Ids.shape[0], W.shape[1]))
 
     def numpy(self, W: Array, Ids: Array) -> Array:
-        places = Ids.reshape(-1) // self.servers
-        if places.size and not 0 <= places.min() <= places.max() < len(W):
+        positions = Ids.reshape(-1) // self.servers
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(W):
             raise IndexError(
                 f"lookup_sparse_table: an id is out of range for the {len(W)} local rows"
             )
-        found = W[places]
+        found = W[positions]
         if self.padding_idx >= 0:
             found[Ids.reshape(-1) == self.padding_idx] = 0
         return found

@@ -8,7 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.shape.join import common
+from compiler.ops.shape.join import common_shape
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ
 
@@ -32,7 +32,7 @@ class Multiplex(OpDef, op="multiplex"):
             )
         if Ids.rank != 2 or differ(Ids.shape[1], 1) or differ(Ids.shape[0], X[0].shape[0]):
             raise ShapeError(f"multiplex: Ids is {Ids}, expected [{X[0].shape[0]}, 1] for X {X[0]}")
-        return X[0].with_shape(common(self.kind, X))
+        return X[0].with_shape(common_shape(self.kind, X))
 
     def numpy(self, X: list[Array], Ids: Array) -> Array:
         chosen = Ids.reshape(-1)

@@ -34,15 +34,15 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
         """Expand to padded rows, a concat of them, and a copy of each input."""
         types = [steps.type("Input", i) for i in range(len(steps.all("Input")))]
         self.require_types(types)
-        places = places_in(types)
+        ranges = places_in(types)
         if self.set_constant and not self.copy_data:
-            self.fill(steps, types, places)
+            self.fill(steps, types, ranges)
             return
         last = places_in([*types, types[0]])[-1][0]
-        ends = [start for start, _ in places[1:]] + [last]
+        ends = [start for start, _ in ranges[1:]] + [last]
         rows = [
             self.row(steps, name, end - start - size)
-            for name, (start, size), end in zip(steps.all("Input"), places, ends, strict=True)
+            for name, (start, size), end in zip(steps.all("Input"), ranges, ends, strict=True)
         ]
         steps.write("FusedOutput", steps("concat", {"axis": 0}, X=rows))
         steps.write("Output", *(steps("assign", X=name) for name in steps.all("Input")))
@@ -61,7 +61,7 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
         flat = steps("reshape2", {"shape": [-1]}, X=name)
         return steps("pad", {"paddings": [0, behind]}, X=flat)
 
-    def fill(self, steps: Steps, types: list[TensorType], places: list[tuple[int, int]]) -> None:
+    def fill(self, steps: Steps, types: list[TensorType], ranges: list[tuple[int, int]]) -> None:
         """Append constants instead of the inputs' values."""
         whole = places_in([*types, types[0]])[-1][0]
         about: dict[str, Any] = {"dtype": self.dtype, "value": self.constant}

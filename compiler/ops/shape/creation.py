@@ -17,16 +17,16 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
     element_type,
-    hoped,
-    listed_count,
-    open_shape,
-    whole_numbers,
+    int_values,
+    positive_or_unknown,
+    static_count,
+    unknown_shape,
 )
 from compiler.ops.shared_kernels import fill, number
 from compiler.ops.type_checks import literal_shape
 
 
-def number_from(text: str, value: float, dtype: Any) -> float:
+def parse_number(text: str, value: float, dtype: Any) -> float:
     """Return the number parsed from `text`, else `value`, converted to what the dtype can hold."""
     stripped = text.strip()
     exact = stripped.lstrip("+-").isdigit()
@@ -34,17 +34,17 @@ def number_from(text: str, value: float, dtype: Any) -> float:
     return value if dtype.kind in "fV" else int(value)
 
 
-def expect_number(op: str, text: str, dtype: DType) -> None:
+def check_number(op: str, text: str, dtype: DType) -> None:
     """Raise BadAttribute unless `text` is empty or a number of the dtype."""
     try:
-        number_from(text, 0.0, dtype.numpy)
+        parse_number(text, 0.0, dtype.numpy)
     except (ValueError, OverflowError):
         raise BadAttribute(
             f"{op}: 'str_value' {text!r} is not a number of type {dtype.text}"
         ) from None
 
 
-def number_text(number: float) -> str:
+def number_source(number: float) -> str:
     """Return a number as Python source text, including inf and nan."""
     return repr(number) if math.isfinite(number) else f"float('{number}')"
 
@@ -83,8 +83,8 @@ class FillConstant(Whole, op="fill_constant"):
             raise ShapeError(
                 f"fill_constant: ValueTensor is {ValueTensor}, expected the type of 'dtype'"
             )
-        expect_number(self.kind, self.str_value, DType.of(self.dtype))
-        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        check_number(self.kind, self.str_value, DType.of(self.dtype))
+        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
 
     def numpy(
@@ -93,16 +93,16 @@ class FillConstant(Whole, op="fill_constant"):
         ShapeTensor: Array | None,
         ShapeTensorList: list[Array] | None,
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype)
         if ValueTensor is not None:
             return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
-        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+        return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
     def lower(self, k: SourceBuilder, ValueTensor: Operand | None, Out: Operand) -> None:
-        number = number_from(self.str_value, self.value, element_type(self.dtype))
+        number = parse_number(self.str_value, self.value, element_type(self.dtype))
         if ValueTensor is None:
-            k.line(f"{Out}.fill({number_text(number)})")
+            k.line(f"{Out}.fill({number_source(number)})")
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
 
@@ -110,7 +110,7 @@ class FillConstant(Whole, op="fill_constant"):
         self, k: KernelBuilder, ValueTensor: DeviceOperand | None, Out: DeviceOperand
     ) -> None:
         if ValueTensor is None:
-            fill(k, Out, number_from(self.str_value, self.value, element_type(self.dtype)))
+            fill(k, Out, parse_number(self.str_value, self.value, element_type(self.dtype)))
             return
         indices = k.grid(*Out.shape)
         k.store(Out, indices, number(k, ValueTensor))
@@ -119,19 +119,21 @@ class FillConstant(Whole, op="fill_constant"):
         return {}
 
     def compute(self, xp: Xp, ValueTensor: Value | None) -> Value:
-        known = number_from(self.str_value, self.value, element_type(self.dtype))
+        known = parse_number(self.str_value, self.value, element_type(self.dtype))
         return known if ValueTensor is None else ValueTensor
 
 
-def told_shape(
+def shape_from_inputs(
     op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType] | None
 ) -> Shape:
     """Return the shape from the attribute, or the known part of a shape given by tensors."""
     if listing is not None:
-        count = listed_count(op, "ShapeTensor", listing)
-        return hoped(sizes) if len(sizes) == count else open_shape(count)
+        count = static_count(op, "ShapeTensor", listing)
+        return positive_or_unknown(sizes) if len(sizes) == count else unknown_shape(count)
     if single:
-        return hoped(sizes) if len(sizes) == len(single) else open_shape(len(single))
+        return (
+            positive_or_unknown(sizes) if len(sizes) == len(single) else unknown_shape(len(single))
+        )
     return literal_shape(op, sizes)
 
 
@@ -196,15 +198,15 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         return np.full(X.shape, self.value, dtype)
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
-        k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
+        k.line(f"{Out}.fill({number_source(parse_number('', self.value, Out.type.dtype.numpy))})")
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, number_from("", self.value, Out.type.dtype.numpy))
+        fill(k, Out, parse_number("", self.value, Out.type.dtype.numpy))
 
 
-def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
-    """Return the sizes with the one at `place` replaced by a size of another tensor."""
-    return [*sizes[:place], like[axis], *sizes[place + 1 :]]
+def with_size_of(sizes: list[int], target_axis: int, like: Sizes, axis: int) -> list[int]:
+    """Return the sizes with the one at `target_axis` replaced by a size of another tensor."""
+    return [*sizes[:target_axis], like[axis], *sizes[target_axis + 1 :]]
 
 
 class BatchSizeLike(OpDef):
@@ -266,12 +268,12 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
         like: Sizes = Input
         if Input_lod and self.input_dim_idx == 0:
             like = (len(Input_lod[-1]) - 1,)
-        sizes = sizes_like(self.shape, self.output_dim_idx, like, self.input_dim_idx)
-        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+        sizes = with_size_of(self.shape, self.output_dim_idx, like, self.input_dim_idx)
+        return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
-        number = number_from(self.str_value, self.value, Out.type.dtype.numpy)
-        k.line(f"{Out}.fill({number_text(number)})")
+        number = parse_number(self.str_value, self.value, Out.type.dtype.numpy)
+        k.line(f"{Out}.fill({number_source(number)})")
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, number_from(self.str_value, self.value, Out.type.dtype.numpy))
+        fill(k, Out, parse_number(self.str_value, self.value, Out.type.dtype.numpy))

@@ -12,7 +12,7 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.axes import element_type, place
+from compiler.ops.math.axes import element_type, normalize_axis
 
 
 class Eye(OpDef, op="eye"):
@@ -123,7 +123,7 @@ class DiagEmbed(OpDef, op="diag_embed"):
 
     def infer(self, Input: TensorType) -> TensorType:
         rank = Input.rank + 1
-        rows, columns = (place(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
+        rows, columns = (normalize_axis(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
         if rows == columns:
             raise BadAttribute(
                 f"diag_embed: axes {self.dim1} and {self.dim2} of the result are the same"

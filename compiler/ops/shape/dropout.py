@@ -22,14 +22,14 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 SEED_LIMIT = 2**32
 
 
-def dropout_source(Seed: Array | None, fixed: bool, seed: int) -> np.random.Generator:
+def dropout_generator(Seed: Array | None, fixed: bool, seed: int) -> np.random.Generator:
     """Return a generator seeded by Seed, else by the attribute if it is fixed, else by the OS."""
     if Seed is not None:
         return np.random.default_rng(int(Seed.reshape(-1)[0]) % SEED_LIMIT)
     return np.random.default_rng(seed % SEED_LIMIT if fixed else None)
 
 
-def kept_factor(probability: float, implementation: str, testing: bool) -> float:
+def keep_scale(probability: float, implementation: str, testing: bool) -> float:
     """Return the scale of the kept elements."""
     kept = 1.0 - probability
     if implementation == "downgrade_in_infer":
@@ -82,23 +82,23 @@ class Dropout(OpDef, op="dropout"):
 
     def factor(self) -> float:
         """Return the scale of the kept elements."""
-        return kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        return keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
 
-    def noise(self, X: DType) -> DType:
+    def noise_dtype(self, X: DType) -> DType:
         """Return the dtype of the random numbers: X's if NumPy's generators support it."""
         return X if X in (DType.FP32, DType.FP64) else DType.FP32
 
     def numpy(self, X: Array, Seed: Array | None) -> dict[str, Array]:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         if self.is_test:
             return {"Out": X * X.dtype.type(factor), "Mask": np.ones(X.shape, np.uint8)}
         noise = np.float64 if X.dtype == np.float64 else np.float32
-        source = dropout_source(Seed, self.fix_seed, self.seed)
+        source = dropout_generator(Seed, self.fix_seed, self.seed)
         kept = source.random(X.shape, noise) >= noise(self.dropout_prob)
         return {"Out": X * kept * X.dtype.type(factor), "Mask": kept.view(np.uint8)}
 
     def grad(self, xp: Xp, Mask: Value, d_Out: Value) -> Value:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         return {"X": d_Out * Mask if factor == 1.0 else d_Out * Mask * factor}
 
     def lower(
@@ -115,21 +115,21 @@ class Dropout(OpDef, op="dropout"):
             if Mask is not None:
                 k.line(f"{Mask}.fill(1)")
             return
-        dtype = self.noise(X.type.dtype)
-        chance = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
+        dtype = self.noise_dtype(X.type.dtype)
+        noise = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
         mask = Mask or k.scratch(X.shape, DType.UINT8)
         kept = k.at_bind(f"{mask}.view(np.bool_)", [mask], "kept")
-        k.line(f"{self.source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={chance})")
-        k.line(f"np.greater_equal({chance}, {self.dropout_prob!r}, out={kept})")
+        k.line(f"{self.generator_source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={noise})")
+        k.line(f"np.greater_equal({noise}, {self.dropout_prob!r}, out={kept})")
         k.line(f"np.multiply({X}, {kept}, out={result})")
         if self.factor() != 1.0:
             k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
 
-    def source(self, k: SourceBuilder, Seed: Operand | None) -> str:
+    def generator_source(self, k: SourceBuilder, Seed: Operand | None) -> str:
         """Return source text for the generator; one generator serves all unseeded steps."""
         if Seed is None and not self.fix_seed:
             return k.at_bind("np.random.default_rng()", [], "generator")
-        return f"{k.function(dropout_source)}({Seed}, {self.fix_seed}, {self.seed})"
+        return f"{k.function(dropout_generator)}({Seed}, {self.fix_seed}, {self.seed})"
 
 
 class DropoutByKey(Pointwise, op="dropout_by_key"):
@@ -169,7 +169,7 @@ class DropoutByKey(Pointwise, op="dropout_by_key"):
         return {"Out": found["Out"].astype(X.dtype), "Mask": found["Mask"].astype(np.uint8)}
 
     def compute(self, xp: Xp, X: Value, Key: Value) -> Value:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         scaled = X if factor == 1.0 else X * factor
         least = 0.0 if self.is_test else self.dropout_prob
         kept = xp.uniform_by_key(Key, self.place, X.shape) >= least

@@ -11,7 +11,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
+from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
 from compiler.ops.shared_kernels import tiled, untiled
 
 
@@ -28,14 +28,14 @@ class Repeated(OpDef):
         untiled(k, d_Out, d_X)
 
 
-def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
+def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
     """Sum over all copies of a tensor that was tiled `times` times along each axis."""
     pairs = [(count, size // count) for count, size in zip(times, d_Out.shape, strict=True)]
     apart = d_Out.reshape([number for pair in pairs for number in pair])
     return apart.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
 
 
-def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
+def tile_counts(sizes: Sizes, small: Sizes) -> list[int]:
     """Return the ratio of two shapes by axis; raise ValueError if one is not an integer."""
     times = [size // part if part else 1 for size, part in zip(sizes, small, strict=True)]
     if any(n * part != size for n, part, size in zip(times, small, sizes, strict=True)):
@@ -62,10 +62,10 @@ class Expand(Repeated, op="expand"):
         ExpandTimes: TensorType | None,
         expand_times_tensor: list[TensorType] | None,
     ) -> TensorType:
-        told = ExpandTimes is not None or bool(expand_times_tensor)
-        if told and len(self.expand_times) != X.rank:
-            return X.with_shape(open_shape(X.rank))
-        if len(self.expand_times) != X.rank or (not told and min(self.expand_times) < 1):
+        from_tensor = ExpandTimes is not None or bool(expand_times_tensor)
+        if from_tensor and len(self.expand_times) != X.rank:
+            return X.with_shape(unknown_shape(X.rank))
+        if len(self.expand_times) != X.rank or (not from_tensor and min(self.expand_times) < 1):
             raise ShapeError(
                 f"expand: 'expand_times' is {self.expand_times}, expected {X.rank} numbers from 1 "
                 f"up for X {X}"
@@ -76,7 +76,7 @@ class Expand(Repeated, op="expand"):
     def numpy(
         self, X: Array, ExpandTimes: Array | None, expand_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times))
+        return np.tile(X, int_values(ExpandTimes, expand_times_tensor, self.expand_times))
 
     def grad(
         self,
@@ -85,8 +85,8 @@ class Expand(Repeated, op="expand"):
         expand_times_tensor: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        times = whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times)
-        return {"X": gathered_up(d_Out, times)}
+        times = int_values(ExpandTimes, expand_times_tensor, self.expand_times)
+        return {"X": sum_tiles(d_Out, times)}
 
 
 class ExpandAs(Repeated, op="expand_as"):
@@ -111,16 +111,16 @@ class ExpandAs(Repeated, op="expand_as"):
         return X.with_shape(target_tensor.shape)
 
     def numpy(self, X: Array, target_tensor: Shape) -> Array:
-        return np.tile(X, times_larger(target_tensor, X.shape))
+        return np.tile(X, tile_counts(target_tensor, X.shape))
 
     def grad(self, X: Shape, target_tensor: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": gathered_up(d_Out, times_larger(d_Out.shape, X))}
+        return {"X": sum_tiles(d_Out, tile_counts(d_Out.shape, X))}
 
 
 # ---- Paddle 2 versions, for models saved there --------------------------------------------------
 
 
-def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
+def sum_broadcast(d_Out: Array, sizes: Sizes) -> Array:
     """Sum a broadcast gradient down to the original shape."""
     ahead = d_Out.ndim - len(sizes)
     total = d_Out.sum(axis=tuple(range(ahead)))
@@ -147,10 +147,10 @@ class Tile(Repeated, op="tile"):
         repeat_times_tensor: list[TensorType] | None,
     ) -> TensorType:
         if RepeatTimes is not None:
-            count = listed_count(self.kind, "RepeatTimes", RepeatTimes)
-            return X.with_shape(open_shape(max(X.rank, count)))
+            count = static_count(self.kind, "RepeatTimes", RepeatTimes)
+            return X.with_shape(unknown_shape(max(X.rank, count)))
         if repeat_times_tensor:
-            return X.with_shape(open_shape(max(X.rank, len(repeat_times_tensor))))
+            return X.with_shape(unknown_shape(max(X.rank, len(repeat_times_tensor))))
         rank = max(X.rank, len(self.repeat_times))
         times = [1] * (rank - len(self.repeat_times)) + self.repeat_times
         sizes = (1,) * (rank - X.rank) + X.shape
@@ -159,7 +159,7 @@ class Tile(Repeated, op="tile"):
     def numpy(
         self, X: Array, RepeatTimes: Array | None, repeat_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times))
+        return np.tile(X, int_values(RepeatTimes, repeat_times_tensor, self.repeat_times))
 
     def grad(
         self,
@@ -168,12 +168,12 @@ class Tile(Repeated, op="tile"):
         repeat_times_tensor: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        times = whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times)
-        whole = gathered_up(d_Out, [1] * (d_Out.ndim - len(times)) + times)
+        times = int_values(RepeatTimes, repeat_times_tensor, self.repeat_times)
+        whole = sum_tiles(d_Out, [1] * (d_Out.ndim - len(times)) + times)
         return {"X": whole.reshape(whole.shape[whole.ndim - len(X) :])}
 
 
-def broadcast_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
+def target_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
     """Return the target sizes, with each -1 replaced by the tensor's size."""
     ahead = len(wanted) - len(sizes)
     return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
@@ -196,18 +196,20 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         self, X: TensorType, Shape: TensorType | None, expand_shapes_tensor: list[TensorType] | None
     ) -> TensorType:
         if Shape is not None and not self.shape:
-            return X.with_shape(open_shape(listed_count(self.kind, "Shape", Shape)))
-        told = Shape is not None or bool(expand_shapes_tensor)
+            return X.with_shape(unknown_shape(static_count(self.kind, "Shape", Shape)))
+        from_tensor = Shape is not None or bool(expand_shapes_tensor)
         if len(self.shape) < X.rank:
             raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
         ahead = len(self.shape) - X.rank
-        return X.with_shape([self.size(X, a - ahead, n, told) for a, n in enumerate(self.shape)])
+        return X.with_shape(
+            [self.size(X, a - ahead, n, from_tensor) for a, n in enumerate(self.shape)]
+        )
 
-    def size(self, X: TensorType, axis: int, wanted: int, told: bool) -> Size:
+    def size(self, X: TensorType, axis: int, wanted: int, from_tensor: bool) -> Size:
         """Return the size of Out at an axis of X; negative axes are new leading axes."""
         here: Size = X.shape[axis] if axis >= 0 else 1
         if wanted == -1:
-            return UNKNOWN if told else here
+            return UNKNOWN if from_tensor else here
         if isinstance(here, int) and here not in (1, wanted):
             raise ShapeError(f"expand_v2: X is {X}, which does not broadcast to {self.shape}")
         return wanted
@@ -215,11 +217,11 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
     def numpy(
         self, X: Array, Shape: Array | None, expand_shapes_tensor: list[Array] | None
     ) -> Array:
-        wanted = whole_numbers(Shape, expand_shapes_tensor, self.shape)
-        return np.broadcast_to(X, broadcast_sizes(X.shape, wanted))
+        wanted = int_values(Shape, expand_shapes_tensor, self.shape)
+        return np.broadcast_to(X, target_sizes(X.shape, wanted))
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": unbroadcast(d_Out, X)}
+        return {"X": sum_broadcast(d_Out, X)}
 
 
 class ExpandAsV2(Repeated, op="expand_as_v2"):
@@ -243,7 +245,7 @@ class ExpandAsV2(Repeated, op="expand_as_v2"):
         return X.with_shape(wanted)
 
     def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
-        return spread(X, Y or target_tensor or tuple(self.target_shape))
+        return broadcast_array(X, Y or target_tensor or tuple(self.target_shape))
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": unbroadcast(d_Out, X)}
+        return {"X": sum_broadcast(d_Out, X)}

@@ -13,7 +13,7 @@ from compiler.ops.sequence.sequence import require_one_level
 from compiler.ops.type_checks import numeric, require_dtype
 
 
-def listed_tags(name: str, tags: Array) -> Array:
+def tag_vector(name: str, tags: Array) -> Array:
     """Return tags as a vector; raise ValueError unless there is one per row."""
     if tags.size != len(tags):
         raise ValueError(
@@ -22,7 +22,7 @@ def listed_tags(name: str, tags: Array) -> Array:
     return tags.reshape(-1)
 
 
-def instances(rows: int, lod: list[Array] | None) -> Array:
+def instance_offsets(rows: int, lod: list[Array] | None) -> Array:
     """Return the LoD offsets of the instances; raise ValueError if there is no LoD."""
     if lod is None:
         raise ValueError(
@@ -32,10 +32,10 @@ def instances(rows: int, lod: list[Array] | None) -> Array:
     return lod[0]
 
 
-def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
+def matching_sequences(tags: Array, offsets: Array, wanted: Array) -> Array:
     """Return the indices of the tag sequences that contain a wanted tag.
 
-    >>> passing(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
+    >>> matching_sequences(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
     array([0, 3])
     """
     found = np.append(0, np.cumsum(np.isin(tags, wanted)))[offsets]
@@ -122,19 +122,19 @@ class FilterByTag(OpDef, op="filter_by_instag"):
         Ins_tag_lod: list[Array],
         Filter_tag: Array,
     ) -> dict[str, object]:
-        tags, wanted = listed_tags("Ins_tag", Ins_tag), listed_tags("Filter_tag", Filter_tag)
-        offsets = instances(len(Ins), Ins_lod) if self.is_lod else np.arange(len(Ins) + 1)
-        places = index_map(offsets, passing(tags, Ins_tag_lod[0], wanted))
-        weights = np.ones((len(places), 1), np.float32)
-        Out = Ins[mapped_rows(places)]
-        if not len(places):
+        tags, wanted = tag_vector("Ins_tag", Ins_tag), tag_vector("Filter_tag", Filter_tag)
+        offsets = instance_offsets(len(Ins), Ins_lod) if self.is_lod else np.arange(len(Ins) + 1)
+        row_map = index_map(offsets, matching_sequences(tags, Ins_tag_lod[0], wanted))
+        weights = np.ones((len(row_map), 1), np.float32)
+        Out = Ins[mapped_rows(row_map)]
+        if not len(row_map):
             Out = np.full((1, Ins.shape[1]), self.out_val_if_empty, Ins.dtype)
-            weights, places = np.zeros((1, 1), np.float32), np.array([[0, 1, 1]])
-        level = [np.arange(len(places) + 1)]
+            weights, row_map = np.zeros((1, 1), np.float32), np.array([[0, 1, 1]])
+        level = [np.arange(len(row_map) + 1)]
         return {
-            "Out": Out, "Out_lod": [np.append(0, np.cumsum(places[:, 2]))],
+            "Out": Out, "Out_lod": [np.append(0, np.cumsum(row_map[:, 2]))],
             "LossWeight": weights, "LossWeight_lod": level,
-            "IndexMap": places, "IndexMap_lod": level,
+            "IndexMap": row_map, "IndexMap_lod": level,
         }  # fmt: skip
 
     def grad(

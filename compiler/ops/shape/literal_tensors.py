@@ -13,7 +13,7 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
-from compiler.ops.shape.creation import number_from, number_text
+from compiler.ops.shape.creation import number_source, parse_number
 from compiler.ops.shared_kernels import numbers_of, too_many
 from compiler.ops.type_checks import literal_shape
 
@@ -58,7 +58,7 @@ class AssignValue(OpDef, op="assign_value"):
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
         dtype = repr(Out.type.dtype.numpy.name)
-        listed = ", ".join(map(number_text, self.values()))
+        listed = ", ".join(map(number_source, self.values()))
         values = k.at_bind(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
@@ -89,7 +89,7 @@ class Fill(OpDef, op="fill"):
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         dtype = Out.type.dtype.numpy
-        numbers_of(k, Out, [number_from("", each, dtype) for each in self.value])
+        numbers_of(k, Out, [parse_number("", each, dtype) for each in self.value])
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.value))

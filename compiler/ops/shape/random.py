@@ -20,16 +20,16 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.axes import element_type, whole_numbers
-from compiler.ops.math.sort_kernels import LONGEST
-from compiler.ops.shape.creation import told_shape
+from compiler.ops.math.axes import element_type, int_values
+from compiler.ops.math.sort_kernels import MAX_RANKED
+from compiler.ops.shape.creation import shape_from_inputs
 from compiler.ops.shape.random_kernels import (
-    draw_even,
+    draw_integers,
     draw_normal,
-    draw_order,
+    draw_permutation,
     draw_truncated,
-    draw_whole,
-    order_by_key,
+    draw_uniform,
+    permutation_by_key,
     truncated,
 )
 from compiler.ops.type_checks import literal_shape
@@ -52,7 +52,9 @@ def require_float(op: str, code: int) -> None:
 # ---- what bodies use ----------------------------------------------------------------------------
 
 
-def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any) -> Array:
+def uniform_numbers(
+    Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
+) -> Array:
     """Return uniform numbers in [0, 1)."""
     if Key is None:
         source: Any = generator(seed)
@@ -77,7 +79,7 @@ def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
     return Out
 
 
-def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
+def truncated_normal(source: np.random.Generator, sizes: list[int]) -> Array:
     """Return float64 normal numbers, redrawn while beyond ±2."""
     numbers = source.standard_normal(sizes)
     while (beyond := np.abs(numbers) > 2.0).any():
@@ -105,12 +107,12 @@ def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
     return np.ascontiguousarray(whole[op.first_row : stop : op.row_step])
 
 
-def rows_on_host(op: Any) -> str:
+def row_range_reason(op: Any) -> str:
     """Return why drawing rows of a larger tensor has no device kernel; "" for all rows."""
     return "it draws rows of a larger tensor" if op.whole_shape else ""
 
 
-def require_part(op: Any) -> None:
+def require_row_range(op: Any) -> None:
     """Raise BadAttribute unless `shape` is a row range of `whole_shape`."""
     if not op.whole_shape:
         return
@@ -144,7 +146,7 @@ class Filled(OpDef):
         self, ShapeTensor: TensorType | None, ShapeTensorList: list[TensorType] | None
     ) -> TensorType:
         self.check()
-        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
 
     def check(self) -> None:
@@ -161,12 +163,12 @@ class FilledRows(Filled):
 
     def no_kernel_for_attributes(self) -> str:
         """Return why row ranges of a larger tensor are drawn on the host."""
-        return rows_on_host(self)
+        return row_range_reason(self)
 
     def check(self) -> None:
         """Raise BadAttribute for an unsupported dtype or an invalid row range."""
         super().check()
-        require_part(self)
+        require_row_range(self)
 
 
 class UniformRandom(FilledRows, op="uniform_random"):
@@ -193,15 +195,15 @@ class UniformRandom(FilledRows, op="uniform_random"):
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
-        drawn = even_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
         return wanted_rows(self, sizes, whole)
 
     def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "random", Key, self, Out)
+        lower_draw(k, "random", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
         if self.diag_num:
@@ -211,7 +213,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
 class GaussianRandom(FilledRows, op="gaussian_random"):
@@ -226,13 +228,13 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
         drawn = normal_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
     def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "standard_normal", Key, self, Out)
+        lower_draw(k, "standard_normal", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
@@ -240,7 +242,7 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
+def lower_draw(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
     """Emit code that fills Out; one generator serves all unseeded steps of a binding."""
     dtype = f"np.{Out.type.dtype.numpy.name}"
     shape, rows = f"{Out}.shape", ""
@@ -248,7 +250,7 @@ def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out:
         stop = op.first_row + op.row_step * op.shape[0]
         shape, rows = f"{op.whole_shape}", f"[{op.first_row}:{stop}:{op.row_step}]"
     if Key is not None:
-        draw = k.function(even_from if law == "random" else normal_from)
+        draw = k.function(uniform_numbers if law == "random" else normal_from)
         k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
     made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
@@ -281,20 +283,20 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
 
     def no_kernel_for_attributes(self) -> str:
         """Return why row ranges of a larger tensor are drawn on the host."""
-        return rows_on_host(self)
+        return row_range_reason(self)
 
     def infer(self) -> TensorType:
         require_float(self.kind, self.dtype)
-        require_part(self)
+        require_row_range(self)
         return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
 
     def numpy(self, Key: Array | None) -> Array:
         dtype = element_type(self.dtype)
         sizes = drawn_shape(self, self.shape)
         if Key is None:
-            drawn = within_two(generator(self.seed), sizes)
+            drawn = truncated_normal(generator(self.seed), sizes)
         else:
-            drawn = truncated(np, even_from(Key, self.place, 0, sizes, dtype.type))
+            drawn = truncated(np, uniform_numbers(Key, self.place, 0, sizes, dtype.type))
         return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
@@ -319,7 +321,7 @@ class RandomIntegers(Filled, op="randint"):
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         if Key is None:
             drawn = generator(self.seed).integers(self.low, self.high, sizes)
         else:
@@ -327,7 +329,7 @@ class RandomIntegers(Filled, op="randint"):
         return drawn.astype(element_type(self.dtype))
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_whole(k, Key, self.place, Out, self.low, self.high)
+        draw_integers(k, Key, self.place, Out, self.low, self.high)
 
 
 class RandomPermutation(OpDef, op="randperm"):
@@ -351,12 +353,12 @@ class RandomPermutation(OpDef, op="randperm"):
         if Key is None:
             order = generator(self.seed).permutation(self.n)
         else:
-            order = order_by_key(Key, self.place, self.n)
+            order = permutation_by_key(Key, self.place, self.n)
         return order.astype(element_type(self.dtype))
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why it has no device kernel; empty if it has one."""
-        return f"it sorts more than {LONGEST} numbers" if self.n > LONGEST else ""
+        return f"it sorts more than {MAX_RANKED} numbers" if self.n > MAX_RANKED else ""
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_order(k, Key, self.place, Out)
+        draw_permutation(k, Key, self.place, Out)

@@ -11,7 +11,7 @@ from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType
 from compiler.ops.math.cumulative import Cumsum
 
-ORDER = 2**63 - 1
+SORT_KEY_LIMIT = 2**63 - 1
 """Exclusive upper bound of the sort keys of a random permutation."""
 
 _ERF = 0.9544997361036416
@@ -36,15 +36,15 @@ def truncated(xp: Xp, even: Value) -> Value:
     return y * slope * 1.4142135623730951
 
 
-def order_by_key(Key: Array, place: int, count: int) -> Array:
+def permutation_by_key(Key: Array, place: int, count: int) -> Array:
     """Return the random permutation of 0 to count - 1 that a key determines: int64 [count]."""
-    return np.argsort(below_by_key(Key, place, [count], ORDER), kind="stable")
+    return np.argsort(below_by_key(Key, place, [count], SORT_KEY_LIMIT), kind="stable")
 
 
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _each(
+def _start(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand
 ) -> tuple[Number, Number]:
     """Start a kernel over the elements of `out`; return the key and the flat index."""
@@ -56,12 +56,12 @@ def _put(k: KernelBuilder, out: DeviceOperand, i: Number, value: Number) -> None
     k.store(out.reshaped((out.type.numel,)), (i,), value)
 
 
-def draw_even(
+def draw_uniform(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: float, high: float,
     diagonal: tuple[int, int, float],
 ) -> None:  # fmt: skip
     """Emit a kernel for uniform numbers in [low, high); `diagonal` is (count, step, value)."""
-    key, i = _each(k, Key, place, out)
+    key, i = _start(k, Key, place, out)
     value = k.uniform(key, i, out.type.dtype) * (high - low) + low
     count, step, fixed = diagonal
     if count:
@@ -73,7 +73,7 @@ def draw_normal(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
     """Emit a kernel for normal numbers."""
-    key, i = _each(k, Key, place, out)
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, k.normal(key, i, out.type.dtype) * std + mean)
 
 
@@ -81,29 +81,29 @@ def draw_truncated(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
     """Emit a kernel for normal numbers truncated at two standard deviations."""
-    key, i = _each(k, Key, place, out)
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, truncated(k, k.uniform(key, i, out.type.dtype)) * std + mean)
 
 
-def draw_whole(
+def draw_integers(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: int, high: int
 ) -> None:
     """Emit a kernel for uniform integers in [low, high)."""
-    key, i = _each(k, Key, place, out)
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, k.randint(key, i, high - low) + low)
 
 
-def draw_hits(
+def draw_bernoulli(
     k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand
 ) -> None:
     """Emit a kernel for Bernoulli samples: 1 with probability X, else 0."""
-    key, i = _each(k, Key, place, out)
+    key, i = _start(k, Key, place, out)
     dtype = X.type.dtype
     hit = k.uniform(key, i, dtype) < X.reshaped((X.type.numel,))[i]
     _put(k, out, i, k.astype(hit, dtype))
 
 
-def draw_chosen(
+def draw_categorical(
     k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand,
     low: float, high: float,
 ) -> None:  # fmt: skip
@@ -118,12 +118,12 @@ def draw_chosen(
     k.store(out.reshaped((rows,)), (i,), k.min(k.astype(passed, DType.INT32), r))
 
 
-def draw_order(k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
+def draw_permutation(k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
     """Emit kernels for a random permutation: indices sorted by random keys."""
     count: Size = out.type.numel
     drawn = k.scratch((count,), DType.INT64)
     (i,) = k.grid(count)
-    k.store(drawn, (i,), k.randint(k.key(Key, place), i, ORDER))
+    k.store(drawn, (i,), k.randint(k.key(Key, place), i, SORT_KEY_LIMIT))
     (i,) = k.grid(count)
     r = k.loop(count)
     own, other = drawn[i], drawn[r]

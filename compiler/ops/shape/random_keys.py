@@ -20,7 +20,7 @@ from compiler.ir.types import Array, DType, TensorType
 KEYS = 2**63
 
 
-def made_keys(source: np.random.Generator, seeds: Sequence[int]) -> Array:
+def make_keys(source: np.random.Generator, seeds: Sequence[int]) -> Array:
     """Return a key per seed: the seed, or a random key for -1; int64, each followed by a 0."""
     keys, given = source.integers(KEYS, size=len(seeds)), np.array(seeds, np.int64)
     return np.column_stack((np.where(given < 0, keys, given), np.zeros_like(given))).reshape(-1)
@@ -46,9 +46,9 @@ class RandomKeys(OpDef, op="random_keys"):
         return TensorType(DType.INT64, (2 * len(self.seeds),))
 
     def numpy(self) -> Array:
-        return made_keys(np.random.default_rng(), self.seeds)
+        return make_keys(np.random.default_rng(), self.seeds)
 
     def filled(self, k: SourceBuilder) -> str:
         """Return source text for a step's keys, which a device copies; all use one generator."""
         source = k.at_bind("np.random.default_rng()", [], "generator")
-        return f"{k.function(made_keys)}({source}, {tuple(self.seeds)})"
+        return f"{k.function(make_keys)}({source}, {tuple(self.seeds)})"

@@ -10,9 +10,14 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
-from compiler.ops.shape.creation import BatchSizeLike, sizes_like
-from compiler.ops.shape.random import even_from, normal_from, require_float, write_diagonal
-from compiler.ops.shape.random_kernels import draw_chosen, draw_even, draw_hits, draw_normal
+from compiler.ops.shape.creation import BatchSizeLike, with_size_of
+from compiler.ops.shape.random import normal_from, require_float, uniform_numbers, write_diagonal
+from compiler.ops.shape.random_kernels import (
+    draw_bernoulli,
+    draw_categorical,
+    draw_normal,
+    draw_uniform,
+)
 from compiler.ops.type_checks import require_dtype
 
 # ---- tensors with another tensor's batch size ---------------------------------------------------
@@ -40,15 +45,15 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
         return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        sizes = with_size_of(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         dtype = element_type(self.dtype).type
-        drawn = even_from(Key, self.place, self.seed, sizes, dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, sizes, dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
 class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
@@ -67,7 +72,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        sizes = with_size_of(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         dtype = element_type(self.dtype).type
         drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
@@ -94,12 +99,12 @@ class Bernoulli(OpDef, op="bernoulli"):
         return X
 
     def numpy(self, X: Array, Key: Array | None) -> Array:
-        return (even_from(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
+        return (uniform_numbers(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        draw_hits(k, X, Key, self.place, Out)
+        draw_bernoulli(k, X, Key, self.place, Out)
 
 
 class SamplingId(OpDef, op="sampling_id"):
@@ -128,7 +133,7 @@ class SamplingId(OpDef, op="sampling_id"):
 
     def numpy(self, X: Array, Key: Array | None) -> Array:
         dtype = np.float64 if X.dtype == np.float64 else np.float32
-        drawn = even_from(Key, self.place, self.seed, [len(X), 1], dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, [len(X), 1], dtype)
         drawn = drawn * (self.max - self.min) + self.min
         passed = np.cumsum(X, axis=1) > drawn
         passed[:, -1] = True
@@ -137,4 +142,4 @@ class SamplingId(OpDef, op="sampling_id"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        draw_chosen(k, X, Key, self.place, Out, self.min, self.max)
+        draw_categorical(k, X, Key, self.place, Out, self.min, self.max)

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math.axes import blank
+from compiler.ops.math.axes import zeros_shaped
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 
@@ -76,6 +76,6 @@ class MaskedSelect(OpDef, op="masked_select"):
         return X[Mask]
 
     def grad(self, X: Shape, Mask: Array, d_Y: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Y)
+        d_X = zeros_shaped(X, d_Y)
         d_X[Mask] = d_Y
         return {"X": d_X}

@@ -13,7 +13,7 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math.axes import element_type, place, whole_numbers
+from compiler.ops.math.axes import element_type, int_values, normalize_axis
 from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
 from compiler.ops.type_checks import numeric, require_same_dtype
 
@@ -27,7 +27,7 @@ _LISTS = {
 """Value attribute of each dtype."""
 
 
-def written_index(
+def assigned_index(
     sizes: Shape,
     axes: list[int],
     starts: list[int],
@@ -47,10 +47,10 @@ def written_index(
     return tuple(index)
 
 
-def written_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
+def value_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
     """Return the shape a value is written in: axes of `single` removed, axes of `new` inserted.
 
-    >>> written_shape((1, 3, 2), [0], [1])
+    >>> value_shape((1, 3, 2), [0], [1])
     (3, 1, 2)
     """
     gone = [axis % len(sizes) for axis in single]
@@ -97,7 +97,7 @@ class SetValue(OpDef, op="set_value"):
         StepsTensorList: list[TensorType] | None,
     ) -> TensorType:
         for axis in (*self.axes, *self.decrease_axes):
-            place(self.kind, axis, Input.rank, "axis")
+            normalize_axis(self.kind, axis, Input.rank, "axis")
         for name, single in (
             ("starts", StartsTensorList), ("ends", EndsTensorList), ("steps", StepsTensorList)
         ):  # fmt: skip
@@ -134,9 +134,9 @@ class SetValue(OpDef, op="set_value"):
         EndsTensorList: list[Array] | None,
         StepsTensorList: list[Array] | None,
     ) -> Array:
-        starts = whole_numbers(None, StartsTensorList, self.starts)
-        ends = whole_numbers(None, EndsTensorList, self.ends)
-        steps = whole_numbers(None, StepsTensorList, self.steps or [1] * len(self.axes))
+        starts = int_values(None, StartsTensorList, self.starts)
+        ends = int_values(None, EndsTensorList, self.ends)
+        steps = int_values(None, StepsTensorList, self.steps or [1] * len(self.axes))
         value = ValueTensor
         if value is None:
             lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
@@ -144,9 +144,9 @@ class SetValue(OpDef, op="set_value"):
             value = np.array(lists.get(self.dtype, listed), element_type(self.dtype))
             value = value.reshape(self.shape)
         Out = Input.copy()
-        index = written_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
+        index = assigned_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
         sizes = Out[index].shape
-        seen = numeric(written_shape(sizes, self.decrease_axes, self.none_axes))
+        seen = numeric(value_shape(sizes, self.decrease_axes, self.none_axes))
         Out[index] = np.broadcast_to(value, seen).reshape(sizes)
         return Out
 
@@ -165,12 +165,12 @@ class SetValue(OpDef, op="set_value"):
         own = k.grid(*Input.shape)
         at, known = among(k, own, ranges)
         sizes = tuple(
-            size if places is None else len(places)
-            for size, places in zip(Input.shape, ranges, strict=True)
+            size if indices is None else len(indices)
+            for size, indices in zip(Input.shape, ranges, strict=True)
         )
-        seen = written_shape(sizes, self.decrease_axes, self.none_axes)
+        seen = value_shape(sizes, self.decrease_axes, self.none_axes)
         if seen != sizes:
-            at = k.unravel(position(k, at, sizes), seen)
+            at = k.unravel(flat_index(k, at, sizes), seen)
         written = value.at(*broadcast_at(value.shape, at), where=known, other=0)
         k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
 
@@ -178,7 +178,7 @@ class SetValue(OpDef, op="set_value"):
         """Return the assigned indices of each axis; None for all of them."""
         steps = self.steps or [1] * len(self.axes)
         single = self.decrease_axes
-        cuts = written_index(sizes, self.axes, self.starts, self.ends, steps, single)
+        cuts = assigned_index(sizes, self.axes, self.starts, self.ends, steps, single)
         return [
             range(size)[cut] if isinstance(size, int) and cut != slice(None) else None
             for size, cut in zip(sizes, cuts, strict=True)
@@ -191,7 +191,7 @@ class SetValue(OpDef, op="set_value"):
         return "" if types.get("ValueTensor") else too_many(math.prod(self.shape))
 
 
-def position(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
+def flat_index(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
     """Return the flat index of an element in a shape."""
     flat: Number = 0
     for index, size in zip(indices, shape, strict=True):

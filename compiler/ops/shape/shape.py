@@ -16,12 +16,19 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
+from compiler.ops.math.axes import (
+    Sizes,
+    int_values,
+    normalize_axis,
+    positive_or_unknown,
+    static_count,
+    unknown_shape,
+)
 from compiler.ops.shared_kernels import copy
 from compiler.ops.type_checks import differ
 
 
-class InOrder(OpDef):
+class SameElements(OpDef):
     """Out has the elements of X in order; a no-op if both share memory."""
 
     is_cheap = True
@@ -71,12 +78,12 @@ class GradientByXShape:
         return {"X": d_Out.reshape(XShape[1:])}
 
 
-def beside_shape(X: Array, Out: Array) -> dict[str, Array]:
+def with_xshape(X: Array, Out: Array) -> dict[str, Array]:
     """Return both outputs of the later version."""
     return {"Out": Out, "XShape": np.empty((0, *X.shape), X.dtype)}
 
 
-def beside_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
+def with_xshape_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
     """Return the types of both outputs of the later version."""
     return {"Out": X.with_shape(shape), "XShape": X.with_shape((0, *X.shape))}
 
@@ -84,19 +91,19 @@ def beside_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
 # ---- reshape ------------------------------------------------------------------------------------
 
 
-def kept_sizes(sizes: Sizes, wanted: list[int]) -> list[int]:
+def resolve_zeros(sizes: Sizes, wanted: list[int]) -> list[int]:
     """Return the target sizes, with each 0 replaced by X's size at that axis."""
     return [size if size else sizes[axis] for axis, size in enumerate(wanted)]
 
 
-def expect_sizes(numbers: Array, sizes: Sizes) -> None:
+def check_sizes(numbers: Array, sizes: Sizes) -> None:
     """Raise ValueError if a shape tensor differs from the sizes compiled for."""
     found = [int(each) for each in numbers.reshape(-1)]
     if len(found) != len(sizes) or any(n > 0 and n != s for n, s in zip(found, sizes, strict=True)):
         raise ValueError(f"reshape: the sizes are {found}, expected {list(sizes)} as declared")
 
 
-class ShapeInputs(InOrder):
+class ShapeInputs(SameElements):
     """The inputs of both versions of reshape."""
 
     Shape = reads(optional=True, no_grad=True)
@@ -121,25 +128,25 @@ class Reshaping(ShapeInputs):
         if listing is None and not single:
             return self.wanted(X)
         if not self.shape:
-            count = listed_count(self.kind, "Shape", listing) if listing else len(single or ())
-            return open_shape(count)
+            count = static_count(self.kind, "Shape", listing) if listing else len(single or ())
+            return unknown_shape(count)
         known = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
-        return hoped([size if isinstance(size, int) else -1 for size in known])
+        return positive_or_unknown([size if isinstance(size, int) else -1 for size in known])
 
     def wanted(self, X: TensorType) -> Shape:
         """Return the shape given by the attribute."""
         kept = [axis for axis, size in enumerate(self.shape) if size == 0]
-        refusal = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
+        error = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
         odd = self.shape.count(-1) > 1 or any(size < -1 for size in self.shape)
         if not self.shape or odd or any(axis >= X.rank for axis in kept):
-            raise refusal
+            raise error
         rest = product(size for axis, size in enumerate(X.shape) if axis not in kept)
         sizes: list[Size] = [X.shape[a] if a in kept else n for a, n in enumerate(self.shape)]
         if -1 in self.shape:
             divisor = math.prod(size for size in self.shape if size > 0)
             sizes[self.shape.index(-1)] = rest // divisor
         if differ(product(sizes), X.numel):
-            raise refusal
+            raise error
         return tuple(sizes)
 
     def lower(
@@ -147,7 +154,7 @@ class Reshaping(ShapeInputs):
     ) -> None:
         if Shape is not None and Out is not None:
             sizes = "".join(f"{size}, " for size in Out.shape)
-            k.line(f"{k.function(expect_sizes)}({Shape}, ({sizes}))")
+            k.line(f"{k.function(check_sizes)}({Shape}, ({sizes}))")
         super().lower(k, X, Out)
 
 
@@ -160,7 +167,7 @@ class Reshape(GradientByX, Reshaping, op="reshape"):
         return X.with_shape(self.result(X, Shape, ShapeTensor))
 
     def numpy(self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None) -> Array:
-        return X.reshape(kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape)))
+        return X.reshape(resolve_zeros(X.shape, int_values(Shape, ShapeTensor, self.shape)))
 
 
 class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
@@ -171,13 +178,13 @@ class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
     def infer(
         self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
     ) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X, Shape, ShapeTensor))
+        return with_xshape_type(X, self.result(X, Shape, ShapeTensor))
 
     def numpy(
         self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None
     ) -> dict[str, Array]:
-        sizes = kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape))
-        return beside_shape(X, X.reshape(sizes))
+        sizes = resolve_zeros(X.shape, int_values(Shape, ShapeTensor, self.shape))
+        return with_xshape(X, X.reshape(sizes))
 
 
 # ---- flatten ------------------------------------------------------------------------------------
@@ -188,7 +195,7 @@ def as_matrix(sizes: Sizes, axis: int) -> tuple[int, int]:
     return int(np.prod(sizes[:axis])), int(np.prod(sizes[axis:]))
 
 
-class Flattening(InOrder):
+class Flattening(SameElements):
     """Out is a matrix: the axes of X before `axis` are its rows, the others its columns.
 
     Reference: flatten_op.cc.
@@ -220,19 +227,19 @@ class Flatten2(GradientByXShape, Flattening, op="flatten2"):
     XShape = writes()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X))
+        return with_xshape_type(X, self.result(X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(as_matrix(X.shape, self.axis)))
+        return with_xshape(X, X.reshape(as_matrix(X.shape, self.axis)))
 
 
-def merged(sizes: Sizes, start: int, stop: int) -> Sizes:
+def merge_axes(sizes: Sizes, start: int, stop: int) -> Sizes:
     """Return the sizes with the axes `start` to `stop` inclusive merged."""
     first, last = start % len(sizes), stop % len(sizes)
     return (*sizes[:first], int(np.prod(sizes[first : last + 1])), *sizes[last + 1 :])
 
 
-class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_range"):
+class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contiguous_range"):
     """Out = X with the axes `start_axis` to `stop_axis` merged.
 
     Paddle 2 op, for models saved there.
@@ -243,15 +250,15 @@ class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_r
     stop_axis = attr(1)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        first = place(self.kind, self.start_axis, X.rank, "start_axis")
-        last = place(self.kind, self.stop_axis, X.rank, "stop_axis")
+        first = normalize_axis(self.kind, self.start_axis, X.rank, "start_axis")
+        last = normalize_axis(self.kind, self.stop_axis, X.rank, "stop_axis")
         if first > last:
             raise ShapeError(f"{self.kind}: start_axis {first} exceeds stop_axis {last}")
         size = product(X.shape[first : last + 1])
-        return beside_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
+        return with_xshape_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(merged(X.shape, self.start_axis, self.stop_axis)))
+        return with_xshape(X, X.reshape(merge_axes(X.shape, self.start_axis, self.stop_axis)))
 
 
 # ---- squeeze and unsqueeze ----------------------------------------------------------------------
@@ -264,7 +271,7 @@ def squeezed(sizes: Sizes, axes: list[int]) -> Sizes:
     return tuple(size for size, stays in zip(sizes, kept, strict=True) if stays)
 
 
-class Squeezing(InOrder):
+class Squeezing(SameElements):
     """Out = X without the `axes`, which have size 1, or without all such axes if `axes` is empty.
 
     An axis of unknown size is kept. Reference: squeeze_op.cc.
@@ -276,7 +283,7 @@ class Squeezing(InOrder):
     def result(self, X: TensorType) -> Shape:
         """Return the shape of Out; raise ShapeError if a squeezed axis is not of size 1."""
         for axis in self.axes:
-            size = X.shape[place(self.kind, axis, X.rank, "axes: axis")]
+            size = X.shape[normalize_axis(self.kind, axis, X.rank, "axes: axis")]
             if isinstance(size, int) and size != 1:
                 raise ShapeError(f"{self.kind}: X is {X}, expected size 1 at axis {axis}")
         return squeezed(X.shape, self.axes)
@@ -298,10 +305,10 @@ class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
     XShape = writes()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X))
+        return with_xshape_type(X, self.result(X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(squeezed(X.shape, self.axes)))
+        return with_xshape(X, X.reshape(squeezed(X.shape, self.axes)))
 
 
 def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
@@ -314,7 +321,7 @@ def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
     return tuple(result)
 
 
-class Unsqueezing(InOrder):
+class Unsqueezing(SameElements):
     """Out = X with an axis of size 1 inserted at each of `axes`, in order.
 
     The axes may come from one tensor, or from one tensor each. Reference: unsqueeze_op.cc.
@@ -330,9 +337,9 @@ class Unsqueezing(InOrder):
     ) -> Shape:
         """Return the shape of Out; raise ShapeError if an axis is out of range."""
         if listing is not None:
-            return open_shape(X.rank + listed_count(self.kind, "AxesTensor", listing))
+            return unknown_shape(X.rank + static_count(self.kind, "AxesTensor", listing))
         if single:
-            return open_shape(X.rank + len(single))
+            return unknown_shape(X.rank + len(single))
         try:
             return unsqueezed(X.shape, self.axes)
         except ValueError as error:
@@ -350,7 +357,7 @@ class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> Array:
-        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
+        axes = int_values(AxesTensor, AxesTensorList, self.axes)
         return X.reshape(unsqueezed(X.shape, axes))
 
 
@@ -362,10 +369,10 @@ class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
     def infer(
         self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
     ) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X, AxesTensor, AxesTensorList))
+        return with_xshape_type(X, self.result(X, AxesTensor, AxesTensorList))
 
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> dict[str, Array]:
-        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
-        return beside_shape(X, X.reshape(unsqueezed(X.shape, axes)))
+        axes = int_values(AxesTensor, AxesTensorList, self.axes)
+        return with_xshape(X, X.reshape(unsqueezed(X.shape, axes)))

@@ -13,7 +13,7 @@ from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, numeric, require_same_dtype
 
 
-def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
+def row_counts(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
     """Return the show and click counts of each row: its sequence's, or its own without a LoD.
 
     Raises ValueError if CVM has too few rows.
@@ -63,7 +63,7 @@ class ShowClick(OpDef, op="cvm"):
     def grad(self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array) -> dict[str, Array]:
         rows, _ = numeric(X)
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
-        return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}
+        return {"X": np.concatenate([row_counts(CVM, rows, X_lod), rest], axis=1)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
         i, j = k.grid(*Y.shape)

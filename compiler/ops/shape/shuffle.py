@@ -12,8 +12,8 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.sort_kernels import LONGEST
-from compiler.ops.shape.random_kernels import draw_order, order_by_key
+from compiler.ops.math.sort_kernels import MAX_RANKED
+from compiler.ops.shape.random_kernels import draw_permutation, permutation_by_key
 from compiler.ops.shared_kernels import take_rows
 from compiler.ops.type_checks import differ
 
@@ -101,8 +101,8 @@ class RandomCrop(OpDef, op="random_crop"):
         drawn = [below_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
         for index in range(count):
             starts = [int(starts[index]) for starts in drawn]
-            place = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
-            Out[index] = flat[index][place]
+            position = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
+            Out[index] = flat[index][position]
         sizes = (*X.shape[:ahead], *self.shape)
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
@@ -120,14 +120,14 @@ class RandomCrop(OpDef, op="random_crop"):
         """Emit a kernel for the crops: each element draws the offset of its instance."""
         ahead = len(X.shape) - len(self.shape)
         count = product(X.shape[:ahead])
-        i, *places = k.grid(count, *self.shape)
+        i, *positions = k.grid(count, *self.shape)
         key, source = k.key(Seed, 0), [i]
-        for axis, (size, part, place) in enumerate(
-            zip(X.shape[ahead:], self.shape, places, strict=True)
+        for axis, (size, part, position) in enumerate(
+            zip(X.shape[ahead:], self.shape, positions, strict=True)
         ):
-            source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + place)
+            source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + position)
         value = X.reshaped((count, *X.shape[ahead:]))[tuple(source)]
-        k.store(Out.reshaped((count, *self.shape)), (i, *places), value)
+        k.store(Out.reshaped((count, *self.shape)), (i, *positions), value)
 
 
 class ShuffleBatch(OpDef, op="shuffle_batch"):
@@ -151,15 +151,15 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
         table = X.reshape((-1, X.shape[-1]))
-        order = order_by_key(Seed, 0, len(table))
+        order = permutation_by_key(Seed, 0, len(table))
         Out = table[order].reshape(X.shape)
         return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why a forward call has no device kernel; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
-        many = isinstance(rows, int) and rows > LONGEST
-        return f"it sorts more than {LONGEST} rows" if many else ""
+        many = isinstance(rows, int) and rows > MAX_RANKED
+        return f"it sorts more than {MAX_RANKED} rows" if many else ""
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
@@ -167,7 +167,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     ) -> None:  # fmt: skip
         rows, width = product(X.shape[:-1]), X.shape[-1]
         order = ShuffleIdx or k.scratch((rows,), DType.INT64)
-        draw_order(k, Seed, 0, order)
+        draw_permutation(k, Seed, 0, order)
         if Out is not None:
             take_rows(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
         draw_next_seed(k, Seed, SeedOut)

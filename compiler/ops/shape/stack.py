@@ -11,11 +11,11 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import place
+from compiler.ops.math.axes import normalize_axis
 from compiler.ops.shape.join import (
-    common,
-    cut_parts,
+    common_shape,
     join_parts,
+    split_parts,
 )
 from compiler.ops.shared_kernels import with_axis
 from compiler.ops.type_checks import differ
@@ -23,14 +23,14 @@ from compiler.ops.type_checks import differ
 
 def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
     """Return the type of tensors of equal shape stacked along a new axis."""
-    sizes = common(op, types)
-    sizes.insert(place(op, axis, len(sizes) + 1), len(types))
+    sizes = common_shape(op, types)
+    sizes.insert(normalize_axis(op, axis, len(sizes) + 1), len(types))
     return types[0].with_shape(sizes)
 
 
 def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
     """Return the type with one axis removed."""
-    gone = place(op, axis, type.rank)
+    gone = normalize_axis(op, axis, type.rank)
     return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
 
 
@@ -65,7 +65,7 @@ class Stack(OpDef, op="stack"):
 
     def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
-        cut_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
+        split_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
 
 
 class Unstack(OpDef, op="unstack"):
@@ -96,7 +96,7 @@ class Unstack(OpDef, op="unstack"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Y], axis)
+        split_parts(k, X, [with_axis(each, axis) for each in Y], axis)
 
     def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
@@ -125,7 +125,7 @@ class Unbind(OpDef, op="unbind"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Out], axis)
+        split_parts(k, X, [with_axis(each, axis) for each in Out], axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(name) for name in op.outputs["Out"]]}

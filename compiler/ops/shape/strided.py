@@ -10,8 +10,8 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import attr_list, reads
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
-from compiler.ops.shape.slicing import Slicing, dropped
+from compiler.ops.math.axes import Sizes, int_values, normalize_axis, zeros_shaped
+from compiler.ops.shape.slicing import Slicing, sizes_without
 from compiler.ops.shared_kernels import among
 
 
@@ -29,8 +29,8 @@ def stride_range(size: int, start: int, end: int, stride: int) -> range:
         raise ValueError(
             f"{start}:{end}:{stride} is empty or out of range for an axis of size {size}"
         )
-    places = range(size)[max(0, low) : max(0, high) : abs(stride)]
-    return places if stride > 0 else places[::-1]
+    index_range = range(size)[max(0, low) : max(0, high) : abs(stride)]
+    return index_range if stride > 0 else index_range[::-1]
 
 
 def stride_index(
@@ -45,9 +45,11 @@ def stride_index(
     index = [slice(None)] * len(sizes)
     for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
         last = axis in single and (start, end) == (-1, 0)
-        places = range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
-        stop = places.stop if places.stop >= 0 else None
-        index[axis] = slice(places.start, stop, places.step)
+        index_range = (
+            range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
+        )
+        stop = index_range.stop if index_range.stop >= 0 else None
+        index[axis] = slice(index_range.start, stop, index_range.step)
     return tuple(index)
 
 
@@ -77,11 +79,11 @@ class StridedSlice(Slicing, op="strided_slice"):
         strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
         sizes = list(Input.shape)
         for each, numbers in zip(self.axes, zip(starts, ends, strides, strict=True), strict=True):
-            axis = place(self.kind, each, Input.rank, "axes: axis")
-            sizes[axis] = self.taken(Input, axis, numbers)
-        return self.finished(Input, sizes)
+            axis = normalize_axis(self.kind, each, Input.rank, "axes: axis")
+            sizes[axis] = self.strided_length(Input, axis, numbers)
+        return self.decreased(Input, sizes)
 
-    def taken(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
+    def strided_length(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
         """Return the number of indices taken along an axis; unknown if its size or a bound is."""
         start, end, stride = numbers
         size = Input.shape[axis]
@@ -102,13 +104,13 @@ class StridedSlice(Slicing, op="strided_slice"):
         EndsTensorList: list[Array] | None,
         StridesTensorList: list[Array] | None,
     ) -> Array:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        strides = int_values(StridesTensor, StridesTensorList, self.strides)
         taken = Input[
             stride_index(Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
         ]
-        return taken.reshape(dropped(taken.shape, self.decrease_axis))
+        return taken.reshape(sizes_without(taken.shape, self.decrease_axis))
 
     def grad(
         self,
@@ -121,10 +123,10 @@ class StridedSlice(Slicing, op="strided_slice"):
         StridesTensorList: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
-        d_Input = blank(Input, d_Out)
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        strides = int_values(StridesTensor, StridesTensorList, self.strides)
+        d_Input = zeros_shaped(Input, d_Out)
         taken = d_Input[
             stride_index(d_Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
         ]
@@ -135,7 +137,10 @@ class StridedSlice(Slicing, op="strided_slice"):
         out, ranges = self.whole(Out, Input), self.ranges(Input.shape)
         indices = k.grid(*out.shape)
         pairs = zip(indices, ranges, strict=True)
-        taken = [i if places is None else i * places.step + places.start for i, places in pairs]
+        taken = [
+            i if index_range is None else i * index_range.step + index_range.start
+            for i, index_range in pairs
+        ]
         k.store(out, indices, Input[tuple(taken)])
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:

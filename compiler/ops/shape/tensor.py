@@ -59,7 +59,7 @@ class Cast(Pointwise, op="cast"):
 # ---- shape queries ------------------------------------------------------------------------------
 
 
-class About(OpDef):
+class ShapeQuery(OpDef):
     """A property of a tensor that depends on its shape only."""
 
     lod_like = ""
@@ -68,7 +68,7 @@ class About(OpDef):
     Out = writes()
 
 
-class ShapeOf(About, op="shape"):
+class ShapeOf(ShapeQuery, op="shape"):
     """Out = the shape of Input, int32 [axes]. Reference: shape_op.h."""
 
     def infer(self, Input: TensorType) -> TensorType:
@@ -81,7 +81,7 @@ class ShapeOf(About, op="shape"):
         numbers_of(k, Out, Input)
 
 
-class Size(About, op="size"):
+class Size(ShapeQuery, op="size"):
     """Out = the number of elements of Input, int64 [1]. Reference: size_op.cc."""
 
     def infer(self, Input: TensorType) -> TensorType:
@@ -146,7 +146,7 @@ class OneHot(OpDef, op="one_hot"):
 
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
-        return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
+        return one_hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*Out.shape)
@@ -154,7 +154,7 @@ class OneHot(OpDef, op="one_hot"):
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
-def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
+def one_hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
     """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
     known = (X >= 0) & (depth > X)
     if not lenient and not known.all():
@@ -174,7 +174,7 @@ class OneHotV2(OneHot, op="one_hot_v2"):
 
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
-        return hot_rows(X, depth, self.allow_out_of_range, self.dtype)
+        return one_hot_rows(X, depth, self.allow_out_of_range, self.dtype)
 
 
 class ShardIndex(OpDef, op="shard_index"):

@@ -14,7 +14,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 
 
-def first_uses(X: Array) -> tuple[Array, Array, Array]:
+def unique_in_order(X: Array) -> tuple[Array, Array, Array]:
     """Return the values in order of first occurrence, each element's index in them, and counts."""
     values, first, which, counts = np.unique(
         X, return_index=True, return_inverse=True, return_counts=True
@@ -70,15 +70,15 @@ class Unique(OpDef, op="unique"):
         sizes = [UNKNOWN if not self.axis or a == self.axis[0] % X.rank else n
                  for a, n in enumerate(X.shape)]  # fmt: skip
         found = X.with_shape(sizes if self.axis else [UNKNOWN])
-        places = TensorType(dtype, (UNKNOWN,))
+        index_vector = TensorType(dtype, (UNKNOWN,))
         which = (X.shape[self.axis[0]],) if self.axis else (X.numel,)
         index = TensorType(dtype, which)
-        return {"Out": found, "Index": index, "Indices": places, "Counts": places}
+        return {"Out": found, "Index": index, "Indices": index_vector, "Counts": index_vector}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)
         if not self.is_sorted:
-            Out, which, _ = first_uses(X)
+            Out, which, _ = unique_in_order(X)
             return {"Out": Out, "Index": which.astype(dtype)}
         axis: Any = self.axis[0] if self.axis else None
         Out, first, which, counts = np.unique(
@@ -113,5 +113,5 @@ class UniqueWithCounts(OpDef, op="unique_with_counts"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)
-        Out, which, counts = first_uses(X)
+        Out, which, counts = unique_in_order(X)
         return {"Out": Out, "Index": which.astype(dtype), "Count": counts.astype(dtype)}
