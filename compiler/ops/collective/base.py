@@ -27,7 +27,7 @@ class Collective(HostOp):
     collective: ClassVar[Any] = SingleRank()
 
 
-class InPlace(Collective):
+class InPlaceCollective(Collective):
     """A collective that updates X in place: Out has the type of X, and may alias it."""
 
     X = reads()

@@ -16,7 +16,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.base import InPlace
+from compiler.ops.collective.base import InPlaceCollective
 from compiler.ops.collective.data_movement import CBroadcast
 from compiler.ops.collective.reduce import AllReduce, CReduceSum, all_reduced
 from compiler.ops.collective.single_rank import SingleRank
@@ -153,7 +153,7 @@ def multi_tensor_copy(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> Non
         k.line(f"torch._foreach_copy_([{targets}], [{sources}])")
 
 
-class StartAllReduce(InPlace, op="start_all_reduce"):
+class StartAllReduce(InPlaceCollective, op="start_all_reduce"):
     """Start an asynchronous all-reduce of X over ring `ring_id`; Out is valid after the wait.
 
     `described` lists the names and types contained in X, for the schedule that ranks compare.

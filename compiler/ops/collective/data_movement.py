@@ -11,10 +11,10 @@ from compiler.ir.opdef import attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.base import Collective, InPlace, expect_rows, rows_per_rank
+from compiler.ops.collective.base import Collective, InPlaceCollective, expect_rows, rows_per_rank
 
 
-class CBroadcast(InPlace, op="c_broadcast"):
+class CBroadcast(InPlaceCollective, op="c_broadcast"):
     """Out = X of the rank `root`, on each rank of ring `ring_id`.
 
     `use_calc_stream` has no effect. Reference: collective/c_broadcast_op.cc.
@@ -33,7 +33,7 @@ class CBroadcast(InPlace, op="c_broadcast"):
         return {"Out": out}
 
 
-class Broadcast(InPlace, op="broadcast"):
+class Broadcast(InPlaceCollective, op="broadcast"):
     """`c_broadcast` over ring 0; `sync_mode` has no effect.
 
     Reference: distributed_ops/broadcast_op.cc.
@@ -51,7 +51,7 @@ class Broadcast(InPlace, op="broadcast"):
         return {"Out": out}
 
 
-class Barrier(InPlace, op="barrier"):
+class Barrier(InPlaceCollective, op="barrier"):
     """Out = X, after all ranks of ring `ring_id` have arrived.
 
     Reference: collective/barrier_op.cc of Paddle 2.0; 1.8.5 has no such op.
@@ -67,7 +67,7 @@ class Barrier(InPlace, op="barrier"):
         return {"Out": X}
 
 
-class Resized(Collective):
+class ResizingCollective(Collective):
     """A collective whose result has a different number of rows than X."""
 
     X = reads()
@@ -84,7 +84,7 @@ class Resized(Collective):
         k.line(f"{Out}.copy_({self.call(str(X))})")
 
 
-class CAllGather(Resized, op="c_allgather"):
+class CAllGather(ResizingCollective, op="c_allgather"):
     """Out [nranks·n, …] = X [n, …] of all `nranks` ranks of ring `ring_id`, in rank order.
 
     `use_calc_stream` has no effect. Reference: collective/c_allgather_op.cc.
@@ -114,7 +114,7 @@ class CAllGather(Resized, op="c_allgather"):
         return [OpDesc("c_reducescatter", *names, op.attrs)]
 
 
-class CReduceScatter(Resized, op="c_reducescatter"):
+class CReduceScatter(ResizingCollective, op="c_reducescatter"):
     """Out [n / nranks, …] = this rank's rows of the sum of X [n, …] over all ranks.
 
     `use_calc_stream` has no effect. Reference: collective/c_reducescatter_op.cc.
@@ -137,7 +137,7 @@ class CReduceScatter(Resized, op="c_reducescatter"):
         return {"Out": expect_rows("c_reducescatter", found, len(X) // self.nranks, self.nranks)}
 
 
-class CScatter(Resized, op="c_scatter"):
+class CScatter(ResizingCollective, op="c_scatter"):
     """Out [n / nranks, …] = this rank's rows of X [n, …] of the rank `root`.
 
     Reference: collective/c_scatter_op.cc of Paddle 2.0; 1.8.5 has no such op.

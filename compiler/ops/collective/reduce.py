@@ -11,7 +11,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import attr, reads, reads_rows, writes, writes_rows
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.collective.base import Collective, InPlace
+from compiler.ops.collective.base import Collective, InPlaceCollective
 
 REDUCTIONS = ("sum", "prod", "max", "min")
 """Reductions indexed by `reduce_type` of `allreduce`."""
@@ -31,7 +31,7 @@ def reduced(collective: Any, ring: int, name: str, op: str, root: int, X: Array)
     return out
 
 
-class AllReduce(InPlace):
+class AllReduce(InPlaceCollective):
     """Out = X reduced over all ranks of ring `ring_id`, on each of them.
 
     With `use_calc_stream` it completes before the next op, and is not bucketed. Reference:
@@ -114,7 +114,7 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
         return {"Out": values, "Out_rows": rows}
 
 
-class AllReduceByNumber(InPlace, op="allreduce"):
+class AllReduceByNumber(InPlaceCollective, op="allreduce"):
     """`c_allreduce_*` over ring 0; `reduce_type` 0 is the sum, 1 prod, 2 max, 3 min.
 
     `sync_mode` has no effect. Reference: distributed_ops/allreduce_op.cc.
@@ -132,7 +132,7 @@ class AllReduceByNumber(InPlace, op="allreduce"):
         return {"Out": all_reduced(self.collective, 0, self.variable, reduction, X)}
 
 
-class Reduce(InPlace):
+class Reduce(InPlaceCollective):
     """Out = X reduced over all ranks on the rank `root_id`; X on the others.
 
     Reference: collective/c_reduce_op.h of Paddle 2.0; 1.8.5 has no such op.

@@ -70,11 +70,11 @@ class GenNcclId(Collective, op="gen_nccl_id"):
             self.collective.create_id(name, self.trainer_id, list(self.trainers))
         if self.use_hierarchical_allreduce:
             group = self.hierarchical_allreduce_inter_nranks
-            number, place = divmod(self.trainer_id, group)
+            number, index = divmod(self.trainer_id, group)
             near = list(self.trainers[number * group : (number + 1) * group])
             for i in range(count):
-                self.collective.create_id(f"Hierarchical_inter_{self.variable}_{i}", place, near)
-            for i in range(count if place == 0 else 0):
+                self.collective.create_id(f"Hierarchical_inter_{self.variable}_{i}", index, near)
+            for i in range(count if index == 0 else 0):
                 far = f"Hierarchical_exter_{self.variable}_{i}"
                 self.collective.create_id(far, number, list(self.trainers[::group]))
         return {"NCCLID": np.array([self.trainer_id])}

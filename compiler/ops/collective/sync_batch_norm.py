@@ -174,19 +174,19 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
         normal = (x - SavedMean) * SavedVariance
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if frozen:
-            rows, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, True)
+            rows, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, True)
             return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
-        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+        d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
         where = (self.collective, self.ring_id, self.variable)
         scales, biases, rows_total = global_sums(*where, [d_scale, d_bias], len(x))
         if rows_total == 1:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
         share = (normal * scales + biases) / rows_total
-        rows = ((above - share) * (Scale * SavedVariance)).astype(X.dtype)
+        rows = ((upstream - share) * (Scale * SavedVariance)).astype(X.dtype)
         return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
     @property
@@ -278,9 +278,9 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
         (c,) = k.grid(s.count)
         r = k.loop(s.places)
-        above = s.read(k, d_Y, c, r)
+        upstream = s.read(k, d_Y, c, r)
         normal = (s.read(k, X, c, r) - mean[c]) * inverse[c]
-        own = k.sum(above * normal, r), k.sum(above, r)
+        own = k.sum(upstream * normal, r), k.sum(upstream, r)
         for position, total, out in zip((c, c + k.size(s.count)), own, outs[1:], strict=True):
             k.store(packed, (position,), k.astype(total, DType.FP64))
             if out is not None:
@@ -300,13 +300,15 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         """Compute the gradient of X from the global sums."""
         X, d_Y, scale, mean, inverse = given
         indices = k.grid(*s.view)
-        c, above = indices[1], d_Y.reshaped(s.view)[indices]
+        c, upstream = indices[1], d_Y.reshaped(s.view)[indices]
         dtype, count = mean.type.dtype, packed[packed.shape[0] - 1]
         d_scale = k.astype(packed[c] / count, dtype)
         d_bias = k.astype(packed[c + k.size(s.count)] / count, dtype)
         normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
-        share = (above - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
-        k.store(d_X.reshaped(s.view), indices, k.where(_has_single_value(k, packed), above, share))
+        share = (upstream - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
+        k.store(
+            d_X.reshaped(s.view), indices, k.where(_has_single_value(k, packed), upstream, share)
+        )
 
 
 def _has_single_value(k: KernelBuilder, packed: DeviceOperand) -> Number:

@@ -36,8 +36,8 @@ def attend_sequence(
     found: list[Array] = []
     scores = rows @ by_row + (0.0 if bias is None else bias.reshape(()))
     for _ in rows:
-        seen = attend(rows, scores + cell @ by_cell, scalar, scalar_bias)
-        gates = state @ matrix[:width] + seen @ matrix[width:] + gate_bias.reshape(-1)
+        attended = attend(rows, scores + cell @ by_cell, scalar, scalar_bias)
+        gates = state @ matrix[:width] + attended @ matrix[width:] + gate_bias.reshape(-1)
         activate(gates[: 3 * width], kinds[0])
         activate(gates[3 * width :], kinds[2])
         forget, inlet, outlet, candidate = np.split(gates, 4)
@@ -50,7 +50,7 @@ def attend_sequence(
     return both[:, 0], both[:, 1]
 
 
-class AttentionMemory(OpDef):
+class AttentionLstmBase(OpDef):
     """Slots and attributes shared by the program op and the graph op."""
 
     X = reads()
@@ -70,7 +70,7 @@ class AttentionMemory(OpDef):
     candidate_activation = attr("tanh")
 
 
-class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
+class AttentionLstmSteps(AttentionLstmBase, op="attention_lstm_steps"):
     """Hidden and Cell [rows, width] for each row of X [rows, m]; sequences start from H0, C0.
 
     In each step all rows of the sequence are scored by relu(row · u + cell · v), u and v being the
@@ -146,7 +146,7 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
         return {"Hidden": hidden, "Cell": cells}
 
 
-class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
+class AttentionLstm(AttentionLstmBase, Composite, op="attention_lstm"):
     """`attention_lstm_steps`; the reference's other intermediate outputs are not computed."""
 
     AttentionedX = writes(optional=True)

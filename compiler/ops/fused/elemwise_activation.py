@@ -75,13 +75,13 @@ class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"
         """Expand to the inner op and the outer op."""
         require_floats(self.kind, steps)
         binary, unary, unary_last = self.functions()
-        x, y, place = steps["X"], steps["Y"], {"axis": self.axis}
+        x, y, attrs = steps["X"], steps["Y"], {"axis": self.axis}
         if unary_last:
-            inner = steps(binary, place, X=x, Y=y)
+            inner = steps(binary, attrs, X=x, Y=y)
             outer = self.unary(steps, unary, inner)
         else:
             inner = self.unary(steps, unary, y)
-            outer = steps(binary, place, X=x, Y=inner)
+            outer = steps(binary, attrs, X=x, Y=inner)
         steps.write("Out", outer)
         steps.write("IntermediateOut", inner)
 

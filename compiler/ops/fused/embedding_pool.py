@@ -84,8 +84,8 @@ class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad
         spread = steps.outputs("sequence_pool_grad", wanted, {"pooltype": "SUM"}, **pool)
         given = {"X": found, "Out@GRAD": spread["X" + GRAD]}
         attrs = {"shape": [0, self.width(steps)]}
-        seen = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
+        viewed = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
         attrs = {"padding_idx": self.padding_idx, "is_sparse": self.is_sparse}
-        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": seen[0]}
+        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": viewed[0]}
         made = steps.outputs("lookup_table_v2_grad", {"W" + GRAD: 1}, attrs, **given)
         steps.write("W" + GRAD, *made["W" + GRAD])

@@ -72,12 +72,12 @@ def backward_pass(powers: Array, weights: Array, valid: Array) -> Array:
     """Run the backward pass: return normalised backward probabilities per step and tag."""
     shares = np.zeros_like(powers)
     last = valid.sum(1) - 1
-    ahead = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
+    following = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
     for step in reversed(range(powers.shape[1])):
-        inner = ahead @ weights[2:].T
+        inner = following @ weights[2:].T
         now = np.where((last == step)[:, None], weights[1], inner)
         shares[:, step] = now / np.where(valid[:, step], now.sum(1), 1)[:, None]
-        ahead = shares[:, step] * powers[:, step]
+        following = shares[:, step] * powers[:, step]
     return shares * valid[:, :, None]
 
 
@@ -108,14 +108,14 @@ def tag_counts(tags: Array, valid: Array, scale: Array, count: int) -> tuple[Arr
 
 
 def expected_counts(
-    powers: Array, weights: Array, ahead: Array, behind: Array, valid: Array, scale: Array
+    powers: Array, weights: Array, forward: Array, backward: Array, valid: Array, scale: Array
 ) -> tuple[Array, Array]:
-    """Compute the expected counts of tags and transitions; `ahead` and `behind` are both passes."""
-    both = ahead * behind
+    """Compute the expected counts of tags and transitions from both passes."""
+    both = forward * backward
     sums = np.where(valid, both.sum(2), 1)
     present = both / sums[:, :, None] * scale[:, None, None]
-    right = (powers * behind)[:, 1:]
-    left = ahead[:, :-1] * valid[:, 1:, None]
+    right = (powers * backward)[:, 1:]
+    left = forward[:, :-1] * valid[:, 1:, None]
     joint = ((left @ weights[2:]) * right).sum(2)
     left = left * (scale[:, None] / np.where(valid[:, 1:], joint, 1))[:, :, None]
     last = np.maximum(valid.sum(1) - 1, 0)[:, None, None]
@@ -217,10 +217,10 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         shape = numeric(Emission)
         tags = checked_tags(Label, row_at, valid, shape[-1])
         powers = EmissionExps.reshape(-1, shape[-1])[row_at]
-        ahead = Alpha.reshape(-1, shape[-1])[row_at] * valid[:, :, None]
-        behind = backward_pass(powers, TransitionExps, valid)
+        forward = Alpha.reshape(-1, shape[-1])[row_at] * valid[:, :, None]
+        backward = backward_pass(powers, TransitionExps, valid)
         scale = d_LogLikelihood.reshape(-1)
-        likely = expected_counts(powers, TransitionExps, ahead, behind, valid, scale)
+        likely = expected_counts(powers, TransitionExps, forward, backward, valid, scale)
         real = tag_counts(tags, valid, scale, shape[-1])
         d_Emission = np.zeros((Label.size, shape[-1]), powers.dtype)
         d_Emission[row_at[valid]] = (likely[0] - real[0])[valid]
@@ -241,7 +241,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         LogLikelihood: DeviceOperand | None,
     ) -> None:
         dtype = Emission.type.dtype
-        field = crf_kernels.Field(k, Emission_lod, Label_lod, Length, Emission.shape[1])
+        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, Emission.shape[1])
         powers = EmissionExps or k.scratch(Emission.shape, dtype)
         weights = TransitionExps or k.scratch(Transition.shape, dtype)
         alpha = Alpha or k.scratch(Emission.shape, dtype)
@@ -270,15 +270,15 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Transition: DeviceOperand | None,
     ) -> None:
         dtype, longest = Alpha.type.dtype, EmissionExps.shape[1]
-        field = crf_kernels.Field(k, Emission_lod, Label_lod, Length, longest)
+        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, longest)
         alpha, powers = crf_kernels.tag_rows(Alpha), crf_kernels.tag_rows(EmissionExps)
-        above = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
+        upstream = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
         after = k.scratch(alpha.shape, dtype)
         crf_kernels.backward_pass(field, powers, TransitionExps, after)
         d_rows = d_Emission or k.scratch(alpha.shape, dtype)
-        crf_kernels.emission_gradient(field, alpha, powers, after, Label, above, d_rows)
+        crf_kernels.emission_gradient(field, alpha, powers, after, Label, upstream, d_rows)
         if d_Transition is not None:
-            given = TransitionExps, Label, above, crf_kernels.tag_rows(d_rows)
+            given = TransitionExps, Label, upstream, crf_kernels.tag_rows(d_rows)
             crf_kernels.transition_gradient(field, alpha, after, *given, d_Transition)
 
 
@@ -357,5 +357,5 @@ class CrfDecoding(OpDef, op="crf_decoding"):
         Emission_lod: list[Operand] | None,
         ViterbiPath: DeviceOperand,
     ) -> None:
-        field = crf_kernels.Field(k, Emission_lod, None, Length, Emission.shape[1])
+        field = crf_kernels.CrfSteps(k, Emission_lod, None, Length, Emission.shape[1])
         crf_kernels.viterbi(field, Emission, Transition, Label, ViterbiPath)

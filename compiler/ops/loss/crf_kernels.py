@@ -17,7 +17,7 @@ from compiler.ops.shared_kernels import fill, inside
 Levels = Sequence[Operand] | None
 
 
-class Field:
+class CrfSteps:
     """The steps of all sequences: the row, the previous and next row (or -1), and the sequence."""
 
     def __init__(
@@ -30,14 +30,14 @@ class Field:
     ) -> None:
         found = k.on_host(crf_steps, levels, others, Length, longest)
         self.k = k
-        self.count: Size = k.as_size(found[1], "places")
+        self.count: Size = k.as_size(found[1], "entries")
         self.at = k.to_device(found[0], (4, self.count))
         self.onwards, self.back = found[2], found[3]
 
     def rows(self, entry: Number) -> tuple[Number, Number, Number, Number]:
         """Return the row, the previous row, the next row and the sequence of a step."""
-        row, before, behind, line = (self.at[part, entry] for part in range(4))
-        return row, before, behind, line
+        row, before, after_row, line = (self.at[part, entry] for part in range(4))
+        return row, before, after_row, line
 
 
 def tag_rows(X: DeviceOperand) -> DeviceOperand:
@@ -51,14 +51,14 @@ def exp_rows(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> D
     highest = k.scratch(rows.shape[:1], Emission.type.dtype)
     (i,) = k.grid(rows.shape[0])
     j = k.loop(rows.shape[1])
-    most = k.max(rows[i, j], j)
-    k.store(highest, (i,), most)
-    k.store(tag_rows(out), (i, j), k.exp(rows[i, j] - most))
+    row_max = k.max(rows[i, j], j)
+    k.store(highest, (i,), row_max)
+    k.store(tag_rows(out), (i, j), k.exp(rows[i, j] - row_max))
     return highest
 
 
 def forward_pass(
-    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+    field: CrfSteps, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
     """Emit the kernels of the forward pass, one per time step, unnormalised."""
     k, tags = field.k, weights.shape[1]
@@ -73,7 +73,7 @@ def forward_pass(
 
 
 def normalise(
-    k: KernelBuilder, shares: DeviceOperand, field: Field, out: DeviceOperand
+    k: KernelBuilder, shares: DeviceOperand, field: CrfSteps, out: DeviceOperand
 ) -> DeviceOperand:
     """Emit kernels that normalise forward probabilities; return log-normalisers."""
     logs = k.scratch(shares.shape[:1], shares.type.dtype)
@@ -88,7 +88,7 @@ def normalise(
 
 
 def likelihood(
-    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand,
+    field: CrfSteps, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand,
     highest: DeviceOperand, logs: DeviceOperand, alpha: DeviceOperand, weights: DeviceOperand,
     Loss: DeviceOperand,
 ) -> None:  # fmt: skip
@@ -97,38 +97,38 @@ def likelihood(
     labels, rows = Label.reshaped((Label.type.numel,)), tag_rows(Emission)
     fill(k, Loss, 0.0)
     (i,) = k.grid(field.count)
-    row, before, behind, line = field.rows(i)
+    row, before, after_row, line = field.rows(i)
     tag = labels[row]
     known = inside(k, tag, tags)
     last = labels.at(before, where=before >= 0, other=0)
     paired = known & inside(k, last, tags)
     came = Transition.at(last + 2, tag, where=paired & (before >= 0), other=0)
     begun = Transition.at(0, tag, where=known & (before < 0), other=0)
-    ended = Transition.at(1, tag, where=known & (behind < 0), other=0)
+    ended = Transition.at(1, tag, where=known & (after_row < 0), other=0)
     real = rows.at(row, tag, where=known, other=float("nan")) + came + begun + ended
     j = k.loop(tags)
     rest = k.sum(tag_rows(alpha)[row, j] * weights[1, j], j)
-    every = logs[row] + highest[row] + k.where(behind < 0, k.log(rest), 0.0)
+    every = logs[row] + highest[row] + k.where(after_row < 0, k.log(rest), 0.0)
     k.add(Loss, (line, 0), every - real)
 
 
 def backward_pass(
-    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+    field: CrfSteps, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
     """Emit the kernels of the backward pass, multiplied by the emissions."""
     k, tags = field.k, weights.shape[1]
     with k.for_each(field.back, "begin", "count") as (begin, count):
         i, j = k.grid(count, tags)
-        row, _, behind, _ = field.rows(i + k.size(begin))
+        row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
-        after = shares.at(behind, r, where=behind >= 0, other=0)
+        after = shares.at(after_row, r, where=after_row >= 0, other=0)
         total = k.sum(after * weights[j + 2, r], r) / k.sum(after, r)
-        k.store(shares, (row, j), powers[row, j] * k.where(behind >= 0, total, weights[1, j]))
+        k.store(shares, (row, j), powers[row, j] * k.where(after_row >= 0, total, weights[1, j]))
 
 
 def emission_gradient(
-    field: Field, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
-    Label: DeviceOperand, above: DeviceOperand, d_Emission: DeviceOperand,
+    field: CrfSteps, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
+    Label: DeviceOperand, upstream: DeviceOperand, d_Emission: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit kernels for d_Emission: (marginal probability - one-hot label) * d_Loss."""
     k, tags = field.k, alpha.shape[1]
@@ -139,12 +139,13 @@ def emission_gradient(
     j = k.loop(tags)
     both = alpha[row, j] * after[row, j] / powers[row, j]
     real = k.where(k.equal(labels[row], j), 1.0, 0.0)
-    k.store(tag_rows(d_Emission), (row, j), (both / k.sum(both, j) - real) * above[line])
+    k.store(tag_rows(d_Emission), (row, j), (both / k.sum(both, j) - real) * upstream[line])
 
 
 def transition_gradient(
-    field: Field, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
-    Label: DeviceOperand, above: DeviceOperand, d_rows: DeviceOperand, d_Transition: DeviceOperand,
+    field: CrfSteps, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
+    Label: DeviceOperand, upstream: DeviceOperand, d_rows: DeviceOperand,
+    d_Transition: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit kernels for d_Transition: expected minus actual transitions, starts and ends."""
     k, tags = field.k, weights.shape[1]
@@ -160,7 +161,7 @@ def transition_gradient(
     row, before, _, line = field.rows(p)
     r = k.loop(tags)
     whole = k.sum(moved[p, r], r)
-    scale = k.where(before >= 0, above[line] / k.where(before >= 0, whole, 1.0), 0.0)
+    scale = k.where(before >= 0, upstream[line] / k.where(before >= 0, whole, 1.0), 0.0)
     k.store(given, (p, r), scale * after[row, r])
     _, a, b, left, right = k.tiles((), tags, tags, field.count)
     before = field.rows(left)[1]
@@ -170,18 +171,18 @@ def transition_gradient(
     row, before, _, line = field.rows(p)
     last, tag = labels.at(before, where=before >= 0, other=-1), labels[row]
     known = inside(k, last, tags) & inside(k, tag, tags)
-    k.add(d_Transition, (last + 2, tag), -above[line], known)
+    k.add(d_Transition, (last + 2, tag), -upstream[line], known)
     for end in range(2):
         (j,) = k.grid(tags)
         p = k.loop(field.count)
-        row, before, behind, _ = field.rows(p)
-        other = behind if end else before
+        row, before, after_row, _ = field.rows(p)
+        other = after_row if end else before
         k.store(d_Transition, (end, j), k.sum(k.where(other < 0, d_rows[row, j], 0.0), p))
 
 
 def viterbi(
-    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand | None,
-    path: DeviceOperand,
+    field: CrfSteps, Emission: DeviceOperand, Transition: DeviceOperand,
+    Label: DeviceOperand | None, path: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit the kernels of Viterbi decoding; ties take the first tag."""
     k, rows, tags = field.k, tag_rows(Emission), Transition.shape[1]
@@ -198,12 +199,12 @@ def viterbi(
         k.store(came, (row, j), k.argmax(moves, r))
     with k.for_each(field.back, "begin", "count") as (begin, count):
         (i,) = k.grid(count)
-        row, _, behind, _ = field.rows(i + k.size(begin))
+        row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         last = k.argmax(reached[row, r] + Transition[1, r], r)
-        after = chosen.at(behind, where=behind >= 0, other=0)
-        there = came.at(behind, after, where=behind >= 0, other=0)
-        k.store(chosen, (row,), k.where(behind >= 0, there, last))
+        after = chosen.at(after_row, where=after_row >= 0, other=0)
+        came_from = came.at(after_row, after, where=after_row >= 0, other=0)
+        k.store(chosen, (row,), k.where(after_row >= 0, came_from, last))
     fill(k, path, 0)
     (i,) = k.grid(field.count)
     row = field.rows(i)[0]

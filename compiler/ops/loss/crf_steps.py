@@ -48,7 +48,7 @@ def crf_steps(
     row = row_at[line, step]
     before = np.where(step > 0, row_at[line, np.maximum(step - 1, 0)], -1)
     further = np.minimum(step + 1, max(valid.shape[1] - 1, 0))
-    behind = np.where(step + 1 < counts[line], row_at[line, further], -1)
+    after = np.where(step + 1 < counts[line], row_at[line, further], -1)
     sizes = valid.sum(0)
     steps = list(zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True))
-    return np.stack([row, before, behind, line]).astype(np.int64), len(row), steps, steps[::-1]
+    return np.stack([row, before, after, line]).astype(np.int64), len(row), steps, steps[::-1]

@@ -101,8 +101,8 @@ def softmax_loss(
     rows, classes, within = logits.shape
     i, j = k.grid(rows, within)
     r = k.loop(classes)
-    most = k.max(logits[i, r, j], r)
-    shifted = k.maximum(logits[i, r, j] - most, -64.0)
+    row_max = k.max(logits[i, r, j], r)
+    shifted = k.maximum(logits[i, r, j] - row_max, -64.0)
     total = k.sum(k.exp(shifted), r)
     if Softmax is not None:
         k.store(Softmax.reshaped(logits.shape), (i, r, j), k.exp(shifted) / total)
@@ -113,7 +113,7 @@ def softmax_loss(
     else:
         label = Label.reshaped((rows, within))[i, j]
         known = known_label(k, label, classes, ignore)
-        picked = k.maximum(logits.at(i, label, j, where=known, other=0) - most, -64.0)
+        picked = k.maximum(logits.at(i, label, j, where=known, other=0) - row_max, -64.0)
         loss = label_loss(k, k.log(total) - picked, label, known, ignore)
     k.store(Loss.reshaped((rows, within)), (i, j), loss)
 
@@ -125,11 +125,11 @@ def softmax_loss_gradient(
     """Emit a kernel for the gradient of the logits, along the middle of three axes."""
     rows, classes, within = softmax.shape
     i, c, j = k.grid(rows, classes, within)
-    above, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]
+    upstream, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]
     if ignore is None:
-        slope = (share - Label.reshaped(softmax.shape)[i, c, j]) * above
+        slope = (share - Label.reshaped(softmax.shape)[i, c, j]) * upstream
     else:
         label = Label.reshaped((rows, within))[i, j]
-        all_but_own = share * above - k.where(k.equal(label, c), above, 0)
+        all_but_own = share * upstream - k.where(k.equal(label, c), upstream, 0)
         slope = k.where(k.not_equal(label, ignore), all_but_own, 0)
     k.store(d_Logits.reshaped(softmax.shape), (i, c, j), slope)

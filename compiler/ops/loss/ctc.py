@@ -73,8 +73,8 @@ def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) ->
     or at the position before it.
     """
     width = emitted.shape[2]
-    place = np.arange(int(width))
-    final = np.where((place == ends[:, None]) | (place == ends[:, None] - 1), 0.0, -np.inf)
+    position = np.arange(int(width))
+    final = np.where((position == ends[:, None]) | (position == ends[:, None] - 1), 0.0, -np.inf)
     mirrored = np.zeros_like(skips)
     mirrored[:, 2:] = skips[:, ::-1][:, : max(width - 2, 0)]
     scores = np.full_like(emitted, -np.inf)
@@ -108,12 +108,12 @@ def ctc_lines(
     everywhere = np.broadcast_to(lattice[:, None], (*valid.shape, lattice.shape[1]))
     emitted = np.take_along_axis(shares, everywhere, 2).astype(np.float64)
     skips, counts = may_skip(lattice, blank), valid.sum(1)
-    ahead = scores_forward(emitted, skips)
-    behind = scores_backward(emitted, skips, counts, ends)
-    total = np.logaddexp.reduce((ahead + behind)[:, 0], axis=1)
+    forward = scores_forward(emitted, skips)
+    backward = scores_backward(emitted, skips, counts, ends)
+    total = np.logaddexp.reduce((forward + backward)[:, 0], axis=1)
     possible = np.isfinite(total)
     known = np.where(possible, total, 0.0)
-    likely = np.exp(ahead + behind - known[:, None, None])
+    likely = np.exp(forward + backward - known[:, None, None])
     gradient = np.exp(shares) - sum_by_class(likely, lattice, logits.shape[2])
     counted = valid & possible[:, None]
     return -known, np.where(counted[:, :, None], gradient, 0.0)
@@ -244,10 +244,10 @@ class WarpCtc(OpDef, op="warpctc"):
         lattices = ctc_kernels.Lattices(k, *given)
         if WarpCTCGrad is not None:
             k.set_size(WarpCTCGrad.shape[0], lattices.steps)
-        ahead, behind = ctc_kernels.forward(lattices), ctc_kernels.backward(lattices)
-        totals = ctc_kernels.loss(lattices, ahead, behind, Loss)
+        forward, backward = ctc_kernels.forward(lattices), ctc_kernels.backward(lattices)
+        totals = ctc_kernels.loss(lattices, forward, backward, Loss)
         if WarpCTCGrad is not None:
-            ctc_kernels.gradient(lattices, ahead, behind, totals, WarpCTCGrad)
+            ctc_kernels.gradient(lattices, forward, backward, totals, WarpCTCGrad)
 
     def triton_grad(
         self,
@@ -261,19 +261,19 @@ class WarpCtc(OpDef, op="warpctc"):
         lines = WarpCTCGrad.shape[1]
         if LogitsLength is not None:
             lengths = k.to_device(LogitsLength, (lines,), LogitsLength.type.dtype)
-            step, line, c = place = k.grid(*d_Logits.shape)
+            step, line, c = position = k.grid(*d_Logits.shape)
             length = lengths[line]
         else:
             level = (Logits_lod or [])[-1]
             rows = d_Logits.shape[0]
             owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
-            row, c = place = k.grid(*d_Logits.shape)
+            row, c = position = k.grid(*d_Logits.shape)
             line, begin = owners[row], rows_in[0, row]
             step, length = row - begin, rows_in[1, row] - begin
         value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
         if self.norm_by_times:
             value = value / k.astype(k.maximum(length, 1), value.dtype)
-        k.store(d_Logits, place, value)
+        k.store(d_Logits, position, value)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         known = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))

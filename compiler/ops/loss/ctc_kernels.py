@@ -57,8 +57,8 @@ class Lattices:
         norms = k.scratch(self.logits.shape[:1], self.logits.type.dtype)
         (i,) = k.grid(self.logits.shape[0])
         j = k.loop(self.classes)
-        most = k.max(self.logits[i, j], j)
-        k.store(norms, (i,), most + k.log(k.sum(k.exp(self.logits[i, j] - most), j)))
+        maximum = k.max(self.logits[i, j], j)
+        k.store(norms, (i,), maximum + k.log(k.sum(k.exp(self.logits[i, j] - maximum), j)))
         return norms
 
     def class_at(self, line: Number, position: Number) -> Number:
@@ -85,9 +85,9 @@ class Lattices:
 
 def log_sum_exp(k: KernelBuilder, scores: Sequence[Number]) -> Number:
     """Return the log-sum-exp of three scores."""
-    most = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
-    total = sum(k.exp(score - most) for score in scores)
-    return k.maximum(most + k.log(total), IMPOSSIBLE)
+    maximum = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
+    total = sum(k.exp(score - maximum) for score in scores)
+    return k.maximum(maximum + k.log(total), IMPOSSIBLE)
 
 
 def forward(lattices: Lattices) -> DeviceOperand:
@@ -154,8 +154,8 @@ def loss(
     there = lattices.lengths[0, line] > 0
     score = ahead.at(0, line, position, where=there, other=IMPOSSIBLE)
     score = score + behind.at(0, line, position, where=there, other=IMPOSSIBLE)
-    most = k.max(score, position)
-    total = most + k.log(k.sum(k.exp(score - most), position))
+    maximum = k.max(score, position)
+    total = maximum + k.log(k.sum(k.exp(score - maximum), position))
     k.store(totals, (line,), total)
     if Loss is not None:
         k.store(Loss, (line, 0), k.where(total > IMPOSSIBLE / 2, -total, 0.0))

@@ -125,15 +125,17 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         table = (X.shape[0], product(X.shape[1:]))
         (i,) = k.grid(table[0])
         r, square = k.loop(table[1]), self.sigma * self.sigma
-        apart = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
+        difference = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
         if InsideWeight is not None:
-            apart = apart * InsideWeight.reshaped(table)[i, r]
-        size = k.absolute(apart)
-        each = k.where(size < 1.0 / square, 0.5 * square * apart * apart, size - 0.5 / square)
+            difference = difference * InsideWeight.reshaped(table)[i, r]
+        size = k.absolute(difference)
+        each = k.where(
+            size < 1.0 / square, 0.5 * square * difference * difference, size - 0.5 / square
+        )
         if OutsideWeight is not None:
             each = each * OutsideWeight.reshaped(table)[i, r]
         if Diff is not None:
-            k.store(Diff.reshaped(table), (i, r), apart)
+            k.store(Diff.reshaped(table), (i, r), difference)
         if Out is not None:
             k.store(Out, (i, 0), k.sum(each, r))
 
@@ -148,8 +150,10 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         d_Y: DeviceOperand | None,
     ) -> None:
         indices, square = k.grid(*Diff.shape), self.sigma * self.sigma
-        apart = Diff[indices]
-        slope = k.where(k.absolute(apart) < 1.0 / square, square * apart, k.sign(apart))
+        difference = Diff[indices]
+        slope = k.where(
+            k.absolute(difference) < 1.0 / square, square * difference, k.sign(difference)
+        )
         for weight in (InsideWeight, OutsideWeight):
             slope = slope if weight is None else slope * weight[indices]
         pull = slope * d_Out[indices[0], 0]
@@ -207,22 +211,24 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         self, k: KernelBuilder, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
     ) -> None:
         flat = (X.type.numel,)
-        lanes = k.grid(*(flat if self.reduction == "none" else (1,)))
-        i = lanes[0] if self.reduction == "none" else k.loop(X.type.numel)
+        output_index = k.grid(*(flat if self.reduction == "none" else (1,)))
+        i = output_index[0] if self.reduction == "none" else k.loop(X.type.numel)
         target = Target.reshaped(flat)[i]
         known = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
         each = k.where(target > 0, target * known, 0)
         if self.reduction != "none":
             each = k.sum(each, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
-        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), lanes, each)
+        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, each)
 
     def triton_grad(
         self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         flat = (d_X.type.numel,)
         (i,) = k.grid(*flat)
-        above = d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
-        share = above / k.astype(k.size(self.divisor(d_X.shape)), d_X.type.dtype)
+        upstream = (
+            d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
+        )
+        share = upstream / k.astype(k.size(self.divisor(d_X.shape)), d_X.type.dtype)
         k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
 
 
@@ -292,15 +298,15 @@ class CenterLoss(OpDef, op="center_loss"):
         Loss: DeviceOperand | None,
     ) -> None:
         (rows, width), classes = X.shape, Centers.shape[0]
-        apart = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
+        difference = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
         labels = Label.reshaped((rows,))
         i, j = k.grid(rows, width)
         known, nan = inside(k, labels[i], classes), float("nan")
-        k.store(apart, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
+        k.store(difference, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
         if Loss is not None:
             (i,) = k.grid(rows)
             r = k.loop(width)
-            k.store(Loss, (i, 0), k.sum(apart[i, r] * apart[i, r], r) * 0.5)
+            k.store(Loss, (i, 0), k.sum(difference[i, r] * difference[i, r], r) * 0.5)
         if CentersOut is None:
             return
         if not self.need_update:
@@ -309,7 +315,7 @@ class CenterLoss(OpDef, op="center_loss"):
         c, j = k.grid(classes, width)
         r = k.loop(rows)
         own = k.equal(labels[r], c)
-        total = k.sum(apart.at(r, j, where=own, other=0), r)
+        total = k.sum(difference.at(r, j, where=own, other=0), r)
         count = k.sum(k.astype(own, X.type.dtype), r) + 1.0
         moved = total * number(k, CenterUpdateRate) / count
         k.store(CentersOut, (c, j), Centers[c, j] + moved)

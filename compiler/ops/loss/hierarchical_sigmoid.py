@@ -12,7 +12,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_kernels
 from compiler.ops.loss import sampled_class_kernels as class_kernels
-from compiler.ops.loss.hierarchical_sigmoid_kernels import Paths
+from compiler.ops.loss.hierarchical_sigmoid_kernels import TreePaths
 from compiler.ops.shared_kernels import copy
 from compiler.ops.train.sparse_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
@@ -197,10 +197,10 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         Label: DeviceOperand,
         PathTable: DeviceOperand | None,
         PathCode: DeviceOperand | None,
-    ) -> Paths:
+    ) -> TreePaths:
         """Return the paths as kernels use them."""
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
-        return Paths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
+        return TreePaths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
 
     def triton(
         self,

@@ -32,7 +32,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True)
-class Paths:
+class TreePaths:
     """The paths of rows, of at most `longest` nodes: from `table` and `code`, or the labels."""
 
     label: DeviceOperand
@@ -75,7 +75,7 @@ class Paths:
 
 def costs(
     k: KernelBuilder,
-    paths: Paths,
+    paths: TreePaths,
     given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
     passed: DeviceOperand,
     out: DeviceOperand | None,
@@ -94,9 +94,9 @@ def costs(
         forks = bias.reshaped((bias.type.numel,))
         score = score + forks.at(fork.number, where=fork.there, other=0)
     score = k.where(fork.there, k.clip(score, -MAX_SCORE, MAX_SCORE), 0.0)
-    gone = softplus(k, score)
-    cost = gone - k.where(k.equal(fork.branch, 1), score, 0.0)
-    k.store(passed, (i, position), gone)
+    softplus_score = softplus(k, score)
+    cost = softplus_score - k.where(k.equal(fork.branch, 1), score, 0.0)
+    k.store(passed, (i, position), softplus_score)
     k.store(each, (i, position), k.where(fork.wrong, float("nan"), cost))
     if out is not None:
         (i,) = k.grid(rows)
@@ -105,7 +105,7 @@ def costs(
 
 
 def score_gradients(
-    k: KernelBuilder, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
+    k: KernelBuilder, paths: TreePaths, passed: DeviceOperand, d_Out: DeviceOperand
 ) -> tuple[DeviceOperand, DeviceOperand]:
     """Emit a kernel for the gradient of each score, and its node index: [rows, longest] each."""
     slope, forks = (k.scratch(passed.shape, dtype) for dtype in (passed.type.dtype, DType.INT64))

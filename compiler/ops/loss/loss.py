@@ -223,9 +223,9 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         rows, classes = product(d_X.shape[:-1]), d_X.shape[-1]
         index, counted = lower_labels(k, Label, (rows, classes), self.ignore_index)
         share = k.scratch((rows,), d_X.type.dtype)
-        above, picked = d_Y.view((rows,)), MatchX.view((rows,))
+        upstream, picked = d_Y.view((rows,)), MatchX.view((rows,))
         k.line(f"{share}.fill(0.0)")
-        k.line(f"np.divide({above}, {picked}, out={share}, where={counted})")
+        k.line(f"np.divide({upstream}, {picked}, out={share}, where={counted})")
         k.line(f"np.negative({share}, out={share})")
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")

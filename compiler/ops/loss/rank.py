@@ -35,8 +35,8 @@ class RankLoss(SameTypePointwise, op="rank_loss"):
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the shape of Label; raise ShapeError if another input's size differs."""
         given = {slot: types[slot] for slot in ("Label", "Left", "Right")}
-        seen = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
-        return super().infer_types({**types, **seen})
+        viewed = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
+        return super().infer_types({**types, **viewed})
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
         """Return view shapes whose trailing axes of size 1 match Label's rank."""

@@ -48,11 +48,11 @@ def weight_gradient(
     shares = out.reshaped(shape) if sparse else None
     if k.in_order and not sparse:
         shares = k.scratch(shape, out.type.dtype)
-    i, place, j = k.grid(*shape)
-    value = slope[i, place] * X[i, j]
+    i, position, j = k.grid(*shape)
+    value = slope[i, position] * X[i, j]
     if shares is None:
-        k.add(out, (numbers[i, place], j), value)
+        k.add(out, (numbers[i, position], j), value)
     else:
-        k.store(shares, (i, place, j), value)
+        k.store(shares, (i, position, j), value)
     if shares is not None and not sparse:
         add_rows(k, shares.reshaped((count, shape[2])), numbers.reshaped((count,)), out)

@@ -25,16 +25,16 @@ def class_chances(classes: Array, sampler: int, count: int, given: Array | None)
     return given.reshape(-1)[classes]
 
 
-def log_uniform_classes(even: Array, count: int) -> Array:
+def log_uniform_classes(uniform: Array, count: int) -> Array:
     """Map uniform numbers in [0, 1) to log-uniform class indices."""
-    powers = np.exp(even * np.log(count + 1))
+    powers = np.exp(uniform * np.log(count + 1))
     return np.minimum(powers.astype(np.int64), count) - 1
 
 
-def alias_sample(drawn: Array, even: Array, alias: Array, chances: Array) -> Array:
+def alias_sample(drawn: Array, uniform: Array, alias: Array, chances: Array) -> Array:
     """Apply the alias method: keep each drawn class with its probability, else take its alias."""
     other = alias.reshape(-1)[drawn]
-    stays = (even < chances.reshape(-1)[drawn]) | (other < 0)
+    stays = (uniform < chances.reshape(-1)[drawn]) | (other < 0)
     return np.where(stays, drawn, other).astype(np.int64)
 
 

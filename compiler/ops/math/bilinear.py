@@ -43,7 +43,7 @@ def sample(images: Array, number: Array, rows: Array, columns: Array) -> Array:
 
 
 def sample_gradient(
-    images: Array, number: Array, rows: Array, columns: Array, above: Array
+    images: Array, number: Array, rows: Array, columns: Array, upstream: Array
 ) -> tuple[Array, Array, Array]:
     """Return the gradients of images, rows and columns from the gradient of the samples."""
     top, left = np.floor(rows), np.floor(columns)
@@ -52,9 +52,9 @@ def sample_gradient(
     for down, right in [(int(step[0]), int(step[1])) for step in CORNERS.split()]:
         row, column = top + down, left + right
         near, across = 1 - np.abs(rows - row), 1 - np.abs(columns - column)
-        seen, inside, index = corner(images, number, row, column)
-        np.add.at(d_images, index, above * (near * across * inside)[..., None])
-        along = (seen * above).sum(axis=-1)
+        pixels, inside, index = corner(images, number, row, column)
+        np.add.at(d_images, index, upstream * (near * across * inside)[..., None])
+        along = (pixels * upstream).sum(axis=-1)
         d_rows += along * across * (2 * down - 1)
         d_columns += along * near * (2 * right - 1)
     return d_images, d_rows, d_columns

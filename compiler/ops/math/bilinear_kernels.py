@@ -56,14 +56,14 @@ def corners(k: KernelBuilder, row: Number, column: Number, sizes: Sequence[Size]
 
 
 def _neighbour(
-    k: KernelBuilder, place: Number, step: int, size: Size
+    k: KernelBuilder, position: Number, step: int, size: Size
 ) -> tuple[Number, Number, Number]:
     """Return a neighbour's index along one axis, its in-bounds mask, and its weight."""
-    at = k.floor(place) + float(step)
+    at = k.floor(position) + float(step)
     last = k.size(size) - 1
     inside = (at >= 0.0) & (at <= (float(last) if isinstance(last, int) else last))
     whole = k.astype(k.where(inside, at, 0.0), DType.INT32)
-    return whole, inside, 1.0 - k.absolute(place - at)
+    return whole, inside, 1.0 - k.absolute(position - at)
 
 
 def looked(found: Sequence[Corner], at: Callable[[Corner], Number]) -> Number:

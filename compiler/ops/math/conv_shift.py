@@ -37,8 +37,8 @@ class ConvShift(OpDef, op="conv_shift"):
         return X
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        seen = X[:, correlation_indices(X.shape[1], Y.shape[1])]
-        return np.einsum("bij,bj->bi", seen, Y)
+        windows = X[:, correlation_indices(X.shape[1], Y.shape[1])]
+        return np.einsum("bij,bj->bi", windows, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         indices = correlation_indices(X.shape[1], Y.shape[1])

@@ -60,13 +60,13 @@ class Cumsum(OpDef, op="cumsum"):
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
         x, out = X.reshaped(whole), Out.reshaped(whole)
-        before, size, behind = whole
-        part = BLOCK if behind == 1 else STRIDED_BLOCK
+        outer, size, inner = whole
+        part = BLOCK if inner == 1 else STRIDED_BLOCK
         if isinstance(size, int) and size <= part:
             self.scan(k, x, out, size, None)
             return
         held = DType.FP32 if X.type.dtype is DType.FP16 else X.type.dtype
-        starts = k.scratch((before, (size + part - 1) // part, behind), held)
+        starts = k.scratch((outer, (size + part - 1) // part, inner), held)
         self.block_sums(k, x, part, starts)
         self.scan(k, x, out, part, starts)
 
@@ -94,8 +94,8 @@ class Cumsum(OpDef, op="cumsum"):
         starts: DeviceOperand | None,
     ) -> None:  # fmt: skip
         """Emit a kernel that scans each block, starting from the sum of the blocks before it."""
-        before, size, behind = x.shape
-        i, part, j = k.grid(before, 1 if starts is None else starts.shape[1], behind)
+        outer, size, inner = x.shape
+        i, part, j = k.grid(outer, 1 if starts is None else starts.shape[1], inner)
         r = k.loop(length)
         n = r if starts is None else part * length + r
         inside = n < k.size(size)

@@ -38,8 +38,8 @@ def padded_shape(small: Shape, rank: int, axis: int) -> Shape:
 
 def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
     """Load an element of an operand that broadcasts with its first axis aligned at `axis`."""
-    seen = small.reshaped(padded_shape(small.shape, len(indices), axis))
-    return seen[broadcast_at(seen.shape, indices)]
+    viewed = small.reshaped(padded_shape(small.shape, len(indices), axis))
+    return viewed[broadcast_at(viewed.shape, indices)]
 
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
@@ -124,10 +124,10 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
         by_x = DOut / y
         from_x = np.zeros_like(Out) if DDX is None else pad_rank(DDX, Out.shape, self.axis)
         from_y = np.zeros_like(y) if DDY is None else pad_rank(DDY, Out.shape, self.axis)
-        above = (from_x - Out * from_y) / y
+        upstream = (from_x - Out * from_y) / y
         axes = tuple(i for i, size in enumerate(y.shape) if size == 1 < Out.shape[i])
-        by_y = -(by_x * above).sum(axis=axes, keepdims=True)
-        return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": above}
+        by_y = -(by_x * upstream).sum(axis=axes, keepdims=True)
+        return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": upstream}
 
     def triton(
         self,
@@ -148,14 +148,14 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
 
         if DOutNew is not None or DDOut is not None:
             at = k.grid(*Out.shape)
-            by_x, from_y, above = parts(at)
+            by_x, from_y, upstream = parts(at)
             if DOutNew is not None:
                 k.store(DOutNew, at, -(by_x * from_y))
             if DDOut is not None:
-                k.store(DDOut, at, above)
+                k.store(DDOut, at, upstream)
         if DY is not None:
-            seen = DY.reshaped(padded_shape(DY.shape, Out.type.rank, self.axis))
-            sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
+            viewed = DY.reshaped(padded_shape(DY.shape, Out.type.rank, self.axis))
+            sum_to(k, Out.shape, viewed, lambda at: -(parts(at)[0] * parts(at)[2]))
 
 
 class SquareGradGrad(Pointwise, op="square_grad_grad"):

@@ -56,10 +56,10 @@ class Elementwise(Pointwise):
         small, large = ("Y", "X") if len(x) > len(y) else ("X", "Y")
         full = self.aligned_shape(types[small][0].shape, types[large][0].shape)
         axes = [axis for axis in order if full[axis] != 1]
-        slots, seen = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
+        slots, view = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
         if len(types[small][0].shape) == 1:
             return PermutedOp(slots, {"axis": order.index(axes[0]) if axes else 0})
-        return PermutedOp(slots, views={small: seen}) if axes == sorted(axes) else None
+        return PermutedOp(slots, views={small: view}) if axes == sorted(axes) else None
 
     def aligned_shape(self, small: Shape, large: Shape) -> Shape:
         """Return `small` padded to `large`'s rank; raise ShapeError if it does not fit."""

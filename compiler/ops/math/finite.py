@@ -155,17 +155,19 @@ class EqualAll(OpDef, op="equal_all"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        apart = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
-        known = any(isinstance(a, int) and isinstance(b, int) for a, b in apart)
+        unequal = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
+        known = any(isinstance(a, int) and isinstance(b, int) for a, b in unequal)
         if X.type.rank != Y.type.rank or known:
             fill(k, Out, False)
             return
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        alike = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in apart])
+        same_shape = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in unequal])
         x, y = X.reshaped((X.type.numel,))[r], Y.reshaped((Y.type.numel,))
-        same = k.equal(x, y.at(r, where=alike, other=0))
-        k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
+        same = k.equal(x, y.at(r, where=same_shape, other=0))
+        k.store(
+            Out, (one,), holds_everywhere(k, same if same_shape is None else same & same_shape, r)
+        )
 
 
 def aligned_shape(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
@@ -174,8 +176,8 @@ def aligned_shape(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, .
     >>> aligned_shape(0, (2, 3), (2,)), aligned_shape(-1, (2, 3), (3,))
     ((2, 1), (3,))
     """
-    behind = 0 if axis < 0 else len(X) - axis - len(Y)
-    return (*Y, *[1] * behind)
+    trailing = 0 if axis < 0 else len(X) - axis - len(Y)
+    return (*Y, *[1] * trailing)
 
 
 class EqualReduce(OpDef, op="equal_reduce"):

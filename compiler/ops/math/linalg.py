@@ -57,10 +57,10 @@ class Dot(OpDef, op="dot"):
         d_Y: DeviceOperand | None,
     ) -> None:
         indices = k.grid(*X.shape)
-        above = d_Out[(*indices[:-1], 0)]
+        upstream = d_Out[(*indices[:-1], 0)]
         for other, result in ((Y, d_X), (X, d_Y)):
             if result is not None:
-                k.store(result, indices, above * other[indices])
+                k.store(result, indices, upstream * other[indices])
 
 
 class Addmm(OpDef, op="addmm"):
@@ -230,9 +230,9 @@ class Kron(OpDef, op="kron"):
         x, y = split_axes(X, Y.ndim, 1), split_axes(Y, X.ndim, 0)
         axes = [d // n for d, n in zip(d_Out.shape, y.shape[1::2], strict=True)]
         sizes = [size for pair in zip(axes, y.shape[1::2], strict=True) for size in pair]
-        seen = d_Out.reshape(sizes)
-        inner, outer = tuple(range(1, seen.ndim, 2)), tuple(range(0, seen.ndim, 2))
-        by_x, by_y = np.sum(seen * y, axis=inner), np.sum(seen * x, axis=outer)
+        viewed = d_Out.reshape(sizes)
+        inner, outer = tuple(range(1, viewed.ndim, 2)), tuple(range(0, viewed.ndim, 2))
+        by_x, by_y = np.sum(viewed * y, axis=inner), np.sum(viewed * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
     def triton(
@@ -253,7 +253,7 @@ class Kron(OpDef, op="kron"):
         d_X: DeviceOperand | None,
         d_Y: DeviceOperand | None,
     ) -> None:
-        def above(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
+        def upstream(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
             sizes = [k.size(size) for size in y.shape]
             return d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
 
@@ -261,11 +261,11 @@ class Kron(OpDef, op="kron"):
         if d_X is not None:
             i, r = k.grid(*x.shape), k.loop(product(y.shape))
             j = k.unravel(r, y.shape)
-            k.store(d_X.reshaped(x.shape), i, k.sum(above(i, j) * y[j], r))
+            k.store(d_X.reshaped(x.shape), i, k.sum(upstream(i, j) * y[j], r))
         if d_Y is not None:
             j, r = k.grid(*y.shape), k.loop(product(x.shape))
             i = k.unravel(r, x.shape)
-            k.store(d_Y.reshaped(y.shape), j, k.sum(above(i, j) * x[i], r))
+            k.store(d_Y.reshaped(y.shape), j, k.sum(upstream(i, j) * x[i], r))
 
 
 def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
@@ -307,9 +307,9 @@ class Trace(OpDef, op="trace"):
 
     def numpy(self, Input: Array) -> Array:
         rows, columns = diagonal_axes(Input.ndim, self.dim1, self.dim2)
-        seen: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
-        along = diagonal_indices(seen.shape, self.offset)
-        return np.atleast_1d(seen[(..., *along)].sum(axis=-1, dtype=Input.dtype))
+        viewed: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
+        along = diagonal_indices(viewed.shape, self.offset)
+        return np.atleast_1d(viewed[(..., *along)].sum(axis=-1, dtype=Input.dtype))
 
     def grad(self, Input: Shape, d_Out: Array) -> dict[str, Array]:
         axes = diagonal_axes(len(Input), self.dim1, self.dim2)
@@ -331,9 +331,9 @@ class Trace(OpDef, op="trace"):
         at = k.grid(*d_Input.shape)
         removed = (rows, columns)
         kept = [size for a, size in enumerate(d_Input.shape) if a not in removed]
-        above = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in removed)]
+        upstream = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in removed)]
         own = k.equal(at[columns] - at[rows], self.offset)
-        k.store(d_Input, at, k.where(own, above, 0))
+        k.store(d_Input, at, k.where(own, upstream, 0))
 
 
 def diagonal_axes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
@@ -348,8 +348,8 @@ def diagonal_axes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
 def scatter_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
     """Return zeros of `shape` with one value broadcast along each diagonal of two axes."""
     whole: Array = np.zeros_like(values, shape=shape)
-    seen: Array = np.moveaxis(whole, axes, (-2, -1))
-    seen[(..., *diagonal_indices(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
+    viewed: Array = np.moveaxis(whole, axes, (-2, -1))
+    viewed[(..., *diagonal_indices(viewed.shape, offset))] = values.reshape(*viewed.shape[:-2], 1)
     return whole
 
 

@@ -173,9 +173,9 @@ def product_gradients(
     """Return the gradients of both factors, in their shapes, from the product's gradient."""
     a, b = transpose_if(x, transpose_x), transpose_if(y, transpose_y)
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
-    by_x = transpose_if(np.matmul(above, b.swapaxes(-1, -2)), transpose_x)
-    by_y = transpose_if(np.matmul(a.swapaxes(-1, -2), above), transpose_y)
+    upstream = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
+    by_x = transpose_if(np.matmul(upstream, b.swapaxes(-1, -2)), transpose_x)
+    by_y = transpose_if(np.matmul(a.swapaxes(-1, -2), upstream), transpose_y)
     return sum_to_shape(by_x, x.shape), sum_to_shape(by_y, y.shape)
 
 

@@ -230,34 +230,34 @@ class Maxout(OpDef, op="maxout"):
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axis = self.axis % X.ndim
-        seen = group_channels(X, self.groups, axis)
-        first = np.expand_dims(seen.argmax(axis=axis + 1), axis + 1)
-        d_X = np.zeros_like(seen)
+        grouped = group_channels(X, self.groups, axis)
+        first = np.expand_dims(grouped.argmax(axis=axis + 1), axis + 1)
+        d_X = np.zeros_like(grouped)
         np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
         return {"X": d_X.reshape(X.shape)}
 
     def grouped_shape(self, X: Shape) -> tuple[Size, Size, int, Size]:
         """Return X's shape as (axes before the channels, groups, group size, axes after)."""
         axis = self.axis % len(X)
-        whole = X[axis] // self.groups
-        return product(X[:axis]), whole, self.groups, product(X[axis + 1 :])
+        groups = X[axis] // self.groups
+        return product(X[:axis]), groups, self.groups, product(X[axis + 1 :])
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        before, whole, group, behind = self.grouped_shape(X.shape)
-        i, c, j = k.grid(before, whole, behind)
+        outer, groups, group, inner = self.grouped_shape(X.shape)
+        i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        most = k.max(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
-        k.store(Out.reshaped((before, whole, behind)), (i, c, j), most)
+        maximum = k.max(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        k.store(Out.reshaped((outer, groups, inner)), (i, c, j), maximum)
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        before, whole, group, behind = self.grouped_shape(X.shape)
-        i, c, j = k.grid(before, whole, behind)
+        outer, groups, group, inner = self.grouped_shape(X.shape)
+        i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        first = k.argmax(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
-        share = k.where(k.equal(r, first), d_Out.reshaped((before, whole, behind))[i, c, j], 0)
-        k.store(d_X.reshaped((before, whole, group, behind)), (i, c, r, j), share)
+        first = k.argmax(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        share = k.where(k.equal(r, first), d_Out.reshaped((outer, groups, inner))[i, c, j], 0)
+        k.store(d_X.reshaped((outer, groups, group, inner)), (i, c, r, j), share)
 
 
 def group_channels(X: Array, groups: int, axis: int) -> Array:

@@ -306,8 +306,8 @@ class MinMaxReduction(AxisReduction, UfuncReduction):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        extreme, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), above, 0))
+        extreme, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), upstream, 0))
 
 
 class ReduceMax(MinMaxReduction, op="reduce_max"):
@@ -366,11 +366,11 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
         reduced_sizes = [X.shape[axis] for axis in axes]
         r = k.loop(product(reduced_sizes))
         loop_indices = dict(zip(axes, k.unravel(r, reduced_sizes), strict=True))
-        there = tuple(loop_indices.get(axis, index) for axis, index in enumerate(own))
+        other_index = tuple(loop_indices.get(axis, index) for axis, index in enumerate(own))
         others = [k.not_equal(loop_indices[axis], own[axis]) for axis in axes]
         differs = others[0]
         for each in others[1:]:
             differs = differs | each
-        result = k.prod(k.where(differs, X[there], 1), r)
+        result = k.prod(k.where(differs, X[other_index], 1), r)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
         k.store(d_X, own, d_Out.reshaped(self.spread(X.shape))[left] * result)

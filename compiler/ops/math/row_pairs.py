@@ -50,8 +50,11 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         return {"sub_result": X.with_shape((rows, _row(X))), "Out": X.with_shape((rows, 1))}
 
     def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        apart = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
-        return {"sub_result": apart, "Out": np.sum(apart * apart, axis=1, keepdims=True)}
+        difference = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
+        return {
+            "sub_result": difference,
+            "Out": np.sum(difference * difference, axis=1, keepdims=True),
+        }
 
     def grad(self, X: Array, Y: Array, sub_result: Array, d_Out: Array) -> dict[str, Array]:
         slope = sub_result * (d_Out * 2)

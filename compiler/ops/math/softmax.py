@@ -89,8 +89,8 @@ class LogSumExp(OpDef, op="logsumexp"):
 
     def numpy(self, X: Array) -> Array:
         axes = normalize_axes(X.ndim, self.axis, self.reduce_all)
-        most = X.max(axis=axes, keepdims=True)
-        total = np.log(np.exp(X - most).sum(axis=axes, keepdims=True)) + most
+        maximum = X.max(axis=axes, keepdims=True)
+        total = np.log(np.exp(X - maximum).sum(axis=axes, keepdims=True)) + maximum
         return np.atleast_1d(total if self.keepdim else np.squeeze(total, axes))
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
@@ -101,8 +101,8 @@ class LogSumExp(OpDef, op="logsumexp"):
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = normalize_axes(X.type.rank, self.axis, self.reduce_all)
         r, whole, left = fold_lanes(k, X.shape, axes)
-        most = k.max(X[whole], r)
-        total = k.log(k.sum(k.exp(X[whole] - most), r)) + most
+        maximum = k.max(X[whole], r)
+        total = k.log(k.sum(k.exp(X[whole] - maximum), r)) + maximum
         k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, total)
 
     def triton_grad(
@@ -115,5 +115,7 @@ class LogSumExp(OpDef, op="logsumexp"):
     ) -> None:
         axes, whole = normalize_axes(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        out, above = (each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * k.exp(X[whole] - out))
+        out, upstream = (
+            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+        )
+        k.store(d_X, whole, upstream * k.exp(X[whole] - out))

@@ -65,8 +65,8 @@ def both_outputs(
     Indices: DeviceOperand | None,
 ) -> tuple[DeviceOperand, DeviceOperand]:
     """Return both outputs of a sorting op, with scratch memory for an unused one."""
-    place = axis % X.type.rank
-    shape = (*X.shape[:place], count, *X.shape[place + 1 :])
+    axis_index = axis % X.type.rank
+    shape = (*X.shape[:axis_index], count, *X.shape[axis_index + 1 :])
     return Out or k.scratch(shape, X.type.dtype), Indices or k.scratch(shape, DType.INT64)
 
 
@@ -267,9 +267,9 @@ class ArgMinMax(OpDef):
 
     def find(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
         """Emit a kernel for the indices of the maximum or minimum."""
-        seen = X.reshaped((X.type.numel,)) if self.flatten else X
+        searched = X.reshaped((X.type.numel,)) if self.flatten else X
         axis = 0 if self.flatten else self.axis % X.type.rank
-        sort_kernels.arg_min_max(k, seen, axis, largest, Out)
+        sort_kernels.arg_min_max(k, searched, axis, largest, Out)
 
 
 def typed_indices(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:

@@ -34,8 +34,8 @@ def last_value(X: DeviceOperand, largest: bool) -> float:
 
 def precedes(k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
     """Return whether value a at index i is ordered before value b at index j."""
-    ahead = k.greater(a, b) if largest else k.less(a, b)
-    return ahead | (k.equal(a, b) & k.less(i, j))
+    first = k.greater(a, b) if largest else k.less(a, b)
+    return first | (k.equal(a, b) & k.less(i, j))
 
 
 def top_values(
@@ -43,14 +43,14 @@ def top_values(
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
-    before, size, behind = split_at(X.shape, axis)
-    x = X.reshaped((before, size, behind))
-    values, indices = (each.reshaped((before, count, behind)) for each in (Out, Indices))
+    outer, size, inner = split_at(X.shape, axis)
+    x = X.reshaped((outer, size, inner))
+    values, indices = (each.reshaped((outer, count, inner)) for each in (Out, Indices))
     if count > MAX_SELECTED:
         sort_rows(k, x, largest, values, indices, count)
         return
     for n in range(count):
-        i, j = k.grid(before, behind)
+        i, j = k.grid(outer, inner)
         r = k.loop(size)
         value, last = x[i, r, j], last_value(X, largest)
         if n:
@@ -87,8 +87,8 @@ def sort_rows(
     if not fits_one_sort(x):
         sort_by_rank(k, x, largest, values, indices, count)
         return
-    before, size, behind = x.shape
-    i, j = k.grid(before, behind)
+    outer, size, inner = x.shape
+    i, j = k.grid(outer, inner)
     r = k.loop(size)
     index = k.argsort(x[i, r, j], r, largest)
     kept = r < k.size(count)
@@ -101,12 +101,12 @@ def sort_by_rank(
     indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
     """Emit a kernel that stores each value at its rank, skipping ranks from `count` on."""
-    before, size, behind = x.shape
-    i, n, j = k.grid(before, size, behind)
+    outer, size, inner = x.shape
+    i, n, j = k.grid(outer, size, inner)
     r = k.loop(size)
     own = x[i, n, j]
-    ahead = precedes(k, x[i, r, j], r, own, n, largest)
-    rank = k.sum(k.astype(ahead, DType.INT32), r)
+    first = precedes(k, x[i, r, j], r, own, n, largest)
+    rank = k.sum(k.astype(first, DType.INT32), r)
     kept = rank < k.size(count)
     k.store(values, (i, rank, j), own, kept)
     k.store(indices, (i, rank, j), n, kept)
@@ -117,22 +117,22 @@ def scatter_along(
 ) -> None:
     """Emit kernels that scatter values along an axis of zeros, the gradient of a gather."""
     fill(k, out, 0)
-    before, size, behind = split_at(out.shape, axis)
-    shape = (before, values.shape[axis], behind)
+    outer, size, inner = split_at(out.shape, axis)
+    shape = (outer, values.shape[axis], inner)
     i, n, j = k.grid(*shape)
     index = Indices.reshaped(shape)[i, n, j]
     value = values.reshaped(shape)[i, n, j]
-    k.store(out.reshaped((before, size, behind)), (i, index, j), value, inside(k, index, size))
+    k.store(out.reshaped((outer, size, inner)), (i, index, j), value, inside(k, index, size))
 
 
 def arg_min_max(
     k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand
 ) -> None:
     """Emit a kernel for the index of the maximum or minimum along an axis."""
-    before, size, behind = split_at(X.shape, axis)
-    i, j = k.grid(before, behind)
+    outer, size, inner = split_at(X.shape, axis)
+    i, j = k.grid(outer, inner)
     r = k.loop(size)
-    value = X.reshaped((before, size, behind))[i, r, j]
+    value = X.reshaped((outer, size, inner))[i, r, j]
     best = k.max(value, r) if largest else k.min(value, r)
     index = k.where(k.equal(value, best), r, k.size(size) - 1)
-    k.store(Out.reshaped((before, behind)), (i, j), k.min(k.astype(index, DType.INT32), r))
+    k.store(Out.reshaped((outer, inner)), (i, j), k.min(k.astype(index, DType.INT32), r))

@@ -84,10 +84,10 @@ class Norm(OpDef, op="norm"):
         whole = split_at(X.shape, self.axis % X.type.rank)
         i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x, above = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
+        x, upstream = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
         length = Norm.reshaped((whole[0], whole[2]))[i, j]
-        along = k.sum(x * above, r) / (length * length)
-        k.store(d_X.reshaped(whole), (i, r, j), (above - x * along) / length)
+        along = k.sum(x * upstream, r) / (length * length)
+        k.store(d_X.reshaped(whole), (i, r, j), (upstream - x * along) / length)
 
 
 # ---- p-norms -----------------------------------------------------------------------------------
@@ -182,8 +182,10 @@ class PNorm(OpDef, op="p_norm"):
         axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * kernel_p_norm_slope(k, X[whole], norm, p))
+        norm, upstream = (
+            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+        )
+        k.store(d_X, whole, upstream * kernel_p_norm_slope(k, X[whole], norm, p))
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
@@ -220,8 +222,8 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * X[whole] / k.where(norm > 0, norm, 1))
+        norm, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, upstream * X[whole] / k.where(norm > 0, norm, 1))
 
 
 class Dist(OpDef, op="dist"):
@@ -277,7 +279,7 @@ def difference_at(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) ->
     return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 
 
-class WholeNorm(Whole):
+class GlobalNorm(Whole):
     """A norm over all elements of X, [1]."""
 
     X = reads()
@@ -288,7 +290,7 @@ class WholeNorm(Whole):
         return X.with_shape((1,))
 
 
-class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
+class SquaredL2Norm(GlobalNorm, op="squared_l2_norm"):
     """Out = the sum of squares of X."""
 
     def numpy(self, X: Array) -> Array:
@@ -311,7 +313,7 @@ class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
         return {"X": X * (d_Out * 2)}
 
 
-class L1Norm(WholeNorm, op="l1_norm"):
+class L1Norm(GlobalNorm, op="l1_norm"):
     """Out = the sum of |X|."""
 
     def numpy(self, X: Array) -> Array:

@@ -30,9 +30,9 @@ def add_to_window(counts: Array, fresh: Array, steps: int) -> Array:
 
     `counts` holds a line per batch, a line for the sum, and the number of batches so far.
     """
-    lines, place = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
-    lines[steps] += fresh - lines[place]
-    lines[place] = fresh
+    lines, line = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
+    lines[steps] += fresh - lines[line]
+    lines[line] = fresh
     counts[-1] += 1
     return lines[steps]
 

@@ -131,10 +131,10 @@ class ChunkEval(OpDef, op="chunk_eval"):
         found = checked_labels(Inference, "Inference", highest)
         real = checked_labels(Label, "Label", highest)
         if SeqLength is not None:
-            _, there = rows_by_length(SeqLength, Label.shape[1], "SeqLength")
-            first = np.zeros(there.shape, np.bool_)
+            _, valid = rows_by_length(SeqLength, Label.shape[1], "SeqLength")
+            first = np.zeros(valid.shape, np.bool_)
             first[:, :1] = True
-            found, real, first = found[there.ravel()], real[there.ravel()], first[there]
+            found, real, first = found[valid.ravel()], real[valid.ravel()], first[valid]
         elif levels:
             first = first_steps(len(real), levels[-1])
         else:

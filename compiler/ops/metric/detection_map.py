@@ -62,8 +62,8 @@ def mean_precision(
     scores: list[Array], right: list[Array], totals: Array, rated: list[int], way: str
 ) -> float:
     """Return the mean of `average_precision` over classes; 0 for classes without detections."""
-    seen = [kind for kind in rated if len(scores[kind])]
-    parts = [average_precision(scores[k], right[k], totals[k], way) for k in seen]
+    detected = [kind for kind in rated if len(scores[kind])]
+    parts = [average_precision(scores[k], right[k], totals[k], way) for k in detected]
     return sum(parts) / len(rated) if parts else 0.0
 
 
@@ -174,7 +174,7 @@ class DetectionMap(OpDef, op="detection_map"):
         Label_lod: list[Array],
         TruePos_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
-        kinds = self.class_num
+        kinds, least = self.class_num, self.overlap_threshold
         require_equal_images(DetectRes_lod, Label_lod)
         totals, scores, right = previous_state(HasState, PosCount, TruePos, TruePos_lod, kinds)
         difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
@@ -187,8 +187,7 @@ class DetectionMap(OpDef, op="detection_map"):
         for found, true, counts in images:
             for kind in classes_present(kinds, found[:, 0], true[:, 0]):
                 mine, real = found[found[:, 0] == kind], true[:, 0] == kind
-                given = mine, true[real, -4:], counts[real], self.overlap_threshold
-                judged, hits = match_boxes(*given)
+                judged, hits = match_boxes(mine, true[real, -4:], counts[real], least)
                 totals[kind] += counts[real].sum()
                 scores[kind] = np.append(scores[kind], mine[judged, 1])
                 right[kind] = np.append(right[kind], hits)

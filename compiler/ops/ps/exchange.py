@@ -59,10 +59,10 @@ class Send(Exchange, op="send"):
     """Send the variables X to the servers `epmap`; Out is a control variable.
 
     On the server they are called `send_varnames`, else as here. With several such names, X is one
-    variable whose rows are split into `sections` first; one name with many servers goes to all of
-    them. With `merge_add` the values are added to the server's. ClipX with a `clip_norm` scales the
-    sent values by clip_norm / max(clip_norm, norm of all ClipX), and Scale returns that factor for
-    other `send` ops, which read it as Factor; `share` is another factor. Reference: send_op.cc;
+    variable whose rows are split into `sections` first; one name with many servers is sent to all
+    of them. With `merge_add` the values are added to the server's. ClipX with a `clip_norm` scales
+    the sent values by clip_norm / max(clip_norm, norm of all ClipX), and Scale returns that factor
+    for other `send` ops, which read it as Factor; `share` is another factor. Reference: send_op.cc;
     clipping and `share` are extensions.
     """
 
@@ -180,7 +180,7 @@ class SendBarrier(Exchange, op="send_barrier"):
         return {"Out": [control_value()]}
 
 
-class Fetching(Exchange):
+class EndOfReceive(Exchange):
     """An op that ends the receiving of a step's parameters."""
 
     trainer_id = attr(0)
@@ -190,7 +190,7 @@ class Fetching(Exchange):
         return {}
 
 
-class FetchBarrier(Fetching, op="fetch_barrier"):
+class FetchBarrier(EndOfReceive, op="fetch_barrier"):
     """Signal that all parameters of a step, listed in Out, are received.
 
     Out is not written: program conversion rewrites it to `fetched`. Reference: fetch_barrier_op.cc.
@@ -204,7 +204,7 @@ class FetchBarrier(Fetching, op="fetch_barrier"):
         return {"Out": []}
 
 
-class Fetched(Fetching, op="fetched"):
+class Fetched(EndOfReceive, op="fetched"):
     """`fetch_barrier` without the list of received variables."""
 
     def numpy(self) -> dict[str, list[Array]]:

@@ -92,8 +92,8 @@ class DiagV2(OpDef, op="diag_v2"):
     def numpy(self, X: Array) -> Array:
         Out = np.diag(X, self.offset)
         if X.ndim == 1 and self.padding_value:
-            there = np.eye(len(Out), k=self.offset, dtype=np.bool_)
-            Out = np.where(there, Out, X.dtype.type(self.padding_value))
+            on_diagonal = np.eye(len(Out), k=self.offset, dtype=np.bool_)
+            Out = np.where(on_diagonal, Out, X.dtype.type(self.padding_value))
         return Out
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
@@ -103,8 +103,8 @@ class DiagV2(OpDef, op="diag_v2"):
             k.store(Out, (n,), X[n + down, n + right])
             return
         i, j = k.grid(*Out.shape)
-        there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
-        k.store(Out, (i, j), X.at(i - down, where=there, other=self.padding_value))
+        on_diagonal = k.equal(i + right, j + down) & (i >= down) & (j >= right)
+        k.store(Out, (i, j), X.at(i - down, where=on_diagonal, other=self.padding_value))
 
 
 class DiagEmbed(OpDef, op="diag_embed"):
@@ -148,9 +148,9 @@ class DiagEmbed(OpDef, op="diag_embed"):
         down, right = max(-self.offset, 0), max(self.offset, 0)
         indices = k.grid(*Out.shape)
         i, j = indices[rows], indices[columns]
-        there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
+        on_diagonal = k.equal(i + right, j + down) & (i >= down) & (j >= right)
         others = [index for axis, index in enumerate(indices) if axis not in (rows, columns)]
-        k.store(Out, indices, Input.at(*others, i - down, where=there, other=0))
+        k.store(Out, indices, Input.at(*others, i - down, where=on_diagonal, other=0))
 
 
 def triangle(X: Array, diagonal: int, lower: Any) -> Array:

@@ -15,7 +15,7 @@ from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_co
 from compiler.ops.shared_kernels import tiled, untiled
 
 
-class Repeated(OpDef):
+class TilingOp(OpDef):
     """An op that repeats X along axes, as often as Out's sizes are multiples of X's."""
 
     X = reads()
@@ -31,8 +31,8 @@ class Repeated(OpDef):
 def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
     """Sum over all copies of a tensor that was tiled `times` times along each axis."""
     pairs = [(count, size // count) for count, size in zip(times, d_Out.shape, strict=True)]
-    apart = d_Out.reshape([number for pair in pairs for number in pair])
-    return apart.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
+    split = d_Out.reshape([number for pair in pairs for number in pair])
+    return split.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
 
 
 def tile_counts(sizes: Sizes, small: Sizes) -> list[int]:
@@ -43,7 +43,7 @@ def tile_counts(sizes: Sizes, small: Sizes) -> list[int]:
     return times
 
 
-class Expand(Repeated, op="expand"):
+class Expand(TilingOp, op="expand"):
     """Out = X, tiled `expand_times` times along each axis.
 
     The counts may also come from one tensor, or from one tensor per axis. Reference: expand_op.h.
@@ -89,7 +89,7 @@ class Expand(Repeated, op="expand"):
         return {"X": sum_tiles(d_Out, times)}
 
 
-class ExpandAs(Repeated, op="expand_as"):
+class ExpandAs(TilingOp, op="expand_as"):
     """Out = X, tiled to the shape of `target_tensor`.
 
     Reference: expand_as_op.h.
@@ -122,13 +122,13 @@ class ExpandAs(Repeated, op="expand_as"):
 
 def sum_broadcast(d_Out: Array, sizes: Sizes) -> Array:
     """Sum a broadcast gradient down to the original shape."""
-    ahead = d_Out.ndim - len(sizes)
-    total = d_Out.sum(axis=tuple(range(ahead)))
+    leading = d_Out.ndim - len(sizes)
+    total = d_Out.sum(axis=tuple(range(leading)))
     axes = tuple(a for a, size in enumerate(sizes) if size == 1 and total.shape[a] != 1)
     return total.sum(axis=axes, keepdims=True)
 
 
-class Tile(Repeated, op="tile"):
+class Tile(TilingOp, op="tile"):
     """Out = X, tiled `repeat_times` times; the shorter of shape and counts gets leading ones.
 
     Paddle 2 op.
@@ -175,11 +175,11 @@ class Tile(Repeated, op="tile"):
 
 def target_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
     """Return the target sizes, with each -1 replaced by the tensor's size."""
-    ahead = len(wanted) - len(sizes)
-    return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
+    leading = len(wanted) - len(sizes)
+    return [sizes[a - leading] if n == -1 else n for a, n in enumerate(wanted)]
 
 
-class ExpandInputs(Repeated):
+class ExpandInputs(TilingOp):
     """The inputs of `expand_v2`."""
 
     X = reads()
@@ -200,9 +200,9 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         from_tensor = Shape is not None or bool(expand_shapes_tensor)
         if len(self.shape) < X.rank:
             raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
-        ahead = len(self.shape) - X.rank
+        leading = len(self.shape) - X.rank
         return X.with_shape(
-            [self.size(X, a - ahead, n, from_tensor) for a, n in enumerate(self.shape)]
+            [self.size(X, a - leading, n, from_tensor) for a, n in enumerate(self.shape)]
         )
 
     def size(self, X: TensorType, axis: int, wanted: int, from_tensor: bool) -> Size:
@@ -224,7 +224,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         return {"X": sum_broadcast(d_Out, X)}
 
 
-class ExpandAsV2(Repeated, op="expand_as_v2"):
+class ExpandAsV2(TilingOp, op="expand_as_v2"):
     """Out = X broadcast to the shape of Y, or to `target_shape`. Paddle 2 op."""
 
     X = reads()
@@ -238,9 +238,9 @@ class ExpandAsV2(Repeated, op="expand_as_v2"):
     ) -> TensorType:
         like = Y or target_tensor
         wanted = like.shape if like is not None else tuple(self.target_shape)
-        ahead = len(wanted) - X.rank
-        pairs = zip(X.shape, wanted[max(ahead, 0) :], strict=False)
-        if ahead < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
+        leading = len(wanted) - X.rank
+        pairs = zip(X.shape, wanted[max(leading, 0) :], strict=False)
+        if leading < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
             raise ShapeError(f"expand_as_v2: X is {X}, which does not broadcast to {wanted}")
         return X.with_shape(wanted)
 

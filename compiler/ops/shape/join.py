@@ -132,8 +132,8 @@ class Concat(AlongAxis, OpDef, op="concat"):
             return
         for part, share, needed in zip(X, shares, copied, strict=True):
             if needed:
-                place = k.at_bind(f"{Out}{_slice_text(share, part.shape[axis])}", [Out], "place")
-                k.line(f"np.copyto({place}, {part})")
+                target = k.at_bind(f"{Out}{_slice_text(share, part.shape[axis])}", [Out], "place")
+                k.line(f"np.copyto({target}, {part})")
 
     def lower_grad(
         self,

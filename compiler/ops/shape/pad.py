@@ -34,30 +34,30 @@ def pad_slices(
 ) -> tuple[list[int], tuple[slice, ...], tuple[slice, ...]]:
     """Return the padded sizes, the slices of X in the padded tensor, and those kept of X."""
     outer = [size + sum(edge) for size, edge in zip(sizes, edges, strict=True)]
-    there = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
+    inner = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
     part = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(sizes, edges, strict=True))
-    return outer, there, part
+    return outer, inner, part
 
 
 def padded_constant(X: Array, edges: Edges, value: float) -> Array:
     """Pad X with a constant."""
-    outer, there, part = pad_slices(X.shape, edges)
+    outer, inner, part = pad_slices(X.shape, edges)
     Out = np.full(outer, value, X.dtype)
-    Out[there] = X[part]
+    Out[inner] = X[part]
     return Out
 
 
 def constant_pad_gradient(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
     """Return the gradient of constant padding."""
-    _, there, part = pad_slices(sizes, edges)
+    _, inner, part = pad_slices(sizes, edges)
     d_X = zeros_shaped(sizes, d_Out)
-    d_X[part] = d_Out[there]
+    d_X[part] = d_Out[inner]
     return d_X
 
 
-def source_indices(size: int, before: int, behind: int, mode: str) -> Array:
+def source_indices(size: int, before: int, after: int, mode: str) -> Array:
     """Return the source index of each index of a padded axis."""
-    indices = np.arange(-before, size + behind)
+    indices = np.arange(-before, size + after)
     if mode in ("edge", "replicate"):
         return np.clip(indices, 0, size - 1)
     if mode == "circular":
@@ -66,7 +66,7 @@ def source_indices(size: int, before: int, behind: int, mode: str) -> Array:
     indices = np.minimum(indices, 2 * (size - 1) - indices)
     if indices.size and indices.min() < 0:
         raise ValueError(
-            f"pad: {before} and {behind} exceed what an axis of size {size} can reflect"
+            f"pad: {before} and {after} exceed what an axis of size {size} can reflect"
         )
     return indices
 
@@ -74,19 +74,19 @@ def source_indices(size: int, before: int, behind: int, mode: str) -> Array:
 def pad_from_self(X: Array, edges: Edges, mode: str) -> Array:
     """Pad X with its own elements."""
     Out = X
-    for axis, (before, behind) in enumerate(edges):
-        if before or behind:
-            Out = np.take(Out, source_indices(X.shape[axis], before, behind, mode), axis=axis)
+    for axis, (before, after) in enumerate(edges):
+        if before or after:
+            Out = np.take(Out, source_indices(X.shape[axis], before, after, mode), axis=axis)
     return Out
 
 
 def self_pad_gradient(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
     """Return the gradient of padding with own elements."""
-    for axis, (before, behind) in enumerate(edges):
-        if before or behind:
+    for axis, (before, after) in enumerate(edges):
+        if before or after:
             whole = np.moveaxis(d_Out, axis, 0)
             total = np.zeros((sizes[axis], *whole.shape[1:]), d_Out.dtype)
-            np.add.at(total, source_indices(sizes[axis], before, behind, mode), whole)
+            np.add.at(total, source_indices(sizes[axis], before, after, mode), whole)
             d_Out = np.moveaxis(total, 0, axis)
     return d_Out
 
@@ -190,10 +190,10 @@ class SpatialPad(OpDef):
 
     def check_reflection(self, X: TensorType, edges: Edges, mode: str) -> None:
         """Raise ShapeError if an axis is too short to be reflected."""
-        for size, (before, behind) in zip(X.shape, edges, strict=True):
+        for size, (before, after) in zip(X.shape, edges, strict=True):
             try:
-                if mode == "reflect" and isinstance(size, int) and (before or behind):
-                    source_indices(size, before, behind, mode)
+                if mode == "reflect" and isinstance(size, int) and (before or after):
+                    source_indices(size, before, after, mode)
             except ValueError as error:
                 raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
 

@@ -39,7 +39,7 @@ def zeros_with_columns(part: Array, shape: Shape, start: int, length: int) -> Ar
     return table
 
 
-class Partial(OpDef):
+class ColumnRangeOp(OpDef):
     """An op over `length` columns from `start_index` of each table in X."""
 
     X = reads(many=True)
@@ -83,7 +83,7 @@ class Partial(OpDef):
         k.store(d_table, (i, j), value)
 
 
-class PartialConcat(Partial, op="partial_concat"):
+class PartialConcat(ColumnRangeOp, op="partial_concat"):
     """Out = some columns of each table of X [rows, columns], concatenated.
 
     Reference: partial_concat_op.h.
@@ -121,7 +121,7 @@ class PartialConcat(Partial, op="partial_concat"):
                 self.scatter_columns(k, d_Out, table, number, len(d_X))
 
 
-class PartialSum(Partial, op="partial_sum"):
+class PartialSum(ColumnRangeOp, op="partial_sum"):
     """Out = the sum of some columns of each table of X [rows, columns].
 
     A negative `start_index` counts from the end; the reference reads out of bounds there.

@@ -125,7 +125,7 @@ def require_row_range(op: Any) -> None:
         )
 
 
-class Filled(OpDef):
+class RandomTensor(OpDef):
     """A new tensor of random numbers, its shape from `shape` or from tensors.
 
     ShapeTensor lists all sizes, ShapeTensorList has one tensor per size.
@@ -154,7 +154,7 @@ class Filled(OpDef):
         require_float(self.kind, self.dtype)
 
 
-class FilledRows(Filled):
+class RandomRows(RandomTensor):
     """A new tensor of random numbers, or rows of one."""
 
     whole_shape = attr(list[int]())
@@ -171,7 +171,7 @@ class FilledRows(Filled):
         require_row_range(self)
 
 
-class UniformRandom(FilledRows, op="uniform_random"):
+class UniformRandom(RandomRows, op="uniform_random"):
     """Out is uniform in [min, max).
 
     In flat order, `diag_num` elements spaced `diag_step` + 1 apart are `diag_val` instead.
@@ -185,7 +185,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
     diag_val = attr(1.0)
 
     def check(self) -> None:
-        """Raise BadAttribute as `FilledRows` does, and for a diagonal of a row range."""
+        """Raise BadAttribute as `RandomRows` does, and for a diagonal of a row range."""
         super().check()
         if self.whole_shape and self.diag_num:
             raise BadAttribute(
@@ -216,7 +216,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
         draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
-class GaussianRandom(FilledRows, op="gaussian_random"):
+class GaussianRandom(RandomRows, op="gaussian_random"):
     """Out is normal with mean `mean` and standard deviation `std`.
 
     Reference: gaussian_random_op.cc.
@@ -303,7 +303,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
         draw_truncated(k, Key, self.place, Out, self.mean, self.std)
 
 
-class RandomIntegers(Filled, op="randint"):
+class RandomIntegers(RandomTensor, op="randint"):
     """Out is uniform over the integers in [low, high). Reference: randint_op.cc."""
 
     dtype = attr(DType.INT64.code)

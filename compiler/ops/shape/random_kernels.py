@@ -22,13 +22,13 @@ _SERIES = (
 )  # fmt: skip
 
 
-def truncated(xp: Xp, even: Value) -> Value:
+def truncated(xp: Xp, uniform: Value) -> Value:
     """Map uniform numbers in [0, 1) to normal numbers truncated at two standard deviations.
 
     The inverse of the normal CDF: erf⁻¹(y) = y · P(-log(1 - y²)), where P is a polynomial about the
     middle of its argument's range, fitted to 5e-9.
     """
-    y = (even * 2.0 - (1.0 - 2.0**-24)) * _ERF
+    y = (uniform * 2.0 - (1.0 - 2.0**-24)) * _ERF
     middle = -xp.log((1.0 - y) * (1.0 + y)) - 1.2099514414455541
     slope = middle * -3.528154923e-07 - 4.593919242e-06
     for c in _SERIES:

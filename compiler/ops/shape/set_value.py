@@ -53,8 +53,8 @@ def value_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
     >>> value_shape((1, 3, 2), [0], [1])
     (3, 1, 2)
     """
-    gone = [axis % len(sizes) for axis in single]
-    kept = [size for axis, size in enumerate(sizes) if axis not in gone]
+    removed = [axis % len(sizes) for axis in single]
+    kept = [size for axis, size in enumerate(sizes) if axis not in removed]
     for axis in sorted(new):
         kept.insert(axis, 1)
     return tuple(kept) or (1,)
@@ -146,8 +146,8 @@ class SetValue(OpDef, op="set_value"):
         Out = Input.copy()
         index = assigned_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
         sizes = Out[index].shape
-        seen = numeric(value_shape(sizes, self.decrease_axes, self.none_axes))
-        Out[index] = np.broadcast_to(value, seen).reshape(sizes)
+        view = numeric(value_shape(sizes, self.decrease_axes, self.none_axes))
+        Out[index] = np.broadcast_to(value, view).reshape(sizes)
         return Out
 
     def triton(
@@ -168,9 +168,9 @@ class SetValue(OpDef, op="set_value"):
             size if indices is None else len(indices)
             for size, indices in zip(Input.shape, ranges, strict=True)
         )
-        seen = value_shape(sizes, self.decrease_axes, self.none_axes)
-        if seen != sizes:
-            at = k.unravel(flat_index(k, at, sizes), seen)
+        view = value_shape(sizes, self.decrease_axes, self.none_axes)
+        if view != sizes:
+            at = k.unravel(flat_index(k, at, sizes), view)
         written = value.at(*broadcast_at(value.shape, at), where=known, other=0)
         k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
 

@@ -266,8 +266,8 @@ class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contigu
 
 def squeezed(sizes: Sizes, axes: list[int]) -> Sizes:
     """Return the sizes without those of `axes`, or without all 1s if `axes` is empty."""
-    gone = [axis % len(sizes) for axis in axes]
-    kept = [size != 1 if not gone else axis not in gone for axis, size in enumerate(sizes)]
+    removed = [axis % len(sizes) for axis in axes]
+    kept = [size != 1 if not removed else axis not in removed for axis, size in enumerate(sizes)]
     return tuple(size for size, stays in zip(sizes, kept, strict=True) if stays)
 
 

@@ -84,26 +84,26 @@ class RandomCrop(OpDef, op="random_crop"):
     startup_seed = attr(0)
 
     def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:
-        ahead = X.rank - len(self.shape)
-        pairs = list(zip(X.shape[max(ahead, 0) :], self.shape, strict=False))
+        leading = X.rank - len(self.shape)
+        pairs = list(zip(X.shape[max(leading, 0) :], self.shape, strict=False))
         large = any(isinstance(size, int) and part > size for size, part in pairs)
-        if ahead < 0 or not self.shape or large or min(self.shape) < 1:
+        if leading < 0 or not self.shape or large or min(self.shape) < 1:
             raise BadAttribute(f"random_crop: X is {X}, which is smaller than {self.shape}")
-        out = X.with_shape((*X.shape[:ahead], *self.shape))
+        out = X.with_shape((*X.shape[:leading], *self.shape))
         return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
-        ahead = X.ndim - len(self.shape)
-        count = int(np.prod(X.shape[:ahead]))
-        flat = X.reshape((count, *X.shape[ahead:]))
+        leading = X.ndim - len(self.shape)
+        count = int(np.prod(X.shape[:leading]))
+        flat = X.reshape((count, *X.shape[leading:]))
         Out = np.empty((count, *self.shape), X.dtype)
-        spare = [size - part + 1 for size, part in zip(X.shape[ahead:], self.shape, strict=True)]
+        spare = [size - part + 1 for size, part in zip(X.shape[leading:], self.shape, strict=True)]
         drawn = [below_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
         for index in range(count):
             starts = [int(starts[index]) for starts in drawn]
             position = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
             Out[index] = flat[index][position]
-        sizes = (*X.shape[:ahead], *self.shape)
+        sizes = (*X.shape[:leading], *self.shape)
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
     def triton(
@@ -118,15 +118,15 @@ class RandomCrop(OpDef, op="random_crop"):
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand
     ) -> None:
         """Emit a kernel for the crops: each element draws the offset of its instance."""
-        ahead = len(X.shape) - len(self.shape)
-        count = product(X.shape[:ahead])
+        leading = len(X.shape) - len(self.shape)
+        count = product(X.shape[:leading])
         i, *positions = k.grid(count, *self.shape)
         key, source = k.key(Seed, 0), [i]
         for axis, (size, part, position) in enumerate(
-            zip(X.shape[ahead:], self.shape, positions, strict=True)
+            zip(X.shape[leading:], self.shape, positions, strict=True)
         ):
             source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + position)
-        value = X.reshaped((count, *X.shape[ahead:]))[tuple(source)]
+        value = X.reshaped((count, *X.shape[leading:]))[tuple(source)]
         k.store(Out.reshaped((count, *self.shape)), (i, *positions), value)
 
 

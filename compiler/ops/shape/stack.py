@@ -30,8 +30,8 @@ def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
 
 def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
     """Return the type with one axis removed."""
-    gone = normalize_axis(op, axis, type.rank)
-    return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
+    removed = normalize_axis(op, axis, type.rank)
+    return type.with_shape([size for a, size in enumerate(type.shape) if a != removed])
 
 
 def slices_along(X: Array, axis: int, count: int) -> list[Array]:

@@ -144,9 +144,9 @@ class StridedSlice(Slicing, op="strided_slice"):
         k.store(out, indices, Input[tuple(taken)])
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        own, above = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
+        own, upstream = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
         taken, known = among(k, own, self.ranges(d_Input.shape))
-        k.store(d_Input, own, above.at(*taken, where=known, other=0))
+        k.store(d_Input, own, upstream.at(*taken, where=known, other=0))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
