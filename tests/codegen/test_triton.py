@@ -172,7 +172,7 @@ def test_what_has_no_kernel_runs_on_the_host_and_the_report_says_so():
 """
     module_of(text.replace("relu(X=x)", "relu(X=x)"), context=context)
     assert [r.reason for r in context.missed if r.name == "assign_targets"] == [
-        "only data decides how many elements are found"
+        "the number of elements is data-dependent"
     ]
 
 

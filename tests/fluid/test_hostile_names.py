@@ -48,7 +48,7 @@ from compiler.ir.program import Program as PlainProgram
 from compiler.ir.text.parser import parse
 from compiler.ir.text.printer import same, show
 from compiler.ir.types import DType, TensorType
-from compiler.ops.control.host import Print, description
+from compiler.ops.control.host import Print, printed_text
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import Shown
 from fluid.cli.values.arrays import write_arrays
@@ -320,7 +320,7 @@ def test_messages_about_files_are_printable(tmp_path: Path) -> None:
 def test_print_ops_print_text() -> None:
     printer = type("Printer", (), {n: v.default for n, v in Print.attrs.items()})()
     printer.message, printer.In_name = "\x1b]0;evil\x07", "a\n\x1b[2J"
-    assert not steers(description(printer, np.zeros(2), ()))
+    assert not steers(printed_text(printer, np.zeros(2), ()))
 
 
 @pytest.mark.parametrize("word", ["\udcff", "x\x1b[2J", "a" * 5000, "x=\udcff", "é"])

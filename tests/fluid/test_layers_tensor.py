@@ -95,7 +95,7 @@ def test_concat_and_split_undo_each_other() -> None:
 def test_split_does_not_lose_what_remains() -> None:
     table = fed("table", TABLE, batch=True)
     halves = layers.split(table, 2, dim=0)
-    with pytest.raises(ValueError, match=r"size 3 does not fall into \[1, 1\]"):
+    with pytest.raises(ValueError, match=r"size 3 cannot be split into \[1, 1\]"):
         computed(halves, table=TABLE[:3])
 
 

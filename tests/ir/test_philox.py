@@ -13,7 +13,7 @@ from compiler.ir.philox import (
     uniform_by_key,
     words,
 )
-from compiler.ops.shape.random_kernels import order_by_key, truncated
+from compiler.ops.shape.random_kernels import permutation_by_key, truncated
 
 FULL = 2**32 - 1
 
@@ -106,7 +106,7 @@ def test_whole_numbers_are_even():
 
 
 def test_orders_have_every_number_once_and_are_all_as_likely():
-    seen = [tuple(order_by_key(np.array([key]), 0, 3).tolist()) for key in range(6000)]
+    seen = [tuple(permutation_by_key(np.array([key]), 0, 3).tolist()) for key in range(6000)]
     counts = np.array([seen.count(order) for order in sorted(set(seen))])
     assert len(counts) == 6
     assert ((counts - 1000) ** 2 / 1000).sum() < 15.09  # chi squared, 5 degrees, 1 %

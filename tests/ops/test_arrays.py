@@ -57,12 +57,12 @@ def test_reading_gives_an_item():
 
 @pytest.mark.parametrize("place", [1, 5])
 def test_reading_what_nobody_wrote(place):
-    with pytest.raises(IndexError, match=f"nothing was written to item {place}"):
+    with pytest.raises(IndexError, match=f"item {place} of the array was never written"):
         evaluate("read_from_array", X=[A, None], I=index(place))
 
 
 def test_a_negative_index_is_none():
-    with pytest.raises(ValueError, match="a tensor array has no item -1"):
+    with pytest.raises(ValueError, match="a tensor array index is -1, expected 0 or more"):
         evaluate("write_to_array", X=A, I=index(-1), Array=None)
 
 
@@ -197,7 +197,7 @@ def test_steps_at_the_inner_level():
 
 
 def test_a_level_that_is_not_there():
-    with pytest.raises(ShapeError, match="X has 1 levels of LoD, none 1"):
+    with pytest.raises(ShapeError, match="X has 1 LoD levels, expected a level 1"):
         offsets = TensorType(DType.INT64, (4,))
         find("lod_rank_table")({"level": 1}).infer_types({"X_lod": [offsets]})
 

@@ -129,13 +129,13 @@ def test_label_without_a_center(label):
 
 
 def test_one_weight_alone():
-    with pytest.raises(ShapeError, match=r"InsideWeight f32.* needs the other weight"):
+    with pytest.raises(ShapeError, match=r"InsideWeight f32.* needs both weights"):
         find("smooth_l1_loss")({}).infer_types({"X": WIDE, "Y": WIDE, "InsideWeight": WIDE})
 
 
 def test_a_prior_for_each_class():
     prior = TensorType(DType.FP32, (1, 4))
-    with pytest.raises(ShapeError, match="expected a prior number for each class"):
+    with pytest.raises(ShapeError, match="expected one prior per class"):
         find("label_smooth")({}).infer_types({"X": WIDE, "PriorDist": prior})
 
 

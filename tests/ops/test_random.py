@@ -70,7 +70,7 @@ def test_dropout_in_testing(attrs, factor):
 @pytest.mark.parametrize(
     ("attrs", "message"),
     [
-        ({"dropout_prob": 1.5}, "'dropout_prob' is 1.5, not from 0 to 1"),
+        ({"dropout_prob": 1.5}, "'dropout_prob' is 1.5, expected 0 to 1"),
         ({"dropout_implementation": "upscale"}, "expected 'downgrade_in_infer' or"),
     ],
 )

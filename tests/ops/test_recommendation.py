@@ -9,7 +9,7 @@ import pytest
 import compiler.ops
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import find
-from compiler.ops.shape.hashing import hashed_rows
+from compiler.ops.shape.hashing import hash_rows
 from tests.ops.backward import gradient_op, gradients, types_of
 from tests.ops.samples import numbers
 from tests.ops.samples.sequence import column, lod
@@ -57,12 +57,12 @@ def test_hash_beyond_its_element_type_wraps() -> None:
 
 
 def test_hash_of_no_rows() -> None:
-    assert hashed_rows(np.zeros((0, 5), np.int64), 3).shape == (0, 3)
+    assert hash_rows(np.zeros((0, 5), np.int64), 3).shape == (0, 3)
 
 
 def test_hash_does_not_depend_on_how_rows_lie_in_memory() -> None:
     part = np.arange(24).reshape(4, 6)[::2, ::3]
-    np.testing.assert_array_equal(hashed_rows(part, 2), hashed_rows(part.copy(), 2))
+    np.testing.assert_array_equal(hash_rows(part, 2), hash_rows(part.copy(), 2))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,11 @@ def test_what_has_no_list_of_tags_does_not_pass() -> None:
     [
         ({"Ins_lod": None}, True, "no sequences; without is_lod each row is an instance"),
         ({"Ins_lod": lod((3, 3))}, True, "tags of instance 3, but Ins has only 2 instances"),
-        ({"Ins_tag": np.ones((4, 2), np.int64)}, True, "Ins_tag is [4, 2], expected one tag a row"),
+        (
+            {"Ins_tag": np.ones((4, 2), np.int64)},
+            True,
+            "Ins_tag is [4, 2], expected one tag per row",
+        ),
     ],
 )
 def test_filter_refuses_data(given: dict[str, Any], is_lod: bool, says: str) -> None:

@@ -151,7 +151,7 @@ def test_what_a_tree_refuses():
     with pytest.raises(ValueError, match="label 6 is not a class: expected 0 to 5"):
         run("hierarchical_sigmoid", in_tree(6, "W") | {"Label": np.full((5, 1), 6)}, num_classes=6)
     wild = {**OWN_PATHS, "PathTable": OWN_PATHS["PathTable"] + 3}
-    with pytest.raises(ValueError, match="PathTable has 8, expected forks up to 5"):
+    with pytest.raises(ValueError, match="PathTable has 8, expected nodes up to 5"):
         run("hierarchical_sigmoid", wild, num_classes=6)
 
 
@@ -183,5 +183,5 @@ def test_drawn_class_that_is_true_is_ruled_out():
 
 def test_more_samples_than_classes():
     types = types_of({"Logits": numbers(2, 3), "Labels": np.array([[0], [2]])})
-    with pytest.raises(BadAttribute, match="'num_samples' is 4 of 3"):
+    with pytest.raises(BadAttribute, match="'num_samples' is 4, expected at most 3"):
         find("sample_logits")({"num_samples": 4}).infer_types(types)

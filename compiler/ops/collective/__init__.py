@@ -1,6 +1,6 @@
-"""Ops that communicate between ranks; each calls a method of the object `collective`.
+"""Collective communication ops; each calls a method of the object `collective`.
 
-`base` has what they share, `alone` the `collective` of one rank, which the interpreter uses. Then
-`reduce`, `move`, `rings`, `streams` are the ops of programs, `buckets` those that the pass
-`bucket_all_reduces` makes.
+`base` has the shared base classes, `single_rank` the `collective` of one rank, which the
+interpreter uses. `reduce`, `data_movement`, `rings`, `streams` and `sync_batch_norm` are the ops of
+programs, `buckets` those that the pass `bucket_all_reduces` creates.
 """

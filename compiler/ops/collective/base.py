@@ -1,4 +1,4 @@
-"""What collective ops share: their order, their ring, the object that carries them out."""
+"""Base classes of collective ops: ordering, ring, and the object that executes them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.single_rank import Alone
+from compiler.ops.collective.single_rank import SingleRank
 
 
 class Collective(HostOp):
-    """An op that every rank of a ring must run, in the same order as all others.
+    """An op that every rank of a ring must run, in the same order as all other collectives.
 
     `Before` and `After` are tokens that chain the collectives of a block in program order.
     `variable` is the variable's name in the program, for messages and for the schedule that ranks
-    compare; converting a program sets it.
+    compare; program conversion sets it.
     """
 
     lod_like = "X"
@@ -24,11 +24,11 @@ class Collective(HostOp):
     variable = attr("")
     Before = reads_order()
     After = writes_order()
-    collective: ClassVar[Any] = Alone()
+    collective: ClassVar[Any] = SingleRank()
 
 
-class InPlace(Collective):
-    """A collective that changes the values of X: Out has the type of X, and may be its memory."""
+class InPlaceCollective(Collective):
+    """A collective that updates X in place: Out has the type of X, and may alias it."""
 
     X = reads()
     Out = writes(inplace="X")
@@ -37,7 +37,7 @@ class InPlace(Collective):
         return {"Out": X}
 
     def call(self, out: str) -> str:
-        """The call of `collective` that changes an array in place."""
+        """Return source text of the `collective` call that updates an array in place."""
         raise NotImplementedError
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -51,19 +51,19 @@ class InPlace(Collective):
         k.line(self.call(str(Out)))
 
 
-def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
-    """The type of one rank's share of the rows of X; ShapeError where they are not divisible."""
+def rows_per_rank(kind: str, X: TensorType, ranks: int) -> TensorType:
+    """Return the type of one rank's rows of X; raise ShapeError if they are not divisible."""
     rows = X.shape[0] if X.rank else 0
     if X.rank == 0 or ranks < 1 or (isinstance(rows, int) and rows % ranks):
-        raise ShapeError(f"{kind}: X is {X}, expected rows that nranks={ranks} divides")
+        raise ShapeError(f"{kind}: X is {X}, expected a number of rows divisible by nranks={ranks}")
     return X.with_shape((rows // ranks, *X.shape[1:]))
 
 
 def expect_rows(kind: str, found: Array, rows: int, ranks: int) -> Array:
-    """The result of a gather or scatter; ValueError where the ring has not `ranks` ranks."""
+    """Return the result of a gather or scatter; raise ValueError for another ring size."""
     if len(found) != rows:
         raise ValueError(
-            f"{kind}: nranks={ranks} gives {rows} rows, but the ring gave {len(found)}; "
+            f"{kind}: nranks={ranks} requires {rows} rows, but the ring returned {len(found)};  "
             "nranks must be the number of ranks in the ring"
         )
     return found

@@ -1,7 +1,7 @@
-"""Ops that the pass `bucket_all_reduces` makes: several gradients in one piece of memory.
+"""Ops created by the pass `bucket_all_reduces`: several gradients in one buffer.
 
-No program has them. `pack_bucket` and `unpack_bucket` move elements and compute nothing; where the
-gradients lie in the bucket's memory they do nothing at all.
+Not program ops. `pack_bucket` and `unpack_bucket` only move elements, and are no-ops where the
+gradients are views of the bucket.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.base import InPlace
+from compiler.ops.collective.base import InPlaceCollective
 from compiler.ops.collective.data_movement import CBroadcast
 from compiler.ops.collective.reduce import AllReduce, CReduceSum, all_reduced
-from compiler.ops.collective.single_rank import Alone
+from compiler.ops.collective.single_rank import SingleRank
 
 P = TypeVar("P", Operand, DeviceOperand)
 
 ALIGNED = 16
-"""Elements of which each part of a bucket begins at a multiple, to be aligned for any device."""
+"""Alignment of the parts of a bucket, in elements, sufficient for any device."""
 
 
-def places(sizes: Sequence[int]) -> list[int]:
-    """Where parts of so many elements begin in a bucket, and where the last one ends.
+def part_offsets(sizes: Sequence[int]) -> list[int]:
+    """Return the start of each part of a bucket, and the bucket's size.
 
-    >>> places([10, 16, 3])
+    >>> part_offsets([10, 16, 3])
     [0, 16, 32, 48]
     """
     starts = [0]
@@ -40,26 +40,26 @@ def places(sizes: Sequence[int]) -> list[int]:
 
 
 def known_sizes(types: Sequence[TensorType]) -> list[int]:
-    """The numbers of elements of types; ShapeError where one is not known."""
+    """Return the number of elements of each type; raise ShapeError if one is unknown."""
     sizes = [each.numel for each in types]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) != len(sizes):
-        raise ShapeError(f"a bucket holds values of known sizes, got {', '.join(map(str, types))}")
+        raise ShapeError(f"a bucket requires known sizes, got {', '.join(map(str, types))}")
     return known
 
 
 def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
-    """Which part of a bucket each value of a slot is."""
-    starts = places(sizes)
+    """Return the part of the bucket that each value of a slot occupies."""
+    starts = part_offsets(sizes)
     return [
         Share((whole, 0), (part, i), 0, starts[i], size, stays=True) for i, size in enumerate(sizes)
     ]
 
 
 class PackBucket(OpDef, op="pack_bucket"):
-    """Out [places] = the elements of X, each value from a multiple of 16 on; the rest is undefined.
+    """Out [size] = the elements of X, each value aligned to 16 elements; padding is undefined.
 
-    All values of X have one element type and known sizes.
+    All values of X have one dtype and known sizes.
     """
 
     lod_like = ""
@@ -72,10 +72,10 @@ class PackBucket(OpDef, op="pack_bucket"):
     def infer(self, X: list[TensorType]) -> TensorType:
         if any(each.dtype is not X[0].dtype for each in X):
             raise ShapeError(f"pack_bucket: X is {', '.join(map(str, X))}, expected one dtype")
-        return X[0].with_shape((places(known_sizes(X))[-1],))
+        return X[0].with_shape((part_offsets(known_sizes(X))[-1],))
 
     def numpy(self, X: list[Array]) -> Array:
-        starts = places([each.size for each in X])
+        starts = part_offsets([each.size for each in X])
         out = np.zeros(starts[-1], X[0].dtype)
         for start, each in zip(starts, X, strict=False):
             out[start : start + each.size] = each.reshape(-1)
@@ -85,14 +85,16 @@ class PackBucket(OpDef, op="pack_bucket"):
         return bucket_shares("Out", "X", known_sizes(types["X"]))
 
     def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
-        for part, share, cut in cuts("Out", "X", X):
+        for part, share, cut in bucket_parts("Out", "X", X):
             if not k.is_view_of(part, Out, share):
-                place = k.at_bind(f"{Out}[{cut}]", [Out], "place")
-                k.line(f"np.copyto({place}, {part.view((part.type.numel,))})")
+                target = k.at_bind(f"{Out}[{cut}]", [Out], "place")
+                k.line(f"np.copyto({target}, {part.view((part.type.numel,))})")
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        moved = [each for each in cuts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])]
-        copy_together(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
+        moved = [
+            each for each in bucket_parts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])
+        ]
+        multi_tensor_copy(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
 
 
 class UnpackBucket(OpDef, op="unpack_bucket"):
@@ -108,47 +110,53 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         out = [X.with_shape(each) for each in self.shapes]
-        if places(known_sizes(out))[-1] != X.shape[0]:
-            raise ShapeError(f"unpack_bucket: X is {X}, expected {places(known_sizes(out))[-1]}")
+        if part_offsets(known_sizes(out))[-1] != X.shape[0]:
+            raise ShapeError(
+                f"unpack_bucket: X is {X}, expected {part_offsets(known_sizes(out))[-1]}"
+            )
         return {"Out": out}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         sizes = [prod(each) for each in self.shapes]
-        parts = zip(places(sizes), sizes, self.shapes, strict=False)
+        parts = zip(part_offsets(sizes), sizes, self.shapes, strict=False)
         return {"Out": [X[start : start + n].reshape(shape) for start, n, shape in parts]}
 
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("X", "Out", known_sizes(types["Out"]))
 
     def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
-        for part, share, cut in cuts("X", "Out", Out):
+        for part, share, cut in bucket_parts("X", "Out", Out):
             if not k.is_view_of(part, X, share):
-                place = k.at_bind(f"{X}[{cut}]", [X], "place")
-                k.line(f"np.copyto({part.view((part.type.numel,))}, {place})")
+                target = k.at_bind(f"{X}[{cut}]", [X], "place")
+                k.line(f"np.copyto({part.view((part.type.numel,))}, {target})")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        moved = [each for each in cuts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])]
-        copy_together(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
+        moved = [
+            each for each in bucket_parts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])
+        ]
+        multi_tensor_copy(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
 
 
-def cuts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
-    """The values of a slot, each with the part of the bucket that it is, and as text of a slice."""
+def bucket_parts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
+    """Return the values of a slot, each with its part of the bucket, and that as slice text."""
     sizes = known_sizes([each.type for each in held])
-    texts = (f"{start}:{start + size}" for start, size in zip(places(sizes), sizes, strict=False))
+    texts = (
+        f"{start}:{start + size}" for start, size in zip(part_offsets(sizes), sizes, strict=False)
+    )
     return list(zip(held, bucket_shares(whole, part, sizes), texts, strict=True))
 
 
-def copy_together(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
-    """Copy tensors of a device in as few launches as torch can; pairs of a target and a source."""
+def multi_tensor_copy(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
+    """Copy device tensors, as (target, source) pairs, by one multi-tensor copy."""
     if pairs:
         targets, sources = (", ".join(side) for side in zip(*pairs, strict=True))
         k.line(f"torch._foreach_copy_([{targets}], [{sources}])")
 
 
-class StartAllReduce(InPlace, op="start_all_reduce"):
-    """Start the sum of X over all ranks of ring `ring_id`; Out holds it once it was waited for.
+class StartAllReduce(InPlaceCollective, op="start_all_reduce"):
+    """Start an asynchronous all-reduce of X over ring `ring_id`; Out is valid after the wait.
 
-    `described` has the names and types of what is in X, for the schedule that ranks compare.
+    `described` lists the names and types contained in X, for the schedule that ranks compare.
     """
 
     starts_early = True
@@ -166,7 +174,7 @@ class StartAllReduce(InPlace, op="start_all_reduce"):
 
 
 class AllReduceBucket(AllReduce, op="all_reduce_bucket"):
-    """`c_allreduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_allreduce_sum` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
@@ -175,21 +183,21 @@ class AllReduceBucket(AllReduce, op="all_reduce_bucket"):
 
 
 class ReduceBucket(CReduceSum, op="reduce_bucket"):
-    """`c_reduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_reduce_sum` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
 
 class BroadcastBucket(CBroadcast, op="broadcast_bucket"):
-    """`c_broadcast` of a bucket; `described` is as `start_all_reduce` has it."""
+    """`c_broadcast` of a bucket; `described` as in `start_all_reduce`."""
 
     described = attr("")
 
 
 class WaitAllReduce(HostOp, op="wait_all_reduce"):
-    """Out = X, once the sum is there that `start_all_reduce` started under the name `variable`.
+    """Out = X, after waiting for the all-reduce that `start_all_reduce` started as `variable`.
 
-    Each rank waits by itself, so waits have no place in the order of the collectives.
+    Each rank waits independently, so waits are not ordered with the collectives.
     """
 
     lod_like = ""
@@ -199,13 +207,13 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
     Out = writes(inplace="X")
     ring_id = attr(0)
     variable = attr("")
-    collective: ClassVar[Any] = Alone()
+    collective: ClassVar[Any] = SingleRank()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         return {"Out": X}
 
     def call(self) -> str:
-        """The call of `collective` that waits."""
+        """Return source text of the `collective` call that waits."""
         return f"collective.wait({self.ring_id}, {self.variable!r})"
 
     def numpy(self, X: Array) -> dict[str, Array]:

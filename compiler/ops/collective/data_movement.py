@@ -1,4 +1,4 @@
-"""Collectives that move values and compute nothing: broadcast, gather, scatter, barrier."""
+"""Collectives that only move data: broadcast, gather, scatter, barrier."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from compiler.ir.opdef import attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.base import Collective, InPlace, divided, expect_rows
+from compiler.ops.collective.base import Collective, InPlaceCollective, expect_rows, rows_per_rank
 
 
-class CBroadcast(InPlace, op="c_broadcast"):
+class CBroadcast(InPlaceCollective, op="c_broadcast"):
     """Out = X of the rank `root`, on each rank of ring `ring_id`.
 
     `use_calc_stream` has no effect. Reference: collective/c_broadcast_op.cc.
@@ -33,7 +33,7 @@ class CBroadcast(InPlace, op="c_broadcast"):
         return {"Out": out}
 
 
-class Broadcast(InPlace, op="broadcast"):
+class Broadcast(InPlaceCollective, op="broadcast"):
     """`c_broadcast` over ring 0; `sync_mode` has no effect.
 
     Reference: distributed_ops/broadcast_op.cc.
@@ -51,8 +51,8 @@ class Broadcast(InPlace, op="broadcast"):
         return {"Out": out}
 
 
-class Barrier(InPlace, op="barrier"):
-    """Out = X, once all ranks of ring `ring_id` are here.
+class Barrier(InPlaceCollective, op="barrier"):
+    """Out = X, after all ranks of ring `ring_id` have arrived.
 
     Reference: collective/barrier_op.cc of Paddle 2.0; 1.8.5 has no such op.
     """
@@ -67,14 +67,14 @@ class Barrier(InPlace, op="barrier"):
         return {"Out": X}
 
 
-class Resized(Collective):
-    """A collective whose result has another number of rows than X."""
+class ResizingCollective(Collective):
+    """A collective whose result has a different number of rows than X."""
 
     X = reads()
     Out = writes()
 
     def call(self, given: str) -> str:
-        """The call of `collective` that returns the result."""
+        """Return source text of the `collective` call that returns the result."""
         raise NotImplementedError
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -84,7 +84,7 @@ class Resized(Collective):
         k.line(f"{Out}.copy_({self.call(str(X))})")
 
 
-class CAllGather(Resized, op="c_allgather"):
+class CAllGather(ResizingCollective, op="c_allgather"):
     """Out [nranks·n, …] = X [n, …] of all `nranks` ranks of ring `ring_id`, in rank order.
 
     `use_calc_stream` has no effect. Reference: collective/c_allgather_op.cc.
@@ -96,7 +96,9 @@ class CAllGather(Resized, op="c_allgather"):
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if X.rank == 0 or self.nranks < 1:
-            raise ShapeError(f"c_allgather: X is {X}, nranks {self.nranks}; expected rows, and 1+")
+            raise ShapeError(
+                f"c_allgather: X is {X}, nranks {self.nranks}; expected rank and nranks >= 1"
+            )
         return {"Out": X.with_shape((X.shape[0] * self.nranks, *X.shape[1:]))}
 
     def call(self, given: str) -> str:
@@ -112,8 +114,8 @@ class CAllGather(Resized, op="c_allgather"):
         return [OpDesc("c_reducescatter", *names, op.attrs)]
 
 
-class CReduceScatter(Resized, op="c_reducescatter"):
-    """Out [n / nranks, …] = this rank's share of the rows of the sum of X [n, …] over all ranks.
+class CReduceScatter(ResizingCollective, op="c_reducescatter"):
+    """Out [n / nranks, …] = this rank's rows of the sum of X [n, …] over all ranks.
 
     `use_calc_stream` has no effect. Reference: collective/c_reducescatter_op.cc.
     """
@@ -123,7 +125,7 @@ class CReduceScatter(Resized, op="c_reducescatter"):
     nranks = attr(1)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": divided("c_reducescatter", X, self.nranks)}
+        return {"Out": rows_per_rank("c_reducescatter", X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, 'sum'"
@@ -135,8 +137,8 @@ class CReduceScatter(Resized, op="c_reducescatter"):
         return {"Out": expect_rows("c_reducescatter", found, len(X) // self.nranks, self.nranks)}
 
 
-class CScatter(Resized, op="c_scatter"):
-    """Out [n / nranks, …] = this rank's share of the rows of X [n, …] of the rank `root`.
+class CScatter(ResizingCollective, op="c_scatter"):
+    """Out [n / nranks, …] = this rank's rows of X [n, …] of the rank `root`.
 
     Reference: collective/c_scatter_op.cc of Paddle 2.0; 1.8.5 has no such op.
     """
@@ -147,7 +149,7 @@ class CScatter(Resized, op="c_scatter"):
     use_calc_stream = attr(False)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": divided("c_scatter", X, self.nranks)}
+        return {"Out": rows_per_rank("c_scatter", X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, {self.root}"

@@ -11,30 +11,30 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import attr, reads, reads_rows, writes, writes_rows
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.collective.base import Collective, InPlace
+from compiler.ops.collective.base import Collective, InPlaceCollective
 
 REDUCTIONS = ("sum", "prod", "max", "min")
-"""The reductions that `reduce_type` of `allreduce` numbers."""
+"""Reductions indexed by `reduce_type` of `allreduce`."""
 
 
 def all_reduced(collective: Any, ring: int, name: str, op: str, X: Array) -> Array:
-    """A copy of X, reduced over all ranks."""
+    """Return a copy of X, reduced over all ranks."""
     out = np.array(X)
     collective.all_reduce(ring, name, op, out)
     return out
 
 
 def reduced(collective: Any, ring: int, name: str, op: str, root: int, X: Array) -> Array:
-    """A copy of X; on the root it is reduced over all ranks."""
+    """Return a copy of X; on the root it is reduced over all ranks."""
     out = np.array(X)
     collective.reduce(ring, name, op, root, out)
     return out
 
 
-class AllReduce(InPlace):
+class AllReduce(InPlaceCollective):
     """Out = X reduced over all ranks of ring `ring_id`, on each of them.
 
-    With `use_calc_stream` it is done before the next op, and in no bucket with others. Reference:
+    With `use_calc_stream` it completes before the next op, and is not bucketed. Reference:
     collective/c_allreduce_op.h.
     """
 
@@ -48,7 +48,7 @@ class AllReduce(InPlace):
 
 
 class CAllReduceSum(AllReduce, op="c_allreduce_sum"):
-    """The sum over all ranks; of sparse gradients the rows of all ranks, in rank order."""
+    """The sum over all ranks; sparse gradients are concatenated in rank order."""
 
     def for_rows(self) -> str:
         return "c_allreduce_sum_rows"
@@ -91,11 +91,11 @@ class CAllReduceProd(AllReduce, op="c_allreduce_prod"):
 class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
     """`c_allreduce_sum` of a sparse gradient: Out has the rows of all ranks, in rank order.
 
-    X is [n, …] with n row numbers; n may differ from rank to rank, so only data decides how many
-    rows Out has. No program has it: converting one puts it in place of `c_allreduce_sum`.
+    X is [n, …] with n row indices; n may differ between ranks, so the number of rows of Out is
+    data-dependent. Not a program op: program conversion replaces `c_allreduce_sum` by it.
     """
 
-    no_kernel_reason = "only data decides how many rows the ranks have"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -114,7 +114,7 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
         return {"Out": values, "Out_rows": rows}
 
 
-class AllReduceByNumber(InPlace, op="allreduce"):
+class AllReduceByNumber(InPlaceCollective, op="allreduce"):
     """`c_allreduce_*` over ring 0; `reduce_type` 0 is the sum, 1 prod, 2 max, 3 min.
 
     `sync_mode` has no effect. Reference: distributed_ops/allreduce_op.cc.
@@ -132,7 +132,7 @@ class AllReduceByNumber(InPlace, op="allreduce"):
         return {"Out": all_reduced(self.collective, 0, self.variable, reduction, X)}
 
 
-class Reduce(InPlace):
+class Reduce(InPlaceCollective):
     """Out = X reduced over all ranks on the rank `root_id`; X on the others.
 
     Reference: collective/c_reduce_op.h of Paddle 2.0; 1.8.5 has no such op.
@@ -149,7 +149,7 @@ class Reduce(InPlace):
 
 
 class CReduceSum(Reduce, op="c_reduce_sum"):
-    """The sum, on one rank."""
+    """The sum, on the root rank."""
 
     def numpy(self, X: Array) -> dict[str, Array]:
         where = (self.collective, self.ring_id, self.variable)
@@ -157,7 +157,7 @@ class CReduceSum(Reduce, op="c_reduce_sum"):
 
 
 class CReduceMax(Reduce, op="c_reduce_max"):
-    """The maximum, on one rank."""
+    """The maximum, on the root rank."""
 
     reduction = "max"
 
@@ -167,7 +167,7 @@ class CReduceMax(Reduce, op="c_reduce_max"):
 
 
 class CReduceMin(Reduce, op="c_reduce_min"):
-    """The minimum, on one rank."""
+    """The minimum, on the root rank."""
 
     reduction = "min"
 
@@ -177,7 +177,7 @@ class CReduceMin(Reduce, op="c_reduce_min"):
 
 
 class CReduceProd(Reduce, op="c_reduce_prod"):
-    """The product, on one rank."""
+    """The product, on the root rank."""
 
     reduction = "prod"
 

@@ -1,4 +1,4 @@
-"""Ops of startup programs that bring ranks together: a rendezvous, then rings over it."""
+"""Startup program ops that create process groups: a rendezvous, then rings over it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.collective.base import Collective
 
 MARK = TensorType(DType.INT64, (1,))
-"""The type of a variable that names a rendezvous: it holds this rank's number there."""
+"""Type of the variable that names a rendezvous: it holds this rank's index."""
 
 
 class CGenNcclId(Collective, op="c_gen_nccl_id"):
-    """Meet the other ranks under the name of Out, at the endpoint of rank 0.
+    """Rendezvous with the other ranks under the name of Out, at the endpoint of rank 0.
 
     `endpoint` is this rank's, `other_endpoints` those of the others in rank order. Out [1] holds
     the rank. Reference: collective/c_gen_nccl_id_op.cc.
@@ -37,17 +37,17 @@ class CGenNcclId(Collective, op="c_gen_nccl_id"):
         return {"Out": np.array([self.rank])}
 
 
-MOST_RINGS = 256
-"""The most rings that one job makes."""
+MAX_RINGS = 256
+"""Maximum number of rings of one job."""
 
 
 class GenNcclId(Collective, op="gen_nccl_id"):
-    """Meet the other trainers under the name of NCCLID, at the endpoint of trainer 0.
+    """Rendezvous with the other trainers under the name of NCCLID, at the endpoint of trainer 0.
 
     With `nccl_comm_num` above 1 also under `<name>_1`, …. With `use_hierarchical_allreduce` each
-    group of `hierarchical_allreduce_inter_nranks` trainers meets under
-    `Hierarchical_inter_<name>_<i>` and the first ones of all groups under
-    `Hierarchical_exter_<name>_<i>`. NCCLID [1] holds the trainer's number.
+    group of `hierarchical_allreduce_inter_nranks` trainers has a rendezvous
+    `Hierarchical_inter_<name>_<i>`, and the first trainers of all groups one
+    `Hierarchical_exter_<name>_<i>`. NCCLID [1] holds the trainer's index.
     Reference: distributed_ops/gen_nccl_id_op.cc.
     """
 
@@ -56,7 +56,7 @@ class GenNcclId(Collective, op="gen_nccl_id"):
     NCCLID = writes()
     trainers = attr(list[str]())
     trainer_id = required(int)
-    nccl_comm_num = attr(1, between(1, MOST_RINGS))
+    nccl_comm_num = attr(1, between(1, MAX_RINGS))
     use_hierarchical_allreduce = attr(False)
     hierarchical_allreduce_inter_nranks = attr(-1)
 
@@ -70,18 +70,18 @@ class GenNcclId(Collective, op="gen_nccl_id"):
             self.collective.create_id(name, self.trainer_id, list(self.trainers))
         if self.use_hierarchical_allreduce:
             group = self.hierarchical_allreduce_inter_nranks
-            number, place = divmod(self.trainer_id, group)
+            number, index = divmod(self.trainer_id, group)
             near = list(self.trainers[number * group : (number + 1) * group])
             for i in range(count):
-                self.collective.create_id(f"Hierarchical_inter_{self.variable}_{i}", place, near)
-            for i in range(count if place == 0 else 0):
+                self.collective.create_id(f"Hierarchical_inter_{self.variable}_{i}", index, near)
+            for i in range(count if index == 0 else 0):
                 far = f"Hierarchical_exter_{self.variable}_{i}"
                 self.collective.create_id(far, number, list(self.trainers[::group]))
         return {"NCCLID": np.array([self.trainer_id])}
 
 
 class CCommInit(Collective, op="c_comm_init"):
-    """Make ring `ring_id` of the `nranks` ranks that met under the name of X.
+    """Create ring `ring_id` from the `nranks` ranks of the rendezvous named by X.
 
     Reference: collective/c_comm_init_op.cc.
     """
@@ -102,10 +102,10 @@ class CCommInit(Collective, op="c_comm_init"):
 
 
 class CCommInitAll(Collective, op="c_comm_init_all"):
-    """Make ring `ring_id` of the devices of this machine: `devices`, or all.
+    """Create ring `ring_id` of the devices of this machine: `devices`, or all.
 
-    `collective.init_ring` gets an empty name for it, the number of `devices` (0 for all) and rank
-    0. Reference: collective/c_comm_init_all_op.cc.
+    `collective.init_ring` receives an empty name, the number of `devices` (0 for all) and rank 0.
+    Reference: collective/c_comm_init_all_op.cc.
     """
 
     no_kernel_reason = "it opens connections"

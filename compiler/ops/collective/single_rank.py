@@ -1,4 +1,4 @@
-"""The `collective` of a world of one rank, in which the interpreter runs a graph."""
+"""The `collective` of a single rank, which the interpreter uses to run a graph."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from compiler.ir.types import Array
 
 
-class Alone:
-    """Every collective over one rank: reductions keep values, gathers return what they are given.
+class SingleRank:
+    """Collectives over one rank: reductions keep values, gathers return their input.
 
     The methods are those of `runtime.collective`; see there for shapes and errors.
     """
 
     def all_reduce(self, ring: int, name: str, op: str, array: Array) -> None:
-        """Reduce one array: it keeps its values."""
+        """Reduce one array in place: its values are unchanged."""
 
     def start_all_reduce(self, ring: int, name: str, op: str, array: Array) -> None:
         """Start `all_reduce`."""
 
     def wait(self, ring: int, name: str) -> None:
-        """Wait for what `start_all_reduce` started under a name."""
+        """Wait for a `start_all_reduce` by name."""
 
     def reduce(self, ring: int, name: str, op: str, root: int, array: Array) -> None:
         """Reduce one array onto the root, which is this rank."""
@@ -35,34 +35,34 @@ class Alone:
     def all_gather_rows(
         self, ring: int, name: str, rows: Array, values: Array
     ) -> tuple[Array, Array]:
-        """Concatenate the row numbers and values of all ranks."""
+        """Concatenate the row indices and values of all ranks."""
         return rows, values
 
     def reduce_scatter(self, ring: int, name: str, op: str, array: Array) -> Array:
-        """Reduce, and return this rank's share of the rows."""
+        """Reduce, and return this rank's rows."""
         return array
 
     def scatter(self, ring: int, name: str, root: int, array: Array) -> Array:
-        """Return this rank's share of the root's rows."""
+        """Return this rank's rows of the root's array."""
         return array
 
     def barrier(self, ring: int, name: str) -> None:
         """Wait for all ranks."""
 
     def rank(self, ring: int) -> int:
-        """This rank's number."""
+        """Return this rank's index."""
         return 0
 
     def size(self, ring: int) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
         return 1
 
     def has_ring(self, ring: int) -> bool:
-        """Whether there are other ranks to ask."""
+        """Return whether the ring has other ranks."""
         return False
 
     def create_id(self, name: str, rank: int, endpoints: Sequence[str]) -> None:
-        """Meet at the first endpoint."""
+        """Rendezvous at the first endpoint."""
 
     def init_ring(self, ring: int, id_name: str, size: int, rank: int) -> None:
-        """Make a group of the ranks that met under a name."""
+        """Create a group of the ranks of a rendezvous."""

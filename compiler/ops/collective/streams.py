@@ -1,4 +1,4 @@
-"""Ops that wait for streams of a device. Here values wait for values, so they copy or vanish."""
+"""Ops that wait for device streams; data dependencies already order values, so they are copies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
 
 
 class CSyncCalcStream(Pointwise, op="c_sync_calc_stream"):
-    """Out = X. A collective behind it reads what is computed, so there is nothing to wait for.
+    """Out = X. A following collective depends on computed values, so no waiting is needed.
 
     Reference: collective/c_sync_calc_stream_op.cc.
     """
@@ -21,7 +21,7 @@ class CSyncCalcStream(Pointwise, op="c_sync_calc_stream"):
 
 
 class CSyncCommStream(CSyncCalcStream, op="c_sync_comm_stream"):
-    """Out = X. What reads the result of a collective waits for it by itself.
+    """Out = X. Readers of a collective's result wait for it themselves.
 
     Reference: collective/c_sync_comm_stream_op.cc.
     """

@@ -1,4 +1,4 @@
-"""`batch_norm` over the batch of all ranks: what each has is summed up before it is used."""
+"""`sync_batch_norm`: batch normalisation with statistics summed over all ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from compiler.ir.opdef import Again, attr, reads_order, writes_order
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, SourceBuilder
 from compiler.ir.types import Array, DType, Shape
-from compiler.ops.collective.single_rank import Alone
+from compiler.ops.collective.single_rank import SingleRank
 from compiler.ops.norm import batch_norm_kernels as batch_lanes
 from compiler.ops.norm.norm import BatchNorm
 from compiler.ops.norm.norm_kernels import Channels, moments
@@ -22,27 +22,27 @@ from compiler.ops.norm.norm_numpy import (
 )
 
 
-def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
-    """Vectors [C] and a count, each summed over all ranks, in float64 by one all-reduce."""
+def global_sums(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
+    """Sum vectors [C] and a count over all ranks, in float64 by one all-reduce."""
     packed = np.concatenate([*(np.asarray(part, np.float64) for part in parts), [float(count)]])
     if collective.has_ring(ring):
         collective.all_reduce(ring, name, "sum", packed)
     return [*np.split(packed[:-1], len(parts)), packed[-1]]
 
 
-def shared_moments(collective: Any, ring: int, name: str, x: Array) -> tuple[Array, Array, float]:
-    """Mean and biased variance of the rows that all ranks have, and how many those are.
+def global_moments(collective: Any, ring: int, name: str, x: Array) -> tuple[Array, Array, float]:
+    """Return mean and biased variance over the rows of all ranks, and the number of rows.
 
-    Each rank subtracts its own mean first, and sums travel in float64: no digits are lost where
-    the mean is large beside the deviation.
+    Each rank subtracts its own mean first, and sums are exchanged in float64: no precision is lost
+    if the mean is large compared with the deviation.
     """
     count = len(x)
     mean = x.mean(axis=0, dtype=np.float64) if count else np.zeros(x.shape[1])
     square = ((x - mean) ** 2).sum(axis=0) + count * mean**2
-    total, squares, places = totals(collective, ring, name, [count * mean, square], count)
-    mean = total / places
-    variance = np.maximum(squares / places - mean**2, 0.0)
-    return mean.astype(x.dtype), variance.astype(x.dtype), float(places)
+    total, squares, rows_total = global_sums(collective, ring, name, [count * mean, square], count)
+    mean = total / rows_total
+    variance = np.maximum(squares / rows_total - mean**2, 0.0)
+    return mean.astype(x.dtype), variance.astype(x.dtype), float(rows_total)
 
 
 def normalize_by_all(
@@ -57,10 +57,11 @@ def normalize_by_all(
     spare: Array,
     where: tuple[Any, int, str],
 ) -> None:
-    """Normalise x [N, places, C] to y, which may be x, by mean and variance of all ranks.
+    """Normalise x [N, positions, C] into y, which may alias x, by mean and variance of all ranks.
 
-    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
-    Where all ranks together have one value of a channel, it passes, and nothing is learnt of it.
+    `saved` receives the mean and 1/deviation; `kept` has running mean and variance, before and
+    after. If all ranks together have one value per channel, y = x, and the running statistics are
+    unchanged.
     """
     mean, inverse = saved
     count = x.size // mean.size
@@ -70,16 +71,16 @@ def normalize_by_all(
     np.einsum("npc,npc->c", y, y, out=inverse)
     local = mean.astype(np.float64)
     parts = [count * local, inverse + count * local**2]
-    total, squares, places = totals(*where, parts, count)
-    if places == 1:
+    total, squares, rows_total = global_sums(*where, parts, count)
+    if rows_total == 1:
         np.add(y, mean, out=y)
         for source, target in ((0, mean), (0, inverse), *kept):
             np.copyto(target, source)
         return
-    centre = total / places
+    centre = total / rows_total
     np.add(y, (local - centre).astype(y.dtype), out=y)
     mean[...] = centre
-    inverse[...] = np.maximum(squares / places - centre**2, 0.0)
+    inverse[...] = np.maximum(squares / rows_total - centre**2, 0.0)
     finish_batch(y, (scale, bias), saved, kept, (momentum, epsilon), spare)
 
 
@@ -95,48 +96,48 @@ def gradient_by_all(
     spare: Array,
     where: tuple[Any, int, str],
 ) -> None:
-    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
+    """Compute d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count).
 
-    In the bracket, d_bias, d_scale and count are sums over all ranks; what is returned of the
-    former is this rank's.
+    x is [N, positions, C]. In the formula, d_bias, d_scale and count are sums over all ranks; the
+    d_bias and d_scale written are this rank's.
     """
     centred = np.subtract(x, mean, out=d_x)
     np.einsum("npc->c", d_y, out=d_bias)
     np.einsum("npc,npc->c", d_y, centred, out=d_scale)
     np.multiply(d_scale, inverse, out=d_scale)
-    scales, biases, places = totals(*where, [d_scale, d_bias], x.size // mean.size)
-    if places == 1:
+    scales, biases, rows_total = global_sums(*where, [d_scale, d_bias], x.size // mean.size)
+    if rows_total == 1:
         for source, target in ((d_y, d_x), (0, d_scale), (0, d_bias)):
             np.copyto(target, source)
         return
-    spare[...] = scales / -places * inverse
+    spare[...] = scales / -rows_total * inverse
     np.add(np.multiply(centred, spare, out=d_x), d_y, out=d_x)
-    spare[...] = biases / places
+    spare[...] = biases / rows_total
     np.subtract(d_x, spare, out=d_x)
     np.multiply(d_x, np.multiply(scale, inverse, out=spare), out=d_x)
 
 
 class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
-    """`batch_norm` whose batch is that of all ranks of ring `ring_id`, uneven shares included.
+    """`batch_norm` over the batches of all ranks of ring `ring_id`, which may differ in size.
 
-    Mean and variance, and in the gradient of X the sums of gradients, are those of all ranks, by
-    one all-reduce each. The gradients of Scale and Bias are those of this rank: they are summed
-    with those of other parameters. Without a ring it is `batch_norm`.
-    Reference: sync_batch_norm_op.cu.h, which assumes equal shares.
+    Mean and variance, and in the gradient of X the sums of gradients, are global, by one all-reduce
+    each. The gradients of Scale and Bias are local: they are summed with those of other parameters.
+    Without a ring it is `batch_norm`. Reference: sync_batch_norm_op.cu.h, which assumes equal
+    sizes.
     """
 
     ring_id = attr(0)
     variable = attr("")
     Before = reads_order()
     After = writes_order()
-    collective: ClassVar[Any] = Alone()
+    collective: ClassVar[Any] = SingleRank()
 
     def is_ordered(self) -> bool:
-        """Statistics that are kept need no other rank."""
+        """Return false for fixed statistics, which need no other rank."""
         return not self.is_frozen
 
     def again(self) -> Again | None:
-        """Y is not made a second time: how many values a channel has, only all ranks know."""
+        """Return None unless frozen: Y is not recomputed, for only all ranks know the count."""
         return super().again() if self.is_frozen else None
 
     def numpy(
@@ -153,7 +154,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
             kept = (Mean, Variance, keep, self.epsilon, True, self.data_layout)
             return normalised(X, Scale, Bias, *kept)
         x = channel_rows(X, self.data_layout)
-        found = shared_moments(self.collective, self.ring_id, self.variable, x)
+        found = global_moments(self.collective, self.ring_id, self.variable, x)
         made = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": np.empty(0, X.dtype)}
         if found[2] == 1:
             saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
@@ -173,24 +174,24 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
         normal = (x - SavedMean) * SavedVariance
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if frozen:
-            rows, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, True)
+            rows, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, True)
             return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
-        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+        d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
         where = (self.collective, self.ring_id, self.variable)
-        scales, biases, places = totals(*where, [d_scale, d_bias], len(x))
-        if places == 1:
+        scales, biases, rows_total = global_sums(*where, [d_scale, d_bias], len(x))
+        if rows_total == 1:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
-        share = (normal * scales + biases) / places
-        rows = ((above - share) * (Scale * SavedVariance)).astype(X.dtype)
+        share = (normal * scales + biases) / rows_total
+        rows = ((upstream - share) * (Scale * SavedVariance)).astype(X.dtype)
         return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
     @property
     def where(self) -> str:
-        """Where an all-reduce happens, as arguments: the object, the ring, the name."""
+        """The arguments of an all-reduce: the object, the ring, the name."""
         return f"(collective, {self.ring_id}, {self.variable!r})"
 
     def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
@@ -212,49 +213,49 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         kept: batch_lanes.Statistics,
     ) -> None:
         packed = self._packed_moments(k, s, X)
-        self._settle_statistics(k, packed, saved, kept)
+        self._update_statistics(k, packed, saved, kept)
         if Y is not None:
             indices = k.grid(*s.view)
             c, x = indices[1], X.reshaped(s.view)[indices]
             y = (x - saved[0][c]) * (saved[1][c] * affine[0][c]) + affine[1][c]
-            k.store(Y.reshaped(s.view), indices, k.where(_is_alone(k, packed), x, y))
+            k.store(Y.reshaped(s.view), indices, k.where(_has_single_value(k, packed), x, y))
 
     def _packed_moments(self, k: KernelBuilder, s: Channels, X: DeviceOperand) -> DeviceOperand:
-        """The sums, the sums of squares, and the count, over all ranks, in float64."""
+        """Compute sums, sums of squares, and the count over all ranks, in float64."""
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
 
-        def tell(c: Number, mean: Number, variance: Number) -> None:
+        def store_moments(c: Number, mean: Number, variance: Number) -> None:
             count, wide = k.astype(k.size(s.places), DType.FP64), k.astype(mean, DType.FP64)
             square = k.astype(variance, DType.FP64) + wide * wide
             k.store(packed, (c,), wide * count)
             k.store(packed, (c + k.size(s.count),), square * count)
 
-        moments(k, s, X, tell)
+        moments(k, s, X, store_moments)
         return self._all_reduced(k, s, packed)
 
     def _all_reduced(self, k: KernelBuilder, s: Channels, packed: DeviceOperand) -> DeviceOperand:
-        """Vectors of a device with the count behind them, summed over all ranks."""
+        """All-reduce device vectors with the count appended."""
         (i,) = k.grid(1)
         k.store(packed, (i + k.size(2 * s.count),), k.astype(k.size(s.places), DType.FP64))
         given = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
         k.line(f"if collective.has_ring({self.ring_id}): collective.all_reduce({given})")
         return packed
 
-    def _settle_statistics(
+    def _update_statistics(
         self,
         k: KernelBuilder,
         packed: DeviceOperand,
         saved: tuple[DeviceOperand, DeviceOperand],
         keep: batch_lanes.Statistics,
     ) -> None:
-        """Mean and 1/deviation of all ranks, and what is kept of them."""
+        """Compute global mean and 1/deviation, and update the running statistics."""
         (c,) = k.grid(*saved[0].shape)
         count, dtype = packed[packed.shape[0] - 1], saved[0].type.dtype
         mean = packed[c] / count
         variance = k.maximum(packed[c + k.size(saved[0].shape[0])] / count - mean * mean, 0.0)
         found = k.astype(mean, dtype), k.astype(variance, dtype)
         values = found[0], 1.0 / k.sqrt(found[1] + self.epsilon)
-        alone = _is_alone(k, packed)
+        alone = _has_single_value(k, packed)
         for out, value in zip(saved, values, strict=True):
             k.store(out, (c,), k.where(alone, value * 0, value))
         momentum: Number = keep.momentum if keep.tensor is None else keep.tensor.reshaped((1,))[0]
@@ -277,18 +278,18 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
         (c,) = k.grid(s.count)
         r = k.loop(s.places)
-        above = s.read(k, d_Y, c, r)
+        upstream = s.read(k, d_Y, c, r)
         normal = (s.read(k, X, c, r) - mean[c]) * inverse[c]
-        own = k.sum(above * normal, r), k.sum(above, r)
-        for place, total, out in zip((c, c + k.size(s.count)), own, outs[1:], strict=True):
-            k.store(packed, (place,), k.astype(total, DType.FP64))
+        own = k.sum(upstream * normal, r), k.sum(upstream, r)
+        for position, total, out in zip((c, c + k.size(s.count)), own, outs[1:], strict=True):
+            k.store(packed, (position,), k.astype(total, DType.FP64))
             if out is not None:
                 k.store(out, (c,), total)
         self._all_reduced(k, s, packed)
         if outs[0] is not None:
-            self._spread(k, s, given, packed, outs[0])
+            self._input_gradient(k, s, given, packed, outs[0])
 
-    def _spread(
+    def _input_gradient(
         self,
         k: KernelBuilder,
         s: Channels,
@@ -296,18 +297,20 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         packed: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        """The gradient of X from the sums of all ranks."""
+        """Compute the gradient of X from the global sums."""
         X, d_Y, scale, mean, inverse = given
         indices = k.grid(*s.view)
-        c, above = indices[1], d_Y.reshaped(s.view)[indices]
+        c, upstream = indices[1], d_Y.reshaped(s.view)[indices]
         dtype, count = mean.type.dtype, packed[packed.shape[0] - 1]
         d_scale = k.astype(packed[c] / count, dtype)
         d_bias = k.astype(packed[c + k.size(s.count)] / count, dtype)
         normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
-        share = (above - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
-        k.store(d_X.reshaped(s.view), indices, k.where(_is_alone(k, packed), above, share))
+        share = (upstream - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
+        k.store(
+            d_X.reshaped(s.view), indices, k.where(_has_single_value(k, packed), upstream, share)
+        )
 
 
-def _is_alone(k: KernelBuilder, packed: DeviceOperand) -> Number:
-    """True where all ranks together have one value of each channel."""
+def _has_single_value(k: KernelBuilder, packed: DeviceOperand) -> Number:
+    """Return whether all ranks together have one value per channel."""
     return k.equal(packed[packed.shape[0] - 1], 1.0)

@@ -1,1 +1,1 @@
-"""Branches, loops, tensor arrays, and what runs beside the numbers."""
+"""Control flow, tensor arrays, beam search, file ops and host ops."""

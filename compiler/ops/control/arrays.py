@@ -1,7 +1,7 @@
-"""Tensor arrays: lists of tensors that grow, which loops fill and read.
+"""Tensor arrays: growable lists of tensors, which loops write and read.
 
-An array is a value like any other: writing an item gives another list. Items nobody wrote are
-holes. Where the tensors are sequences, each level of an array's LoD is an array of offsets.
+An array is an immutable value: writing an item returns another list. Items never written are None
+(holes). For sequences, each LoD level of an array is an array of offsets.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from compiler.ir.types import Array as Tensor
 from compiler.ir.types import DType, Shape, TensorType
 
 LEVEL = TensorType(DType.INT64, (UNKNOWN,), is_array=True)
-"""The type of one level of the LoD of an array."""
+"""Type of one LoD level of an array."""
 
 
 class WriteToArray(OpDef, op="write_to_array"):
-    """Out is the array it was before, with X as item I. Reference: tensor_array_read_write_op.cc.
+    """Out = the previous array with X as item I. Reference: tensor_array_read_write_op.cc.
 
-    The gradient is item I of Out's gradient, zeros where that has none.
+    The gradient is item I of Out's gradient, zeros if that is a hole.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -46,7 +46,7 @@ class WriteToArray(OpDef, op="write_to_array"):
         Array_lod: list[TensorType] | None,
     ) -> dict[str, Any]:
         levels = max(len(X_lod or ()), len(Array_lod or ()))
-        return {"Out": joined(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
+        return {"Out": appended_type(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
 
     def numpy(
         self,
@@ -56,12 +56,12 @@ class WriteToArray(OpDef, op="write_to_array"):
         Array: list[Tensor | None] | None,
         Array_lod: list[list[Tensor | None]] | None,
     ) -> dict[str, Any]:
-        place = place_of(I)
+        position = array_index(I)
         count = max(len(X_lod or ()), len(Array_lod or ()))
         before = Array_lod or [None] * count
         levels = X_lod or [None] * count
-        Out_lod = [with_item(before[k], place, levels[k]) for k in range(count)]
-        return {"Out": with_item(Array, place, X), "Out_lod": Out_lod}
+        Out_lod = [with_item(before[k], position, levels[k]) for k in range(count)]
+        return {"Out": with_item(Array, position, X), "Out_lod": Out_lod}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
@@ -70,13 +70,13 @@ class WriteToArray(OpDef, op="write_to_array"):
 
 
 class ReadFromArray(OpDef, op="read_from_array"):
-    """Out is item I of X; zeros like X_W, if that is given, where X has none.
+    """Out = item I of X; zeros of the shape of X_W, if given, for a hole.
 
-    The gradient is an array with that of Out as item I.
-    Reference: tensor_array_read_write_op.cc.
+    The gradient is an array with Out's gradient as item I. Reference:
+    tensor_array_read_write_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -102,9 +102,9 @@ class ReadFromArray(OpDef, op="read_from_array"):
         I: Tensor,  # noqa: E741
         X_W: Shape,
     ) -> dict[str, Any]:
-        place = place_of(I)
-        Out = item_or_zeros(X, place, X_W)
-        return {"Out": Out, "Out_lod": [level[place] for level in X_lod or ()]}
+        position = array_index(I)
+        Out = item_or_zeros(X, position, X_W)
+        return {"Out": Out, "Out_lod": [level[position] for level in X_lod or ()]}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
@@ -113,9 +113,9 @@ class ReadFromArray(OpDef, op="read_from_array"):
 
 
 class LodArrayLength(OpDef, op="lod_array_length"):
-    """Out is how many items X has, holes counted. Reference: lod_array_length_op.cc."""
+    """Out = the number of items of X, including holes. Reference: lod_array_length_op.cc."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -130,13 +130,12 @@ class LodArrayLength(OpDef, op="lod_array_length"):
 
 
 class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
-    """Out is the items of X side by side along `axis`, or on a new axis with `use_stack`.
+    """Out = the items of X concatenated along `axis`, or stacked with `use_stack`.
 
-    OutIndex is how many places along `axis` each item takes.
-    Reference: tensor_array_to_tensor_op.cc.
+    OutIndex is the size of each item along `axis`. Reference: tensor_array_to_tensor_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -154,8 +153,8 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
         if not -rank <= self.axis < rank:
             raise ShapeError(f"{self.kind}: axis {self.axis} of items {X} does not exist")
         sizes: list[Size] = list(X.shape)
-        place = self.axis % rank
-        sizes[place : place + int(not self.use_stack)] = [UNKNOWN]
+        position = self.axis % rank
+        sizes[position : position + int(not self.use_stack)] = [UNKNOWN]
         return {"Out": TensorType(X.dtype, tuple(sizes)), "OutIndex": index}
 
     def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
@@ -173,16 +172,16 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
         return {"X": np.split(d_Out, ends[:-1], axis=self.axis)}
 
 
-# ---- gradients of arrays: no program has these ops, converting a program puts them in -----------
+# ---- gradients of arrays: not program ops, created by program conversion ------------------------
 
 
 class AddToArray(OpDef, op="add_to_array"):
-    """Out is the array it was before, with X added to item I; a hole becomes X.
+    """Out = the previous array with X added to item I; a hole becomes X.
 
-    What `write_to_array` is for an array of gradients, which collects what each reader gives.
+    The counterpart of `write_to_array` for arrays of gradients, which accumulate over all readers.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -192,22 +191,22 @@ class AddToArray(OpDef, op="add_to_array"):
     Array = reads_previous("Out")
 
     def infer(self, X: TensorType, Array: TensorType | None) -> TensorType:
-        return joined(self.kind, Array, X)
+        return appended_type(self.kind, Array, X)
 
     def numpy(self, X: Tensor, I: Tensor, Array: list[Tensor | None] | None) -> Any:  # noqa: E741
-        place = place_of(I)
-        before = item_of(Array or [], place)
-        return {"Out": with_item(Array, place, X if before is None else before + X)}
+        position = array_index(I)
+        before = item_of(Array or [], position)
+        return {"Out": with_item(Array, position, X if before is None else before + X)}
 
 
 class TakeFromArray(OpDef, op="take_from_array"):
-    """Out is item I of X, zeros like X_W where X has none; XOut is X with a hole there.
+    """Out = item I of X, zeros of the shape of X_W for a hole; XOut = X with item I removed.
 
-    What `read_from_array` is for an array of gradients: an item that was written over had no
-    gradient before that.
+    The counterpart of `read_from_array` for arrays of gradients: an overwritten item had no
+    gradient before it was written.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -221,12 +220,12 @@ class TakeFromArray(OpDef, op="take_from_array"):
         return {"Out": X_W, "XOut": X}
 
     def numpy(self, X: list[Tensor | None], I: Tensor, X_W: Shape) -> dict[str, Any]:  # noqa: E741
-        place = place_of(I)
-        return {"Out": item_or_zeros(X, place, X_W), "XOut": with_item(X, place, None)}
+        position = array_index(I)
+        return {"Out": item_or_zeros(X, position, X_W), "XOut": with_item(X, position, None)}
 
 
-def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
-    """The type of an array with one more item: a size that is not the same in all is unknown."""
+def appended_type(op: str, array: TensorType | None, item: TensorType) -> TensorType:
+    """Return the array type after adding an item; sizes that differ become unknown."""
     if array is None:
         return TensorType(item.dtype, item.shape, is_array=True)
     if array.rank != item.rank:
@@ -236,41 +235,41 @@ def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
     return TensorType(item.dtype, sizes, is_array=True)
 
 
-def place_of(index: Tensor) -> int:
-    """An index as a number; ValueError where it is none of an array."""
-    place = int(index.item())
-    if place < 0:
-        raise ValueError(f"a tensor array has no item {place}")
-    return place
+def array_index(index: Tensor) -> int:
+    """Return an index tensor as an int; raise ValueError if it is negative."""
+    position = int(index.item())
+    if position < 0:
+        raise ValueError(f"a tensor array index is {position}, expected 0 or more")
+    return position
 
 
-def item_of(items: Sequence[Any], place: int) -> Any:
-    """An item, None for a hole and behind the end.
+def item_of(items: Sequence[Any], position: int) -> Any:
+    """Return an item, None for a hole or beyond the end.
 
     >>> item_of(["a", None], 0), item_of(["a", None], 1), item_of(["a", None], 7)
     ('a', None, None)
     """
-    return items[place] if place < len(items) else None
+    return items[position] if position < len(items) else None
 
 
-def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
-    """A list that differs in one item, with holes up to it where it was shorter.
+def with_item(items: Sequence[Any] | None, position: int, item: Any) -> list[Any]:
+    """Return a copy of the list with one item replaced, padded with holes if necessary.
 
     >>> with_item(["a"], 2, "c")
     ['a', None, 'c']
     """
     found = list(items or ())
-    found.extend([None] * (place + 1 - len(found)))
-    found[place] = item
+    found.extend([None] * (position + 1 - len(found)))
+    found[position] = item
     return found
 
 
-def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Any:
-    """An item, or zeros of a shape where there is none; IndexError where no shape is given."""
-    item: Any = item_of(items, place)
+def item_or_zeros(items: Sequence[Any], position: int, shape: Any) -> Any:
+    """Return an item, or zeros of `shape` for a hole; raise IndexError if `shape` is None."""
+    item: Any = item_of(items, position)
     if item is not None:
         return item
     if shape is None:
-        raise IndexError(f"read_from_array: nothing was written to item {place} of the array")
+        raise IndexError(f"read_from_array: item {position} of the array was never written")
     given = [each.dtype for each in items if each is not None]
     return np.zeros(shape, given[0] if given else "float32")

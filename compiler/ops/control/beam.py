@@ -1,7 +1,7 @@
-"""Beam search: the best continuations of each step, and the sentences they make.
+"""Beam search: selection of candidates in each step, and decoding of sentences.
 
-A beam is a tensor of candidates, one a row, with two levels of LoD: which of them belong to a
-source, and which continue one candidate of the step before.
+A beam is a tensor of candidates, one per row, with two LoD levels: candidates by source, and
+candidates by the prefix of the previous step that they extend.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from compiler.ops.type_checks import require_same_shape
 
 
 class BeamSearch(OpDef, op="beam_search"):
-    """The `beam_size` best continuations for each source, among candidates of every live prefix.
+    """Select the `beam_size` best continuations of each source among candidates of live prefixes.
 
     `ids` and `scores` [prefixes, candidates] belong to `pre_ids` and `pre_scores` [prefixes, 1];
-    without `ids` they are the numbers of the columns. Scores are sums already if `is_accumulated`,
-    else probabilities, whose logarithm is added to the prefix's score. A prefix that ended goes on
-    with `end_id` and the score it has; a source of which all have ended has no candidates any more.
-    `parent_idx` is the prefix each continues. Reference: math/beam_search.cc.
+    without `ids` they are the column indices. Scores are cumulative if `is_accumulated`, else
+    probabilities, whose logarithm is added to the prefix's score. A finished prefix is extended by
+    `end_id` with an unchanged score; a source whose prefixes are all finished has no more
+    candidates. `parent_idx` is the prefix of each candidate. Reference: math/beam_search.cc.
     """
 
-    no_kernel_reason = "beams are lists that grow by what they find"
+    no_kernel_reason = "the number of candidates is data-dependent"
 
     lod_like = ""
 
@@ -64,7 +64,7 @@ class BeamSearch(OpDef, op="beam_search"):
         scores: Array,
         scores_lod: list[Array],
     ) -> dict[str, Any]:
-        sources = absolute(scores_lod, self.level)
+        sources = row_offsets(scores_lod, self.level)
         before, total = pre_ids.reshape(-1), pre_scores.reshape(-1)
         sums = scores.reshape(len(scores), int(np.prod(scores.shape[1:])))
         words = np.broadcast_to(np.arange(sums.shape[1]), sums.shape) if ids is None else ids
@@ -74,7 +74,7 @@ class BeamSearch(OpDef, op="beam_search"):
         offered = words.reshape(sums.shape)
         for source in range(len(sources) - 1):
             rows = range(int(sources[source]), int(sources[source + 1]))
-            best = best_of(rows, before, total, offered, sums, self.beam_size, self.end_id)
+            best = best_candidates(rows, before, total, offered, sums, self.beam_size, self.end_id)
             if all(word == self.end_id and before[row] == self.end_id for row, word, _ in best):
                 best = []
             for row, word, score in best:
@@ -92,13 +92,13 @@ class BeamSearch(OpDef, op="beam_search"):
 
 
 class BeamSearchDecode(OpDef, op="beam_search_decode"):
-    """The sentences that the beams of all steps make, the best of each source first.
+    """Decode the sentences of the beams of all steps, the best of each source first.
 
-    Ids and Scores are arrays with a beam for each step. A sentence goes from its first word to the
-    first `end_id`, or to the last step. Reference: beam_search_decode_op.h.
+    Ids and Scores are arrays with a beam per step. A sentence ends with its first `end_id`, or with
+    the last step. Reference: beam_search_decode_op.h.
     """
 
-    no_kernel_reason = "sentences are read back through lists of any length"
+    no_kernel_reason = "the lengths of sentences are data-dependent"
 
     lod_like = ""
 
@@ -130,7 +130,7 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
         scores: list[list[float]] = []
         counts: list[int] = []
         for source in range(len(Ids_lod[0][0]) - 1):
-            found = sentences_of(source, Ids, Ids_lod, Scores, self.end_id)
+            found = backtrack_sentences(source, Ids, Ids_lod, Scores, self.end_id)
             found += [([], [])] * (self.beam_size - len(found))
             found.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
             words += [each[0] for each in found]
@@ -147,12 +147,12 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
 
 
 class GatherTree(OpDef, op="gather_tree"):
-    """Out[t, b, k] is the word at step t of the beam that ends as beam k of sentence b.
+    """Out[t, b, k] = the token at step t of the beam that ends as beam k of batch entry b.
 
     Ids and Parents are [steps, batch, beams]. Reference: gather_tree_op.h.
     """
 
-    no_kernel_reason = "each step of a beam waits for the next one"
+    no_kernel_reason = "its backtracking is sequential"
 
     Ids = reads(no_grad=True)
     Parents = reads(no_grad=True)
@@ -171,10 +171,10 @@ class GatherTree(OpDef, op="gather_tree"):
         return Out
 
 
-def absolute(levels: list[Any], level: int) -> Array:
-    """The offsets of one level of a LoD in rows.
+def row_offsets(levels: list[Any], level: int) -> Array:
+    """Return the offsets of one LoD level in rows.
 
-    >>> absolute([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
+    >>> row_offsets([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
     [0, 2, 7]
     """
     found = levels[level]
@@ -183,12 +183,12 @@ def absolute(levels: list[Any], level: int) -> Array:
     return found
 
 
-def best_of(
+def best_candidates(
     rows: Any, before: Any, total: Any, words: Any, sums: Any, count: int, end: int
 ) -> list[Any]:
-    """The best candidates of some prefixes as (prefix, word, score), the best first.
+    """Return the best candidates of some prefixes as (prefix, token, score), best first.
 
-    Of equal scores, those of a later prefix go first, then those in front.
+    Ties are ordered by descending prefix, then by ascending candidate.
     """
     found: list[Any] = []
     for row in rows:
@@ -200,20 +200,20 @@ def best_of(
     return found[:count]
 
 
-def sentences_of(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
-    """Words and scores of each sentence of a source, followed from its last word to its first."""
+def backtrack_sentences(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
+    """Return tokens and scores of each sentence of a source, by backtracking from the last step."""
     found: list[Any] = []
-    places: list[int] = []
+    rows: list[int] = []
     for step in reversed(range(len(Ids))):
-        first, last = (int(place) for place in Ids_lod[0][step][source : source + 2])
+        first, last = (int(row) for row in Ids_lod[0][step][source : source + 2])
         prefixes = Ids_lod[1][step]
-        if not places:
-            places = list(range(int(prefixes[first]), int(prefixes[last])))
-            found = [([], []) for _ in places]
-        for sentence, place in zip(found, places, strict=True):
-            word = int(Ids[step].reshape(-1)[place])
+        if not rows:
+            rows = list(range(int(prefixes[first]), int(prefixes[last])))
+            found = [([], []) for _ in rows]
+        for sentence, row in zip(found, rows, strict=True):
+            word = int(Ids[step].reshape(-1)[row])
             if word != end or not sentence[0]:
                 sentence[0].insert(0, word)
-                sentence[1].insert(0, Scores[step].reshape(-1)[place])
-        places = (np.searchsorted(prefixes, places, side="right") - 1).tolist()
+                sentence[1].insert(0, Scores[step].reshape(-1)[row])
+        rows = (np.searchsorted(prefixes, rows, side="right") - 1).tolist()
     return found

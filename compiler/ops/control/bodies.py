@@ -1,8 +1,9 @@
-"""The ops of a graph that own a body: what every op of a program with a block becomes.
+"""The graph ops that own a body: the IR form of every program op with a block.
 
-They compute nothing of their own: converting, running and generating code treat them in their own
-way. `Captured` are the vars a body sees as its last feeds; `Written` are those that its first
-results become. `Before` and `After` chain a body with collectives with those around it.
+They have no numerics of their own: conversion, the interpreter and code generation handle them
+specially. `Captured` are the outer values that a body receives as its last feeds; `Written` are the
+values that its first results become. `Before` and `After` order a body's collectives with those
+around it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from compiler.ir.types import TensorType
 
 
 class If(OpDef, op="if"):
-    """Run the body once if a condition holds; Runs then holds one run.
+    """Run the body once if a condition is true; Runs then records one run.
 
-    It holds if every element of every Cond is true, or, with `any_element`, if no Cond is empty.
+    The condition is true if every element of every Cond is, or, with `any_element`, if no Cond is
+    empty.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     any_element = attr(False)
     Cond = reads(many=True)
@@ -32,15 +34,15 @@ class If(OpDef, op="if"):
 
 
 class Loop(If, op="loop"):
-    """Run the body as long as Cond is true, which the body changes; Runs holds each run."""
+    """Run the body while Cond, which the body updates, is true; Runs records each run."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
 
 class Unwind(OpDef, op="unwind"):
-    """Run the body for each run kept, the last one first; its first feeds are what was kept."""
+    """Run the body for each recorded run, in reverse; its first feeds are the recorded values."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     Runs = reads(optional=True)
     Captured = reads(many=True, optional=True)

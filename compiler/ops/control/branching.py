@@ -1,4 +1,4 @@
-"""Two ways and back together: of a whole value, or row by row."""
+"""Selection between two branches and merging, by whole value or by row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from compiler.ops.sequence.lod_entries import behind, picked
 
 
 class SelectInput(OpDef, op="select_input"):
-    """Out = X[Mask]; the others need not have a value. Reference: select_input_op.cc."""
+    """Out = X[Mask]; the other inputs may be unset. Reference: select_input_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads(many=True)
     X_lod = reads_lod("X", optional=True)
@@ -31,34 +31,34 @@ class SelectInput(OpDef, op="select_input"):
         if _differ(X):
             listed = ", ".join(map(str, X))
             raise ShapeError(
-                f"{self.kind}: the ways have {listed}, which differ in axes or element type"
+                f"{self.kind}: the branches have {listed}, which differ in rank or dtype"
             )
         sizes = zip(*(each.shape for each in X), strict=True)
         shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
         return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the first way, as in the reference, where the ways differ."""
+        """Return the first branch's type if the branches differ, as in the reference."""
         return {"Out": types["X"][0]} if _differ(types["X"]) else self.infer_types(types)
 
     def numpy(self, X: list[Any], X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
-        way = int(Mask.item())
-        return {"Out": X[way], "Out_lod": [X_lod[way]] if X_lod else []}
+        branch = int(Mask.item())
+        return {"Out": X[branch], "Out_lod": [X_lod[branch]] if X_lod else []}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
         return [OpDesc("select_output", inputs, {"Out": list(map(grad, op.inputs["X"]))}, op.attrs)]
 
 
-def _differ(ways: Sequence[TensorType]) -> bool:
-    """Whether values differ in the number of axes or in element type."""
-    return len({(each.rank, each.dtype) for each in ways}) > 1
+def _differ(branches: Sequence[TensorType]) -> bool:
+    """Return whether types differ in rank or dtype."""
+    return len({(each.rank, each.dtype) for each in branches}) > 1
 
 
 class SelectOutput(OpDef, op="select_output"):
-    """Out[Mask] = X, the other of two has zeros. Reference: select_output_op.cc."""
+    """Out[Mask] = X, the other output is zeros. Reference: select_output_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads()
     Mask = reads(no_grad=True)
@@ -68,7 +68,7 @@ class SelectOutput(OpDef, op="select_output"):
         return {"Out": [X, X]}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Gradients have the types of their variables, which may differ."""
+        """Return no types: gradients have the types of their variables, which may differ."""
         return {"Out": [None, None]}
 
     def numpy(self, X: Any, Mask: Array) -> dict[str, list[Any]]:
@@ -81,12 +81,12 @@ class SelectOutput(OpDef, op="select_output"):
 
 
 class SplitLodTensor(OpDef, op="split_lod_tensor"):
-    """OutTrue and OutFalse are the entries of X where Mask is true, and where it is not.
+    """OutTrue and OutFalse = the entries of X where Mask is true, and where it is false.
 
     Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     lod_like = ""
 
@@ -128,9 +128,9 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 
 
 class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
-    """Like `merge_lod_tensor`, in a program that is not trained."""
+    """`merge_lod_tensor` for inference programs."""
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     lod_like = ""
 
@@ -173,12 +173,12 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
 
 
 class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
-    """Out is the entries of InTrue and InFalse in the order in which Mask has true and false.
+    """Out = the entries of InTrue and InFalse interleaved in the order of Mask.
 
-    X says the LoD outside of `level`. Reference: merge_lod_tensor_op.cc.
+    X provides the LoD levels outside of `level`. Reference: merge_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows a branch has"
+    no_kernel_reason = "the number of rows per branch is data-dependent"
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
@@ -190,7 +190,7 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
 
 
 def merging_order(mask: Any) -> Array:
-    """Where each entry stands once all for which the mask is true stand in front.
+    """Return the index of each entry in the concatenation of all true entries and all false ones.
 
     >>> merging_order(np.array([False, True, False])).tolist()
     [1, 0, 2]

@@ -1,8 +1,8 @@
-"""What steers a program: its input and output, the blocks it owns, and the end of a value's life.
+"""Program structure ops: feed and fetch, ops that own a block, and variable deletion.
 
-None of these computes numbers of its own; converting, running and generating code treat each in
-their own way. Their slots and attributes are declared here so that programs can be checked, and so
-is which op owns the gradient of a block, and what that op takes in and gives out.
+None has numerics of its own: conversion, the interpreter and code generation handle each specially.
+Slots and attributes are declared here so that programs can be validated, together with the op that
+owns the gradient block, and its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 
 
 class Feed(HostOp, op="feed"):
-    """Out = column `col` of what the caller feeds, which X stands for. Reference: feed_op.cc."""
+    """Out = column `col` of the feeds, represented by X. Reference: feed_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads()
     Out = writes()
@@ -31,9 +31,9 @@ class Feed(HostOp, op="feed"):
 
 
 class Fetch(HostOp, op="fetch"):
-    """Column `col` of what the caller gets, which Out stands for, is X. Reference: fetch_op.cc."""
+    """Column `col` of the fetches, represented by Out, = X. Reference: fetch_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads()
     Out = writes()
@@ -46,7 +46,7 @@ class Fetch(HostOp, op="fetch"):
 class DeleteVar(HostOp, op="delete_var"):
     """Free the memory of X. Reference: delete_var_op.cc."""
 
-    no_kernel_reason = "values are kept by the host"
+    no_kernel_reason = "the host owns feeds, fetches and variables"
 
     X = reads(many=True)
 
@@ -58,16 +58,16 @@ class DeleteVar(HostOp, op="delete_var"):
 
 
 def _many(read: Iterable[str], written: Iterable[str]) -> dict[str, Slot]:
-    """Slots that hold any number of variables, for names that no member of a class can have."""
+    """Return slots for any number of variables, for names that cannot be class members."""
     inputs = {name: replace(reads(many=True, optional=True), name=name) for name in read}
     outputs = {name: replace(writes(many=True, optional=True), name=name) for name in written}
     return inputs | outputs
 
 
 class BlockOwner(OpDef):
-    """An op that runs the block `sub_block`, whose ops see the variables around it.
+    """An op that runs the block `sub_block`, whose ops can access the enclosing variables.
 
-    The slot of scopes holds what each run leaves for the gradient.
+    The scope slot holds what each run saves for the gradient.
     """
 
     sub_block = attr(BlockRef(0))
@@ -78,9 +78,9 @@ class BlockOwner(OpDef):
 
 
 class ConditionalBlockInfer(BlockOwner, op="conditional_block_infer"):
-    """A conditional block of a program that is not trained. Reference: conditional_block_op.cc."""
+    """`conditional_block` for inference programs. Reference: conditional_block_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     Cond = reads(many=True)
     Input = reads(many=True, optional=True)
@@ -90,13 +90,13 @@ class ConditionalBlockInfer(BlockOwner, op="conditional_block_infer"):
 
 
 class ConditionalBlock(ConditionalBlockInfer, op="conditional_block"):
-    """Run the block `sub_block` if Cond is true; what it writes in blocks around it is in Out.
+    """Run the block `sub_block` if Cond is true; Out lists the outer variables that it writes.
 
-    Cond is one boolean if `is_scalar_condition`, else the block runs where no Cond is empty. Input
-    names what the block reads from outside. Reference: conditional_block_op.cc.
+    Cond is one boolean if `is_scalar_condition`, else the block runs if no Cond is empty. Input
+    lists the outer variables that the block reads. Reference: conditional_block_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     may_not_run: ClassVar[bool] = True
 
@@ -116,12 +116,12 @@ class ConditionalBlock(ConditionalBlockInfer, op="conditional_block"):
 
 
 class While(BlockOwner, op="while"):
-    """Run the block `sub_block` as long as Condition is true, which the block changes.
+    """Run the block `sub_block` while Condition, which the block updates, is true.
 
-    X names what the block reads from outside, Out what it writes there. Reference: while_op.cc.
+    X lists the outer variables that the block reads, Out those it writes. Reference: while_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads(many=True, optional=True)
     Condition = reads()
@@ -146,14 +146,14 @@ class While(BlockOwner, op="while"):
 
 
 class Recurrent(BlockOwner, op="recurrent"):
-    """Run the block `sub_block` for each step: an entry of the first axis of every one of `inputs`.
+    """Run the block `sub_block` for each step: a slice of the first axis of each of `inputs`.
 
-    Inside, an input's name stands for its step, `ex_states` for what the run before left in
-    `states`, at first for `initial_states`; `outputs` collect what has their names inside, step by
-    step. `reverse` begins with the last step. Reference: recurrent_op.cc.
+    Inside, an input's name denotes its step, and `ex_states` the values of `states` from the
+    previous run, initially `initial_states`; `outputs` stack the inner variables of their names
+    over the steps. `reverse` starts with the last step. Reference: recurrent_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         ["inputs", "initial_states", "parameters"], ["outputs", "step_scopes"]
@@ -188,7 +188,7 @@ class Recurrent(BlockOwner, op="recurrent"):
 class ConditionalBlockGrad(BlockOwner, op="conditional_block_grad"):
     """Run the gradient of a conditional block if it ran. Reference: conditional_block_op.cc."""
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         ["Cond", "Input", "Out", "Out@GRAD", "Scope"], ["Input@GRAD"]
@@ -197,12 +197,12 @@ class ConditionalBlockGrad(BlockOwner, op="conditional_block_grad"):
 
 
 class WhileGrad(BlockOwner, op="while_grad"):
-    """Run the gradient of a loop's block for each of its runs, the last one first.
+    """Run the gradient of a loop's block for each of its runs, in reverse order.
 
-    `original_output_grad` are the names that Out@GRAD has inside. Reference: while_op.cc.
+    `original_output_grad` are the inner names of Out@GRAD. Reference: while_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(["X", "Out", "Out@GRAD", "StepScopes"], ["X@GRAD"])
     is_test = attr(False)
@@ -210,12 +210,12 @@ class WhileGrad(BlockOwner, op="while_grad"):
 
 
 class RecurrentGrad(BlockOwner, op="recurrent_grad"):
-    """Run the gradient of a step's block for every step, back to the first one.
+    """Run the gradient of a step's block for every step, in reverse order.
 
     Reference: recurrent_op.cc.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         [*Recurrent.slots, "outputs@GRAD", "step_scopes@GRAD"],
@@ -225,12 +225,12 @@ class RecurrentGrad(BlockOwner, op="recurrent_grad"):
 
 
 class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
-    """Out = X: what a step of `recurrent` outputs or hands on. Reference: rnn_memory_helper_op.cc.
+    """Out = X: an output or state of a step of `recurrent`. Reference: rnn_memory_helper_op.cc.
 
-    Its gradient is zeros where nothing comes in, as for the last step's state.
+    Its gradient is zeros if there is no incoming gradient, as for the last step's state.
     """
 
-    no_kernel_reason = "branches and loops are steered by the host"
+    no_kernel_reason = "the host executes control flow"
 
     X = reads()
     Out = writes()
@@ -250,5 +250,5 @@ class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
 
 
 def _with(names: list[str], more: Iterable[str]) -> list[str]:
-    """Names and those that are not among them."""
+    """Return the union of names, in order."""
     return list(dict.fromkeys([*names, *more]))

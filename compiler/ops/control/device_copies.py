@@ -1,4 +1,4 @@
-"""Copies between the host's memory and the device's."""
+"""Copies between host and device memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from compiler.ir.types import Array, TensorType
 
 
 class ToDevice(OpDef, op="to_device"):
-    """Out = X, in the memory of the device. No op of programs: compiling puts it in."""
+    """Out = X, in device memory. Not a program op: inserted by the compiler."""
 
-    no_kernel_reason = "it goes between both"
+    no_kernel_reason = "it copies between host and device"
 
     X = reads()
     Out = writes()
@@ -22,9 +22,9 @@ class ToDevice(OpDef, op="to_device"):
 
 
 class ToHost(OpDef, op="to_host"):
-    """Out = X, in the memory of the host. No op of programs: compiling puts it in."""
+    """Out = X, in host memory. Not a program op: inserted by the compiler."""
 
-    no_kernel_reason = "it goes between both"
+    no_kernel_reason = "it copies between host and device"
 
     X = reads()
     Out = writes()

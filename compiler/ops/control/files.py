@@ -1,6 +1,7 @@
-"""Ops that write tensors to files and read them: `fluid.Executor` does it between other ops.
+"""Ops that read or write tensor files; `fluid.Executor` runs them between other ops.
 
-No module contains them, so what is compiled never touches a file: see fluid/running/file_ops.py.
+They are never part of a compiled module, so compiled code does no file I/O: see
+fluid/running/file_ops.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from compiler.ir.types import TensorType
 
 
 class FileOp(HostOp):
-    """An op on the file `file_path`; the types of what it reads are those of the file."""
+    """An op on the file `file_path`; loaded types are those of the file."""
 
     no_kernel_reason = "it reads or writes a file"
 
@@ -23,7 +24,7 @@ class FileOp(HostOp):
 class Save(FileOp, op="save"):
     """Write X to a file; on a parameter server, below the directory of `checkpoint_notify`.
 
-    Without `overwrite` a file that is there is an error. Reference: save_op.cc.
+    Without `overwrite` an existing file is an error. Reference: save_op.cc.
     """
 
     X = reads()
@@ -33,7 +34,7 @@ class Save(FileOp, op="save"):
 
 
 class SaveCombine(FileOp, op="save_combine"):
-    """Write all of X to one file, one behind the other. Reference: save_combine_op.cc."""
+    """Write all of X to one file, consecutively. Reference: save_combine_op.cc."""
 
     X = reads(many=True)
     Y = writes(optional=True)
@@ -45,7 +46,7 @@ class SaveCombine(FileOp, op="save_combine"):
 class Load(FileOp, op="load"):
     """Out = the tensor in a file.
 
-    With a `seek` from 0 up, the elements from there on that fill the shape `shape`.
+    With a non-negative `seek`, only the elements from that offset that fill the shape `shape`.
     Reference: load_op.cc.
     """
 
@@ -56,7 +57,7 @@ class Load(FileOp, op="load"):
 
 
 class LoadCombine(FileOp, op="load_combine"):
-    """Out = all tensors of a file, in its order. Reference: load_combine_op.cc."""
+    """Out = all tensors of a file, in order. Reference: load_combine_op.cc."""
 
     Out = writes(many=True)
     load_as_fp16 = attr(False)

@@ -1,4 +1,4 @@
-"""Ops that run on the host beside the numbers: printing, Python functions, assertions."""
+"""Host ops with side effects: printing, Python functions, assertions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 
 FORWARD, BACKWARD = ("FORWARD", "BOTH"), ("BACKWARD", "BOTH")
-"""The phases in which `print` prints a value, and in which it prints its gradient."""
+"""Values of `print_phase` that print a value, and those that print its gradient."""
 
 
 class Print(HostOp, op="print"):
-    """Out = In, which is printed: in a `print_phase` of FORWARD or BOTH, `first_n` times if not -1.
+    """Out = In, printed if `print_phase` is FORWARD or BOTH, `first_n` times if not -1.
 
-    The gradient is the same op with `is_forward` False, which prints in BACKWARD and BOTH.
-    `summarize` is how many elements are shown, all if negative. Reference: print_op.cc.
+    The gradient is the same op with `is_forward` False, which prints for BACKWARD and BOTH.
+    `summarize` is the number of elements shown, all if negative. Reference: print_op.cc.
     """
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     In = reads()
     In_lod = reads_lod("In", optional=True)
@@ -44,9 +44,9 @@ class Print(HostOp, op="print"):
 
     def numpy(self, In: Array, In_lod: list[Array] | None) -> Array:
         phases = FORWARD if self.is_forward else BACKWARD
-        if self.print_phase in phases and counted(self) != self.first_n:
-            self.printed = counted(self) + 1
-            print(description(self, In, In_lod or ()), flush=True)
+        if self.print_phase in phases and print_count(self) != self.first_n:
+            self.printed = print_count(self) + 1
+            print(printed_text(self, In, In_lod or ()), flush=True)
         return In
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -55,22 +55,22 @@ class Print(HostOp, op="print"):
 
 
 class PrintNamed(Print, op="print_named"):
-    """`print` that knows what its operand is called: converting a program puts it in its place."""
+    """`print` with its operand's name, inserted by program conversion."""
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     In_name = attr("")
 
 
-def counted(printer: Any) -> int:
-    """How often an op has printed so far."""
+def print_count(printer: Any) -> int:
+    """Return how often an op has printed so far."""
     return getattr(printer, "printed", 0)
 
 
-def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
-    """What `print` says of a value, in the words of the reference.
+def printed_text(printer: Any, value: Array, levels: Sequence[Array]) -> str:
+    """Return the text that `print` shows, in the reference's format.
 
-    What is not printable in the message and the name is escaped: a model may bring any.
+    Non-printable characters in the message and the name are escaped: models are untrusted.
     """
     message, name = printable_lines(printer.message), one_line(getattr(printer, "In_name", ""))
     parts = [
@@ -87,7 +87,7 @@ def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
 
 
 def in_brackets(sizes: Sequence[Any]) -> str:
-    """Numbers as the reference prints them.
+    """Format numbers as the reference does.
 
     >>> in_brackets([2, 3])
     '[2,3,]'
@@ -96,19 +96,19 @@ def in_brackets(sizes: Sequence[Any]) -> str:
 
 
 def nested_brackets(levels: Sequence[Any]) -> str:
-    """The LoD of a value, level by level."""
+    """Format the LoD of a value."""
     return in_brackets([in_brackets(level.tolist()) for level in levels])
 
 
 class PyFunc(HostOp, op="py_func"):
-    """Out = what a Python function makes of X: number `forward_callable_id` of the program's.
+    """Out = a Python function of X: entry `forward_callable_id` of the program's functions.
 
     With a `backward_callable_id`, the gradient is that function of X, Out and the gradients of Out,
-    without the variables of `backward_skip_vars`. A function takes and gives a list of arrays.
+    without the variables of `backward_skip_vars`. A function takes and returns a list of arrays.
     Reference: py_func_op.cc.
     """
 
-    no_kernel_reason = "it calls a function of Python"
+    no_kernel_reason = "it calls a Python function"
 
     X = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
@@ -134,12 +134,12 @@ class PyFunc(HostOp, op="py_func"):
 
 
 class Assert(HostOp, op="assert"):
-    """Stop with the elements of Data, `summarize` of each if not -1, unless all of Cond is true.
+    """Raise an error with `summarize` elements of each Data (-1: all) unless all of Cond is true.
 
     Reference: assert_op.cc.
     """
 
-    no_kernel_reason = "it speaks to the user"
+    no_kernel_reason = "it prints or raises on the host"
 
     Cond = reads()
     Data = reads(many=True, optional=True)

@@ -1,9 +1,8 @@
-"""Sequences by rank, the longest first, and step by step: what `DynamicRNN` works with.
+"""Rank tables: sequences sorted by length and processed step by step, for `DynamicRNN`.
 
-A rank table is an int64 tensor [sequences, 2] of (index, length), sorted by length, the longest
-first, equals in the order they came. The levels of LoD around the ranked one go with it as its own
-LoD. At step t, the first entries of a tensor in this order belong to the sequences that are longer
-than t.
+A rank table is an int64 tensor [sequences, 2] of (index, length), sorted by descending length,
+stably. The LoD levels outside of the ranked one become the table's LoD. At step t, the first
+entries of a tensor in this order belong to the sequences longer than t.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from compiler.ops.sequence.lod_entries import behind, picked, starts_of
 from compiler.ops.type_checks import numeric
 
 OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
-"""The type of a level of a LoD of which the number of entries is unknown."""
+"""Type of a LoD level with an unknown number of entries."""
 
 
 class LodRankTable(OpDef, op="lod_rank_table"):
-    """Out ranks the sequences of X at `level` of its LoD. Reference: lod_rank_table_op.cc."""
+    """Out = the rank table of the sequences of X at `level`. Reference: lod_rank_table_op.cc."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads(shape_only=True, no_grad=True)
     X_lod = reads_lod("X")
@@ -39,7 +38,9 @@ class LodRankTable(OpDef, op="lod_rank_table"):
 
     def infer(self, X_lod: list[TensorType]) -> dict[str, Any]:
         if not 0 <= self.level < len(X_lod):
-            raise ShapeError(f"{self.kind}: X has {len(X_lod)} levels of LoD, none {self.level}")
+            raise ShapeError(
+                f"{self.kind}: X has {len(X_lod)} LoD levels, expected a level {self.level}"
+            )
         table = TensorType(DType.INT64, (X_lod[self.level].shape[0] - 1, 2))
         return {"Out": table, "Out_lod": X_lod[: self.level]}
 
@@ -51,9 +52,9 @@ class LodRankTable(OpDef, op="lod_rank_table"):
 
 
 class MaxSequenceLen(OpDef, op="max_sequence_len"):
-    """Out is the length of the longest sequence. Reference: max_sequence_len_op.cc."""
+    """Out = the length of the longest sequence. Reference: max_sequence_len_op.cc."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     lod_like = ""
 
@@ -68,12 +69,12 @@ class MaxSequenceLen(OpDef, op="max_sequence_len"):
 
 
 class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
-    """Item t of Out is entry t of every sequence of X that has one, the longest first.
+    """Item t of Out = entry t of every sequence of X that has one, longest sequence first.
 
-    The gradient puts them together again. Reference: lod_tensor_to_array_op.cc.
+    The gradient is `array_to_lod_tensor`. Reference: lod_tensor_to_array_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -102,16 +103,16 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
         return {"Out": [X[item[1]] for item in items], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "array_to_lod_tensor")]
+        return [gradient_with_table(op, grad, "array_to_lod_tensor")]
 
 
 class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
-    """Out is the sequences whose entries are the items of X, in the order they were ranked from.
+    """Out = the sequences whose entries are the items of X, in their original order.
 
-    The gradient takes them apart again. Reference: array_to_lod_tensor_op.cc.
+    The gradient is `lod_tensor_to_array`. Reference: array_to_lod_tensor_op.cc.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -147,23 +148,27 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
         counts = [int((lengths > step).sum()) for step in range(int(lengths.max(initial=0)))]
         bases = starts_of(counts)
         rank = np.argsort(RankTable[:, 0], kind="stable")
-        order = [bases[step] + place for place in rank for step in range(int(lengths[place]))]
-        inner, rows = picked(joined_levels(X_lod or []), np.array(order))
-        whole = np.concatenate(without_holes(X, counts))
+        order = [
+            bases[step] + rank_index
+            for rank_index in rank
+            for step in range(int(lengths[rank_index]))
+        ]
+        inner, rows = picked(concat_levels(X_lod or []), np.array(order))
+        whole = np.concatenate(fill_holes(X, counts))
         levels = [*(RankTable_lod or ()), starts_of(lengths[rank]), *inner]
         return {"Out": whole[rows], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "lod_tensor_to_array")]
+        return [gradient_with_table(op, grad, "lod_tensor_to_array")]
 
 
 class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
-    """Out is the entries of X that belong to the sequences longer than I.
+    """Out = the entries of X that belong to sequences longer than I.
 
     Reference: shrink_rnn_memory_op.cc.
     """
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -197,12 +202,12 @@ class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
 
 
 class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
-    """Out is the entries of X in the order of RankTable.
+    """Out = the entries of X in the order of RankTable.
 
-    The gradient is an op that puts them back. Reference: reorder_lod_tensor_by_rank_op.cc.
+    The gradient is an op that restores the order. Reference: reorder_lod_tensor_by_rank_op.cc.
     """
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -218,13 +223,13 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
         return {"Out": X[rows], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        return [back(op, grad, "reorder_lod_tensor_by_rank_grad")]
+        return [gradient_with_table(op, grad, "reorder_lod_tensor_by_rank_grad")]
 
 
 class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
-    """Out is the entries of X, which are in the order of RankTable, as they were ranked from."""
+    """Out = the entries of X, which are in the order of RankTable, in their original order."""
 
-    no_kernel_reason = "sequences are ranked by the host"
+    no_kernel_reason = "the host ranks sequences"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -240,15 +245,15 @@ class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
         return {"Out": X[rows], "Out_lod": levels}
 
 
-def back(op: OpDesc, grad: Callable[[str], str], kind: str) -> OpDesc:
-    """The op of the same table that takes the gradient of Out to that of X."""
+def gradient_with_table(op: OpDesc, grad: Callable[[str], str], kind: str) -> OpDesc:
+    """Return an op with the same table that maps the gradient of Out to that of X."""
     (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
     inputs = {"X": [grad(Out)], "RankTable": op.inputs["RankTable"]}
     return OpDesc(kind, inputs, {"Out": [grad(X)]}, op.attrs)
 
 
-def without_holes(items: list[Any], counts: list[int]) -> list[Any]:
-    """Items with zeros in the place of holes: so many rows of the shape the others have."""
+def fill_holes(items: list[Any], counts: list[int]) -> list[Any]:
+    """Replace holes by zeros with the given row counts and the shape of the other items."""
     given = [item for item in items if item is not None]
     padded = [*items, *([None] * (len(counts) - len(items)))]
     rest = given[0].shape[1:]
@@ -256,8 +261,8 @@ def without_holes(items: list[Any], counts: list[int]) -> list[Any]:
     return [zeros[t] if padded[t] is None else padded[t] for t in range(len(counts))] or given[:1]
 
 
-def joined_levels(levels: list[list[Any]]) -> list[Any]:
-    """The LoD of the items of an array, one behind the other."""
+def concat_levels(levels: list[list[Any]]) -> list[Any]:
+    """Return the LoD of the concatenated items of an array."""
     joined = [level[0] for level in levels]
     for item in range(1, len(levels[0]) if levels else 0):
         joined = behind(joined, [level[item] for level in levels])

@@ -1,6 +1,6 @@
-"""What a `recurrent` op becomes around its loop: steps counted, taken from and put together.
+"""The ops around the loop that a `recurrent` op is converted to: counting, slicing and stacking.
 
-No program has these ops: they are what converting a program makes of `recurrent`.
+Not program ops: program conversion creates them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 COUNTER = TensorType(DType.INT64, (1,))
-"""The type of a number of steps."""
+"""Type of a step counter."""
 
 
 class StepCount(OpDef, op="step_count"):
-    """Out is how many steps X has: its first size."""
+    """Out = the number of steps of X: its first size."""
 
-    no_kernel_reason = "loops are counted by the host"
+    no_kernel_reason = "the host counts loop iterations"
 
     X = reads(shape_only=True)
     Out = writes()
@@ -31,9 +31,9 @@ class StepCount(OpDef, op="step_count"):
 
 
 class StepIndex(OpDef, op="step_index"):
-    """Out is the place of step I among Count steps, from the end where `reverse`."""
+    """Out = the index of step I among Count steps, from the end if `reverse`."""
 
-    no_kernel_reason = "loops are counted by the host"
+    no_kernel_reason = "the host counts loop iterations"
 
     I = reads()  # noqa: E741
     Count = reads()
@@ -48,9 +48,9 @@ class StepIndex(OpDef, op="step_index"):
 
 
 class TakeStep(OpDef, op="take_step"):
-    """Out is X[I], without the first axis."""
+    """Out = X[I], without the first axis."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -66,12 +66,12 @@ class TakeStep(OpDef, op="take_step"):
 
 
 class StackSteps(OpDef, op="stack_steps"):
-    """Out is the tensors of array X behind one another on a new first axis.
+    """Out = the tensors of array X stacked along a new first axis.
 
-    `sizes` are the sizes of Out as text, for there may be no tensor to tell them.
+    `sizes` are the sizes of Out as text, since the array may be empty.
     """
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -87,9 +87,9 @@ class StackSteps(OpDef, op="stack_steps"):
 
 
 class EmptyArray(OpDef, op="empty_array"):
-    """Out is a tensor array without tensors, for tensors like X or like those of array X."""
+    """Out = an empty tensor array, for tensors of the type of X or of the items of array X."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -108,9 +108,9 @@ class EmptyArray(OpDef, op="empty_array"):
 
 
 class CopyArray(OpDef, op="copy_array"):
-    """Out holds the tensors of array X."""
+    """Out = a copy of the list of tensors of array X."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -125,9 +125,9 @@ class CopyArray(OpDef, op="copy_array"):
 
 
 class SumArrays(OpDef, op="sum_arrays"):
-    """Out is the sum of the arrays of X, tensor by tensor; a hole adds nothing."""
+    """Out = the elementwise sum of the arrays of X; holes add nothing."""
 
-    no_kernel_reason = "lists of tensors are kept by the host"
+    no_kernel_reason = "tensor arrays are host values"
 
     lod_like = ""
 
@@ -140,8 +140,8 @@ class SumArrays(OpDef, op="sum_arrays"):
     def numpy(self, X: list[list[Array | None]]) -> list[Array | None]:
         Out: list[Array | None] = [None] * max(map(len, X))
         for array in X:
-            for place, tensor in enumerate(array):
+            for index, tensor in enumerate(array):
                 if tensor is not None:
-                    held = Out[place]
-                    Out[place] = tensor if held is None else held + tensor
+                    held = Out[index]
+                    Out[index] = tensor if held is None else held + tensor
         return Out

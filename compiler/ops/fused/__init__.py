@@ -1,1 +1,1 @@
-"""Fused ops that Paddle's own passes write into saved models: short programs of other ops."""
+"""Fused ops that Paddle's passes write into saved models, expanded to sequences of other ops."""

@@ -1,4 +1,4 @@
-"""Activations by name, as steps of composite ops, and their gradients."""
+"""Activations selected by name, as steps of composite ops, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from compiler.ir.opdef.composite import Steps
 from compiler.ir.program import GRAD
 
 NOTHING = ("", "identity", "linear")
-"""How attributes say that there is no activation."""
+"""Attribute values that mean no activation."""
 
 
 def activate(steps: Steps, kind: str, name: str) -> str:
-    """Append an activation; returns the name of its result, the same one for no activation."""
+    """Append an activation; return the name of its result (`name` itself if there is none)."""
     return name if kind in NOTHING else steps(kind, X=name)
 
 
 def activation_gradient(steps: Steps, kind: str, x: str, out: str, gradient: str) -> str:
-    """Append the gradient op of an activation; returns the name of the gradient of `x`."""
+    """Append the gradient op of an activation; return the name of the gradient of `x`."""
     cls = find(kind).grad_class
     assert cls is not None
     known = {"X": x, "Out": out, "Out" + GRAD: gradient}
@@ -25,7 +25,7 @@ def activation_gradient(steps: Steps, kind: str, x: str, out: str, gradient: str
 
 
 def require_one_of(op: str, name: str, value: str, accepted: tuple[str, ...]) -> None:
-    """BadAttribute unless an attribute is one of some strings."""
+    """Raise BadAttribute unless an attribute is one of the accepted strings."""
     if value not in accepted:
         listed = ", ".join(map(repr, accepted))
         raise BadAttribute(f"{op}: attribute {name!r} is {value!r}, expected one of {listed}")

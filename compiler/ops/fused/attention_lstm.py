@@ -1,4 +1,4 @@
-"""`attention_lstm`: each step of a memory looks at its whole sequence. Reference: its op.cc."""
+"""`attention_lstm`: an LSTM with attention over its sequence in each step. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compiler.ops.sequence.time_steps import activate, require_activations, requ
 from compiler.ops.type_checks import require_same_dtype
 
 
-def attended(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
-    """The mean of rows [length, m], weighted by the softmax of their rectified scores [length]."""
+def attend(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
+    """Return the mean of rows [length, m], weighted by the softmax of relu(scores) [length]."""
     weights = np.maximum(scores, 0.0)
     if scalar is not None:
         weights = weights * scalar.reshape(())
@@ -30,14 +30,14 @@ def attend_sequence(
     memory: tuple[Array, Array],
     kinds: tuple[str, str, str],
 ) -> tuple[Array, Array]:
-    """Hidden states and cells [length, width] of one sequence of rows [length, m]."""
+    """Return hidden states and cells [length, width] for one sequence of rows [length, m]."""
     (weight, bias, scalar, scalar_bias), (matrix, gate_bias), width = attention, memory, len(cell)
     by_row, by_cell = np.split(weight.reshape(-1), [rows.shape[1]])
     found: list[Array] = []
     scores = rows @ by_row + (0.0 if bias is None else bias.reshape(()))
     for _ in rows:
-        seen = attended(rows, scores + cell @ by_cell, scalar, scalar_bias)
-        gates = state @ matrix[:width] + seen @ matrix[width:] + gate_bias.reshape(-1)
+        attended = attend(rows, scores + cell @ by_cell, scalar, scalar_bias)
+        gates = state @ matrix[:width] + attended @ matrix[width:] + gate_bias.reshape(-1)
         activate(gates[: 3 * width], kinds[0])
         activate(gates[3 * width :], kinds[2])
         forget, inlet, outlet, candidate = np.split(gates, 4)
@@ -50,8 +50,8 @@ def attend_sequence(
     return both[:, 0], both[:, 1]
 
 
-class AttentionMemory(OpDef):
-    """Slots and attributes of the op as it is in programs and in graphs."""
+class AttentionLstmBase(OpDef):
+    """Slots and attributes shared by the program op and the graph op."""
 
     X = reads()
     X_lod = reads_lod("X")
@@ -70,16 +70,16 @@ class AttentionMemory(OpDef):
     candidate_activation = attr("tanh")
 
 
-class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
-    """Hidden and Cell [rows, width] of each row of X [rows, m], whose sequences begin with H0, C0.
+class AttentionLstmSteps(AttentionLstmBase, op="attention_lstm_steps"):
+    """Hidden and Cell [rows, width] for each row of X [rows, m]; sequences start from H0, C0.
 
-    Before each step all rows of the sequence get a score, relu(row · u + cell · v), u and v the
-    parts of AttentionWeight [m + width, 1]; with AttentionScalar relu(score * it + its bias). The
-    mean of the rows, weighted by the softmax of these, goes into the memory with the state before:
-    gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
+    In each step all rows of the sequence are scored by relu(row · u + cell · v), u and v being the
+    parts of AttentionWeight [m + width, 1]; with AttentionScalar by relu(score * scalar + its
+    bias). The mean of the rows, weighted by the softmax of the scores, enters the LSTM with the
+    previous state: gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
     """
 
-    no_kernel_reason = "each step needs the softmax over a whole sequence of the step before"
+    no_kernel_reason = "its attention over the sequence is sequential"
 
     def infer(
         self,
@@ -115,7 +115,7 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
         return {"Hidden": found, "Cell": found}
 
     def check_activations(self) -> None:
-        """BadAttribute for an activation that recurrent ops do not have."""
+        """Raise BadAttribute for an activation that recurrent ops do not support."""
         names = ("gate_activation", "cell_activation", "candidate_activation")
         require_activations("attention_lstm", **{name: self.attributes[name] for name in names})
 
@@ -146,8 +146,8 @@ class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
         return {"Hidden": hidden, "Cell": cells}
 
 
-class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
-    """`attention_lstm_steps`; what the reference keeps besides is not computed."""
+class AttentionLstm(AttentionLstmBase, Composite, op="attention_lstm"):
+    """`attention_lstm_steps`; the reference's other intermediate outputs are not computed."""
 
     AttentionedX = writes(optional=True)
     AttentionFCOut = writes(optional=True)
@@ -155,7 +155,7 @@ class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
     LSTMOUT = writes(optional=True)
 
     def expand(self, steps: Steps) -> None:
-        """The one op."""
+        """Expand to `attention_lstm_steps`."""
         slots = [name for name, slot in self.inputs().items() if not slot.companion]
         made = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))
         for slot, names in made.items():

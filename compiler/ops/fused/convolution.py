@@ -1,4 +1,4 @@
-"""`conv2d_fusion`, a convolution with what follows it. Reference: conv_fusion_op.cc."""
+"""`conv2d_fusion`, a convolution with an epilogue. Reference: conv_fusion_op.cc."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ ACTIVATIONS = Accepted(choices=("identity", "relu", "relu6", "sigmoid", "tanh"))
 
 
 class Conv2dFusion(Composite, op="conv2d_fusion"):
-    """Output = activation(conv2d(Input, Filter) + ResidualData + Bias); Outputs are its channels
-    by the counts `split_channels`, where there are some.
+    """Output = activation(conv2d(Input, Filter) + ResidualData + Bias).
+
+    Outputs are Output split along channels by `split_channels`, if there are any.
     """
 
     Input = reads()
@@ -31,7 +32,7 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
     split_channels = attr_list(int)
 
     def expand(self, steps: Steps) -> None:
-        """The convolution, sums, the activation, a split."""
+        """Expand to the convolution, additions, the activation and a split."""
         known = find("conv2d").attrs
         attrs = {name: value for name, value in self.attributes.items() if name in known}
         found = steps("conv2d", attrs, **steps.given("Input", "Filter"))
@@ -48,7 +49,7 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
 
 
 class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_concat"):
-    """Out = each X with its axes in the order `trans_axis`, flattened to two axes, end to end."""
+    """Out = each X transposed by `trans_axis`, flattened to a matrix, and concatenated."""
 
     X = reads(many=True)
     Out = writes()
@@ -57,7 +58,7 @@ class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_conca
     concat_axis = attr(1)
 
     def expand(self, steps: Steps) -> None:
-        """`transpose` and `flatten` of each, `concat` of all."""
+        """Expand to `transpose` and `flatten` of each input, and `concat`."""
         moved = [steps("transpose", {"axis": self.trans_axis}, X=name) for name in steps.all("X")]
         flat = [steps("flatten", {"axis": self.flatten_axis}, X=name) for name in moved]
         steps.write("Out", steps("concat", {"axis": self.concat_axis}, X=flat))

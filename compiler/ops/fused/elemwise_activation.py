@@ -1,4 +1,4 @@
-"""`fused_elemwise_activation`: a binary op and a unary one. Reference: its op.h of that name."""
+"""`fused_elemwise_activation`: a binary and a unary op. Reference: its op.h of that name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ UNARY = ("scale", "relu", "tanh", "sigmoid", "gelu")
 _GRAD_OF = "_grad"
 
 
-def slots_named(slot: Slot, *names: str) -> dict[str, Slot]:
-    """Slots whose names are no names of Python."""
+def named_slots(slot: Slot, *names: str) -> dict[str, Slot]:
+    """Return slots whose names are not Python identifiers."""
     return {name: replace(slot, name=name) for name in names}
 
 
 class ElemwiseActivation(Composite):
-    """What the op and its gradient op share: `functor_list` is outer function, inner function."""
+    """Shared part of the op and its gradient op: `functor_list` is (outer op, inner op)."""
 
     functor_list = attr_list(str)
     axis = attr(-1)
@@ -32,7 +32,7 @@ class ElemwiseActivation(Composite):
     save_intermediate_out = attr(False)
 
     def functions(self) -> tuple[str, str, bool]:
-        """The binary op, the unary op, and whether the unary one is applied last.
+        """Return the binary op, the unary op, and whether the unary one is the outer one.
 
         Raises BadAttribute unless `functor_list` has one of each.
         """
@@ -62,8 +62,8 @@ class ElemwiseActivation(Composite):
 class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"):
     """Out = unary(binary(X, Y)) or binary(X, unary(Y)); IntermediateOut is the inner result.
 
-    The smaller operand is broadcast as in elementwise ops, from `axis` on; `scale` is the factor of
-    the unary op of that name. Reference: fused_elemwise_activation_op.h.
+    The smaller operand is broadcast as in elementwise ops, aligned at `axis`; `scale` is the factor
+    of the unary op `scale`. Reference: fused_elemwise_activation_op.h.
     """
 
     X = reads()
@@ -72,21 +72,21 @@ class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"
     IntermediateOut = writes(optional=True)
 
     def expand(self, steps: Steps) -> None:
-        """The inner op, then the outer one."""
+        """Expand to the inner op and the outer op."""
         require_floats(self.kind, steps)
         binary, unary, unary_last = self.functions()
-        x, y, place = steps["X"], steps["Y"], {"axis": self.axis}
+        x, y, attrs = steps["X"], steps["Y"], {"axis": self.axis}
         if unary_last:
-            inner = steps(binary, place, X=x, Y=y)
+            inner = steps(binary, attrs, X=x, Y=y)
             outer = self.unary(steps, unary, inner)
         else:
             inner = self.unary(steps, unary, y)
-            outer = steps(binary, place, X=x, Y=inner)
+            outer = steps(binary, attrs, X=x, Y=inner)
         steps.write("Out", outer)
         steps.write("IntermediateOut", inner)
 
     def grad_ops(self, op: OpDesc, grad: NameOf) -> list[OpDesc]:
-        """The op of its own that the reference has, whose functions are called gradients."""
+        """Return the reference's dedicated gradient op, whose functors have the suffix `_grad`."""
         saved = op.outputs.get("IntermediateOut", []) if self.save_intermediate_out else []
         inputs = {slot: op.inputs[slot] for slot in ("X", "Y")}
         inputs |= {"Out": op.outputs["Out"], "IntermediateOut": saved}
@@ -99,19 +99,20 @@ class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"
 
 
 class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activation_grad"):
-    """The gradient of `fused_elemwise_activation`; without IntermediateOut it is computed again.
+    """Gradient of `fused_elemwise_activation`; a missing IntermediateOut is recomputed.
 
-    Paddle 1.8.5 takes Y for the result of tanh and sigmoid then; here the gradient is the true one.
+    Paddle 1.8.5 uses Y as the result of tanh and sigmoid then; this computes the mathematical
+    gradient.
     """
 
     slots: ClassVar[dict[str, Slot]] = {
-        **slots_named(reads(), "X", "Y", "Out", "Out" + GRAD),
-        **slots_named(reads(optional=True), "IntermediateOut"),
-        **slots_named(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
+        **named_slots(reads(), "X", "Y", "Out", "Out" + GRAD),
+        **named_slots(reads(optional=True), "IntermediateOut"),
+        **named_slots(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
     }
 
     def expand(self, steps: Steps) -> None:
-        """The gradient of the outer op, then that of the inner one."""
+        """Expand to the gradients of the outer op and of the inner op."""
         require_floats(self.kind, steps)
         binary, unary, unary_last = self.functions()
         inner = self.inner(steps, binary, unary, unary_last)
@@ -128,7 +129,7 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
             steps.write("IntermediateOut" + GRAD, between)
 
     def inner(self, steps: Steps, binary: str, unary: str, unary_last: bool) -> str:
-        """The result of the inner op: what was saved, or computed again."""
+        """Return the inner result: saved or recomputed."""
         if steps.has("IntermediateOut"):
             return steps["IntermediateOut"]
         if unary_last:
@@ -136,7 +137,7 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
         return self.unary(steps, unary, steps["Y"])
 
     def binary_gradient(self, steps: Steps, kind: str, y: str, gradient: str) -> tuple[str, str]:
-        """Append the gradient op of the binary op; the names of both gradients."""
+        """Append the gradient op of the binary op; return the names of both gradients."""
         given = {"X": steps["X"], "Y": y, "Out" + GRAD: gradient}
         wanted = {"X" + GRAD: 1, "Y" + GRAD: 1}
         found = steps.outputs(kind + "_grad", wanted, {"axis": self.axis}, **given)
@@ -144,8 +145,8 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
 
 
 def require_floats(kind: str, steps: Steps) -> None:
-    """ShapeError unless X and Y have one element type, a float."""
+    """Raise ShapeError unless X and Y have the same floating-point dtype."""
     x, y = steps.type("X"), steps.type("Y")
     require_same_dtype(kind, X=x, Y=y)
     if not x.dtype.is_float:
-        raise ShapeError(f"{kind}: X is {x}, expected a float element type")
+        raise ShapeError(f"{kind}: X is {x}, expected a floating-point dtype")

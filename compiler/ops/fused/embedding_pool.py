@@ -1,4 +1,4 @@
-"""`fused_embedding_seq_pool`: rows of a table, summed sequence by sequence. Reference: its op.h."""
+"""`fused_embedding_seq_pool`: embedding lookup, summed by sequence. Reference: its op.h."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _W_ROWS = "W_rows" + GRAD
 
 
 class EmbeddingPool(Composite):
-    """What the op and its gradient op share."""
+    """Shared part of the op and its gradient op."""
 
     combiner = attr("sum", Accepted(choices=("sum",)))
     padding_idx = attr(-1, WIDE)
@@ -24,7 +24,7 @@ class EmbeddingPool(Composite):
     grad_inplace = attr(False)
 
     def width(self, steps: Steps) -> int:
-        """The elements of a row of Ids once they are looked up; ShapeError where not known."""
+        """Return the row size after the lookup of Ids; raise ShapeError unless it is static."""
         table, ids = steps.type("W"), steps.type("Ids")
         size, many = table.shape[-1], ids.shape[-1]
         if table.rank == ids.rank == 2 and isinstance(size, int) and isinstance(many, int):
@@ -33,16 +33,16 @@ class EmbeddingPool(Composite):
         raise ShapeError(f"{found}, expected a known last size of two axes each")
 
     def rows(self, steps: Steps) -> tuple[str, str]:
-        """Append the lookup and its view with a row for each of Ids; the names of both."""
+        """Append the lookup and its view with one row per row of Ids; return the names of both."""
         attrs = {"padding_idx": self.padding_idx}
         found = steps("lookup_table_v2", attrs, W=steps["W"], Ids=steps["Ids"])
         return found, steps("reshape", {"shape": [0, self.width(steps)]}, X=found)
 
 
 class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
-    """Out [count, k * size] = the sum of each sequence of Ids [rows, k], looked up in W [n, size].
+    """Out [count, k * size] = the sum over each sequence of Ids [rows, k] looked up in W [n, size].
 
-    Ids equal to `padding_idx` look up zeros.
+    Ids equal to `padding_idx` yield zeros.
     """
 
     lod_like = ""
@@ -53,19 +53,19 @@ class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
     Out = writes()
 
     def expand(self, steps: Steps) -> None:
-        """A lookup and `sequence_pool`."""
+        """Expand to a lookup and `sequence_pool`."""
         rows = self.rows(steps)[1]
         steps.write("Out", steps("sequence_pool", {"pooltype": "SUM"}, X=rows))
 
     def grad_ops(self, op: OpDesc, grad: NameOf) -> list[OpDesc]:
-        """The op of its own that the reference has."""
+        """Return the reference's dedicated gradient op."""
         arriving = {"Out" + GRAD: [grad(name) for name in op.outputs["Out"]]}
         outputs = {"W" + GRAD: [grad(name) for name in op.inputs["W"]]}
         return [OpDesc(self.kind + "_grad", {**op.inputs, **arriving}, outputs, op.attrs)]
 
 
 class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad"):
-    """The gradient of W, sparse where `is_sparse` asks for it."""
+    """Gradient of W, sparse with `is_sparse`."""
 
     slots: ClassVar[dict[str, Slot]] = {
         "W": replace(reads(), name="W"),
@@ -77,15 +77,15 @@ class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad
     }
 
     def expand(self, steps: Steps) -> None:
-        """The gradients of `sequence_pool` and of the lookup, of which only shapes are read."""
+        """Expand to the gradients of `sequence_pool` and of the lookup, which read only shapes."""
         found, rows = self.rows(steps)
         pool = {"X": rows, "Out@GRAD": steps["Out" + GRAD]}
         wanted = {"X" + GRAD: 1}
         spread = steps.outputs("sequence_pool_grad", wanted, {"pooltype": "SUM"}, **pool)
         given = {"X": found, "Out@GRAD": spread["X" + GRAD]}
         attrs = {"shape": [0, self.width(steps)]}
-        seen = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
+        viewed = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
         attrs = {"padding_idx": self.padding_idx, "is_sparse": self.is_sparse}
-        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": seen[0]}
+        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": viewed[0]}
         made = steps.outputs("lookup_table_v2_grad", {"W" + GRAD: 1}, attrs, **given)
         steps.write("W" + GRAD, *made["W" + GRAD])

@@ -1,5 +1,7 @@
-"""Fully connected layers in one op. Reference: fc_op.cc, fused_fc_elementwise_layernorm_op.cc,
-fusion_repeated_fc_relu_op.cc, fusion_squared_mat_sub_op.cc.
+"""Fused fully connected layers.
+
+Reference: fc_op.cc, fused_fc_elementwise_layernorm_op.cc, fusion_repeated_fc_relu_op.cc,
+fusion_squared_mat_sub_op.cc.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from compiler.ops.type_checks import differ, shown
 
 RELU_OR_NONE = Accepted(choices=("", "relu"))
 _PADDING = 4
-"""How many rows and columns more a padded weight has."""
+"""Number of extra rows and columns of a padded weight."""
 
 
 def linear(steps: Steps, x: str, weight: str, bias: list[str], axes: int = 1) -> str:
-    """Append x @ weight + bias, with the first `axes` axes of x as rows."""
+    """Append x @ weight + bias, with the first `axes` axes of x as rows; return its name."""
     product = steps("mul", {"x_num_col_dims": axes}, X=x, Y=weight)
     if not bias:
         return product
@@ -25,14 +27,14 @@ def linear(steps: Steps, x: str, weight: str, bias: list[str], axes: int = 1) ->
 
 
 def flat(steps: Steps, name: str) -> str:
-    """Append a view of a value with one axis."""
+    """Append a flattened view of a value."""
     return steps("reshape", {"shape": [-1]}, X=name)
 
 
 class Fc(Composite, op="fc"):
-    """Out = activation(Input @ W + Bias), Input seen as a matrix after `in_num_col_dims` axes.
+    """Out = activation(Input @ W + Bias), Input flattened to a matrix after `in_num_col_dims` axes.
 
-    With `padding_weights` the last 4 rows and columns of W count for nothing.
+    With `padding_weights` the last 4 rows and columns of W are ignored.
     """
 
     Input = reads()
@@ -44,14 +46,14 @@ class Fc(Composite, op="fc"):
     padding_weights = attr(False)
 
     def expand(self, steps: Steps) -> None:
-        """A product, a sum where there is a Bias, an activation."""
+        """Expand to a product, an addition if there is a Bias, and an activation."""
         weight = self.weight(steps)
         self.check_bias(steps)
         out = linear(steps, steps["Input"], weight, steps.all("Bias"), self.in_num_col_dims)
         steps.write("Out", activate(steps, self.activation_type, out))
 
     def weight(self, steps: Steps) -> str:
-        """The name of W without its padding; ShapeError where it is no matrix."""
+        """Return the name of W without its padding; raise ShapeError unless it is a matrix."""
         if steps.type("W").rank != 2:
             raise ShapeError(f"fc: W is {steps.type('W')}, expected two axes")
         if not self.padding_weights:
@@ -60,14 +62,14 @@ class Fc(Composite, op="fc"):
         return steps("slice", cut, Input=steps["W"])
 
     def check_bias(self, steps: Steps) -> None:
-        """ShapeError where Bias has not one element for each column of W."""
+        """Raise ShapeError unless Bias has one element per column of W."""
         if not steps.has("Bias"):
             return
         weight, bias = steps.type("W"), steps.type("Bias")
         columns = weight.shape[1] - _PADDING * self.padding_weights
         if differ(bias.numel, columns):
             found = shown(W=weight, Bias=bias)
-            raise ShapeError(f"fc: {found} do not fit: expected a Bias of {columns} elements")
+            raise ShapeError(f"fc: {found} do not fit: expected Bias with {columns} elements")
 
 
 class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"):
@@ -88,7 +90,7 @@ class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"
     begin_norm_axis = attr(1)
 
     def expand(self, steps: Steps) -> None:
-        """`fc`, a sum, `layer_norm`."""
+        """Expand to `fc`, an addition and `layer_norm`."""
         product = linear(steps, steps["X"], steps["W"], steps.all("Bias0"), self.x_num_col_dims)
         active = activate(steps, self.activation_type, product)
         added = steps("elementwise_add", X=active, Y=steps["Y"])
@@ -103,7 +105,7 @@ class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"
 class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
     """Out = relu(… relu(X @ W[0] + Bias[0]) … @ W[n] + Bias[n]).
 
-    ReluOut has the results before the last.
+    ReluOut are the intermediate results.
     """
 
     X = reads()
@@ -113,11 +115,11 @@ class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
     Out = writes()
 
     def expand(self, steps: Steps) -> None:
-        """One product, sum and `relu` for each weight."""
+        """Expand to a product, an addition and `relu` per weight."""
         weights, biases = steps.all("W"), steps.all("Bias")
         if len(weights) < 2 or len(weights) != len(biases):
             counts = f"{len(weights)} W and {len(biases)} Bias"
-            raise BadAttribute(f"{self.kind}: there are {counts}, expected as many, 2 at least")
+            raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts, 2 or more")
         found = [steps["X"]]
         for weight, bias in zip(weights, biases, strict=True):
             found.append(steps("relu", X=linear(steps, found[-1], weight, [bias])))
@@ -137,7 +139,7 @@ class FusionSquaredMatSub(Composite, op="fusion_squared_mat_sub"):
     scalar = attr(1.0)
 
     def expand(self, steps: Steps) -> None:
-        """Three squares, two products, a difference."""
+        """Expand to three squares, two products and a difference."""
         for slot in ("X", "Y"):
             if steps.type(slot).rank != 2:
                 raise ShapeError(f"{self.kind}: {slot} is {steps.type(slot)}, expected two axes")

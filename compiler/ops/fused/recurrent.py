@@ -1,5 +1,6 @@
-"""Recurrent ops with the product before them. Reference: fusion_lstm_op.cc, fusion_gru_op.cc,
-fused_embedding_fc_lstm_op.cc.
+"""Recurrent ops fused with their input projection.
+
+Reference: fusion_lstm_op.cc, fusion_gru_op.cc, fused_embedding_fc_lstm_op.cc.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LSTM = (
 
 
 class FusedLstm(Composite):
-    """What `fusion_lstm` and `fused_embedding_fc_lstm` share; `use_seq` has no effect."""
+    """Shared part of `fusion_lstm` and `fused_embedding_fc_lstm`; `use_seq` has no effect."""
 
     WeightH = reads()
     Bias = reads()
@@ -43,7 +44,7 @@ class FusedLstm(Composite):
     candidate_activation = attr("tanh")
 
     def recur(self, steps: Steps, gates: str, bias: str) -> None:
-        """Append the recurrent op over what the gates get from outside."""
+        """Append the recurrent op over the projected input `gates`."""
         attrs = {name: self.attributes[name] for name in _LSTM}
         given = {"Input": gates, "Weight": steps["WeightH"], "Bias": bias}
         made = steps.outputs("lstm", {"Cell": 1}, attrs, **given, **steps.given("H0", "C0"))
@@ -53,7 +54,7 @@ class FusedLstm(Composite):
 
 
 class FusionLstm(FusedLstm, op="fusion_lstm"):
-    """Hidden and Cell [rows, width] of `lstm` over X @ WeightX; Bias is as there."""
+    """Hidden and Cell [rows, width] of `lstm` over X @ WeightX; Bias as in `lstm`."""
 
     X = reads()
     X_lod = reads_lod("X")
@@ -62,14 +63,14 @@ class FusionLstm(FusedLstm, op="fusion_lstm"):
     CheckedCell = writes(optional=True)
 
     def expand(self, steps: Steps) -> None:
-        """A product and `lstm`."""
+        """Expand to a product and `lstm`."""
         self.recur(steps, steps("mul", X=steps["X"], Y=steps["WeightX"]), steps["Bias"])
 
 
 class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
-    """Hidden and Cell of `lstm` over rows of Embeddings by Ids, in which the bias of gates is.
+    """Hidden and Cell of `lstm` over the Embeddings of Ids, which include the gate bias.
 
-    Of Bias [1, 4 or 7 · width] only what is behind the gates counts: the peepholes.
+    Of Bias [1, 4 or 7 · width] only the peephole weights after the gates are used.
     """
 
     Ids = reads(no_grad=True)
@@ -78,12 +79,12 @@ class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
     WeightH = reads()
 
     def expand(self, steps: Steps) -> None:
-        """A lookup and `lstm`."""
+        """Expand to a lookup and `lstm`."""
         found = steps("lookup_table", W=steps["Embeddings"], Ids=steps["Ids"])
         self.recur(steps, found, self.without_gates(steps))
 
     def without_gates(self, steps: Steps) -> str:
-        """Append a bias with zeros for the gates."""
+        """Append a bias with zeros for the gates; return its name."""
         weight, bias = steps.type("WeightH"), steps.type("Bias")
         width = weight.shape[-1]
         if not isinstance(width, int):
@@ -120,7 +121,7 @@ class FusionGru(Composite, op="fusion_gru"):
     origin_mode = attr(False)
 
     def expand(self, steps: Steps) -> None:
-        """A product and `gru`."""
+        """Expand to a product and `gru`."""
         gates = steps("mul", X=steps["X"], Y=steps["WeightX"])
         names = ("activation", "gate_activation", "is_reverse")
         attrs = {name: self.attributes[name] for name in names}

@@ -1,4 +1,4 @@
-"""`row_sequences`: the LoD that fused pooling gives to its result."""
+"""`row_sequences`: the LoD of the results of fused pooling."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from compiler.ops.sequence.sequence import offsets_of
 from compiler.ops.shared_kernels import copy
 
 
-def one_each(rows: int) -> Array:
-    """Offsets of as many sequences of one row."""
+def one_row_offsets(rows: int) -> Array:
+    """Return the offsets of `rows` sequences of one row."""
     return np.arange(rows + 1, dtype=np.int64)
 
 
 class RowSequences(OpDef, op="row_sequences"):
-    """Out = X with one LoD level, in which each row is a sequence."""
+    """Out = X with one LoD level of one-row sequences."""
 
     lod_like = ""
 
@@ -29,7 +29,7 @@ class RowSequences(OpDef, op="row_sequences"):
         return {"Out": X, "Out_lod": [offsets_of(X.shape[0])]}
 
     def numpy(self, X: Array) -> dict[str, object]:
-        return {"Out": X, "Out_lod": [one_each(len(X))]}
+        return {"Out": X, "Out_lod": [one_row_offsets(len(X))]}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
@@ -37,7 +37,7 @@ class RowSequences(OpDef, op="row_sequences"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
     ) -> None:
-        k.write_host(Out_lod[0], k.on_host(one_each, X.shape[0]))
+        k.write_host(Out_lod[0], k.on_host(one_row_offsets, X.shape[0]))
         copy(k, X, Out)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:

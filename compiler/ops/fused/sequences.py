@@ -1,5 +1,6 @@
-"""Pooling, expansion and convolution of sequences with what follows. Reference: the files
-fusion_seq*_op.cc.
+"""Pooling, expansion and convolution of sequences, fused with the following ops.
+
+Reference: the files fusion_seq*_op.cc.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ POOLS = Accepted(choices=("AVERAGE", "SUM", "SQRT"))
 
 
 class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
-    """Out [count, …] = the pooled sequences of each X, side by side; `axis` must be 1."""
+    """Out [count, …] = the pooled sequences of each X, concatenated; `axis` must be 1."""
 
     lod_like = ""
 
@@ -31,7 +32,7 @@ class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
     axis = attr(1, Accepted(choices=(1,)))
 
     def expand(self, steps: Steps) -> None:
-        """`sequence_pool` of each, `concat` of all."""
+        """Expand to `sequence_pool` of each input and `concat`."""
         attrs = {"pooltype": self.pooltype}
         pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
         joined = steps("concat", {"axis": self.axis}, X=pooled)
@@ -39,7 +40,7 @@ class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
 
 
 class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
-    """The same with `cvm` of each pooled X, which begins with its shows and clicks."""
+    """`fusion_seqpool_concat` with `cvm` of each pooled X, which starts with show and click."""
 
     lod_like = ""
 
@@ -53,7 +54,7 @@ class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
     axis = attr(1, Accepted(choices=(1,)))
 
     def expand(self, steps: Steps) -> None:
-        """`sequence_pool` and `cvm` of each, `concat` of all."""
+        """Expand to `sequence_pool` and `cvm` of each input, and `concat`."""
         attrs, cvm = {"pooltype": self.pooltype}, {"use_cvm": self.use_cvm}
         pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
         found = [steps("cvm", cvm, X=name, CVM=steps["CVM"]) for name in pooled]
@@ -62,8 +63,9 @@ class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
 
 
 class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
-    """Out = activation([X[0], X[1], …] @ FCWeight + FCBias), a row of X[1], … for each sequence of
-    X[0].
+    """Out = activation([X[0], X[1], …] @ FCWeight + FCBias).
+
+    X[1], … have one row per sequence of X[0].
     """
 
     X = reads(many=True)
@@ -74,20 +76,20 @@ class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
     fc_activation = attr("identity", Accepted(choices=("identity", "relu", "sigmoid", "tanh")))
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """A row for each of X[0]; ShapeError where FCWeight does not fit the columns."""
+        """Return a type with a row per row of X[0]; raise ShapeError if FCWeight does not match."""
         first, weight = types["X"][0], types["FCWeight"]
         if weight.rank != 2 or any(each.rank != 2 for each in types["X"]):
-            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected two axes, as of all X")
+            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected rank 2 for it and all X")
         columns = sum((each.shape[1] for each in types["X"][1:]), first.shape[1])
         if differ(columns, weight.shape[0]):
             raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected {columns} rows")
         return {"Out": first.with_shape((first.shape[0], weight.shape[1]))}
 
     def expand(self, steps: Steps) -> None:
-        """`sequence_expand` of all but the first, a product, a sum, an activation."""
+        """Expand to `sequence_expand` of the other inputs, product, addition and activation."""
         first, *others = steps.all("X")
         if not others:
-            raise BadAttribute(f"{self.kind}: there is one X, expected 2 at least")
+            raise BadAttribute(f"{self.kind}: there is one X, expected 2 or more")
         attrs = {"ref_level": 0}
         spread = [steps("sequence_expand", attrs, X=name, Y=first) for name in others]
         joined = steps("concat", {"axis": 1}, X=[first, *spread])
@@ -109,7 +111,7 @@ class FusionSeqconvEltaddRelu(Composite, op="fusion_seqconv_eltadd_relu"):
     contextStride = attr(1, Accepted(choices=(1,)))
 
     def expand(self, steps: Steps) -> None:
-        """The convolution, a sum, `relu`."""
+        """Expand to the convolution, an addition and `relu`."""
         attrs = {"contextLength": self.contextLength, "contextStart": self.contextStart}
         found = steps("sequence_conv", attrs, **steps.given("X", "Filter"))
         added = steps("elementwise_add", {"axis": 1}, X=found, Y=flat(steps, steps["Bias"]))

@@ -1,5 +1,6 @@
-"""What passes of Paddle make of transformers for GPUs. Reference: skip_layernorm_op.cc,
-multihead_matmul_op.cc, fused_embedding_eltwise_layernorm_op.cc.
+"""Fused transformer ops, written by Paddle's GPU passes.
+
+Reference: skip_layernorm_op.cc, multihead_matmul_op.cc, fused_embedding_eltwise_layernorm_op.cc.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ AT_LEAST_1 = Accepted(low=1)
 
 
 class SkipLayernorm(Composite, op="skip_layernorm"):
-    """Out = layer_norm(X + Y, Scale, Bias), a row behind the first `begin_norm_axis` axes."""
+    """Out = layer_norm(X + Y, Scale, Bias), normalised over the axes from `begin_norm_axis`."""
 
     X = reads()
     Y = reads()
@@ -26,14 +27,14 @@ class SkipLayernorm(Composite, op="skip_layernorm"):
     begin_norm_axis = attr(1)
 
     def expand(self, steps: Steps) -> None:
-        """A sum and `layer_norm`."""
+        """Expand to an addition and `layer_norm`."""
         added = steps("elementwise_add", X=steps["X"], Y=steps["Y"])
         attrs = {"epsilon": self.epsilon, "begin_norm_axis": self.begin_norm_axis}
         steps.write("Out", steps("layer_norm", attrs, X=added, **steps.given("Scale", "Bias")))
 
 
 class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_layernorm"):
-    """Out [batch, length, width] = layer_norm(the sum of rows of each table Embs by its Ids)."""
+    """Out [batch, length, width] = layer_norm(the sum of the lookups of Ids in the tables Embs)."""
 
     Ids = reads(many=True, no_grad=True)
     Embs = reads(many=True)
@@ -43,11 +44,11 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
     epsilon = attr(1e-5)
 
     def expand(self, steps: Steps) -> None:
-        """Lookups, a sum, `layer_norm` over the last axis."""
+        """Expand to lookups, a sum and `layer_norm` over the last axis."""
         ids, tables = steps.all("Ids"), steps.all("Embs")
         if len(ids) != len(tables):
             counts = f"{len(ids)} Ids and {len(tables)} Embs"
-            raise BadAttribute(f"{self.kind}: there are {counts}, expected as many")
+            raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts")
         found = [self.rows(steps, index) for index in range(len(ids))]
         added = steps("sum", X=found)
         rank = steps.type("Ids").rank + (not self.is_column(steps, 0))
@@ -55,12 +56,12 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
         steps.write("Out", steps("layer_norm", attrs, X=added, **steps.given("Scale", "Bias")))
 
     def rows(self, steps: Steps, index: int) -> str:
-        """Append one lookup, for which a last axis of size 1 counts for nothing."""
+        """Append one lookup; a last axis of size 1 of Ids is ignored."""
         kind = "lookup_table" if self.is_column(steps, index) else "lookup_table_v2"
         return steps(kind, W=steps.all("Embs")[index], Ids=steps.all("Ids")[index])
 
     def is_column(self, steps: Steps, index: int) -> bool:
-        """Whether the last axis of Ids has size 1; ShapeError where that is not known."""
+        """Return whether the last axis of Ids has size 1; raise ShapeError if it is unknown."""
         ids = steps.type("Ids", index)
         if not ids.shape or not isinstance(ids.shape[-1], int):
             raise ShapeError(f"{self.kind}: Ids are {ids}, expected a known last size")
@@ -86,7 +87,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
     head_number = attr(1, AT_LEAST_1)
 
     def expand(self, steps: Steps) -> None:
-        """Products for all heads at once, `softmax` between them."""
+        """Expand to matmuls batched over heads, with `softmax` between them."""
         query, key, value = self.projected(steps)
         attrs = {"transpose_Y": True, "alpha": self.alpha}
         scores = steps("matmul", attrs, X=query, Y=key)
@@ -97,7 +98,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
         steps.write("Out", steps("reshape", {"shape": [0, 0, self.width(steps)]}, X=by_place))
 
     def projected(self, steps: Steps) -> list[str]:
-        """Append Q, K and V [batch, heads, length, size]; returns their names."""
+        """Append Q, K and V [batch, heads, length, size]; return their names."""
         width, hidden = self.width(steps), steps.type("W").shape[0]
         weight = steps("reshape", {"shape": [hidden, 3 * width]}, X=steps["W"])
         product = steps("mul", {"x_num_col_dims": 2}, X=steps["Input"], Y=weight)
@@ -111,7 +112,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
         return [steps("slice", cut, Input=parts) for cut in cuts]
 
     def width(self, steps: Steps) -> int:
-        """The columns of each of Q, K and V; ShapeError where heads do not divide them."""
+        """Return the width of Q, K and V; raise ShapeError unless the heads divide it."""
         columns = product(steps.type("W").shape[1:])
         if not isinstance(columns, int) or columns % (3 * self.head_number):
             raise ShapeError(

@@ -1,1 +1,1 @@
-"""Losses, over classes, numbers, ranks and whole sequences."""
+"""Losses: classification, regression, ranking and sequence losses."""

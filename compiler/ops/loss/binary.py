@@ -1,4 +1,4 @@
-"""Losses of one number a row against a label of 0 or 1, element by element."""
+"""Pointwise losses of a score against a label of 0 or 1."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, requir
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
-class Alike(Pointwise):
-    """An op whose inputs have one shape and one element type, which its outputs share."""
+class SameTypePointwise(Pointwise):
+    """A pointwise op whose inputs and outputs have one shape and one dtype."""
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of any input; ShapeError where they differ."""
+        """Return the type of any input; raise ShapeError if they differ."""
         given = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
         require_same_shape(self.kind, **given)
         require_same_dtype(self.kind, **given)
@@ -21,7 +21,7 @@ class Alike(Pointwise):
 
 
 def softplus(xp: Xp, x: Value) -> Value:
-    """log(1 + exp(x)), which overflows for no x.
+    """Return log(1 + exp(x)) without overflow.
 
     >>> import numpy as np
     >>> softplus(np, np.array([-800.0, 0.0, 800.0])).round(3).tolist()
@@ -31,12 +31,12 @@ def softplus(xp: Xp, x: Value) -> Value:
 
 
 def sigmoid(xp: Xp, x: Value) -> Value:
-    """1 / (1 + exp(-x)), which overflows for no x."""
+    """Return 1 / (1 + exp(-x)) without overflow."""
     below = xp.exp(-xp.abs(x))
     return xp.where(x < 0.0, below, 1.0) / (1.0 + below)
 
 
-class HingeLoss(Alike, op="hinge_loss"):
+class HingeLoss(SameTypePointwise, op="hinge_loss"):
     """Loss = max(0, 1 - Logits * (2 * Labels - 1)). Reference: hinge_loss_op.h."""
 
     Logits = reads()
@@ -47,11 +47,11 @@ class HingeLoss(Alike, op="hinge_loss"):
         return xp.maximum(1.0 - Logits * (2.0 * Labels - 1.0), 0.0)
 
     def grad(self, xp: Xp, Logits: Value, Labels: Value, d_Loss: Value) -> Value:
-        side = 2.0 * Labels - 1.0
-        return {"Logits": -(d_Loss * side) * (Logits * side < 1.0)}
+        sign = 2.0 * Labels - 1.0
+        return {"Logits": -(d_Loss * sign) * (Logits * sign < 1.0)}
 
 
-class LogLoss(Alike, op="log_loss"):
+class LogLoss(SameTypePointwise, op="log_loss"):
     """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon).
 
     Reference: log_loss_op.h.
@@ -71,8 +71,8 @@ class LogLoss(Alike, op="log_loss"):
         return {"Predicted": d_Loss * ((1.0 - Labels) / (1.0 - Predicted + self.epsilon) - for_one)}
 
 
-class BceLoss(Alike, op="bce_loss"):
-    """Out = -Label * log(X) - (1 - Label) * log(1 - X), where no logarithm is below -100.
+class BceLoss(SameTypePointwise, op="bce_loss"):
+    """Out = -Label * log(X) - (1 - Label) * log(1 - X), with logarithms clamped at -100.
 
     Reference: bce_loss_op.h.
     """
@@ -89,13 +89,13 @@ class BceLoss(Alike, op="bce_loss"):
         return {"X": d_Out * (X - Label) / xp.maximum(X * (1.0 - X), 1e-12)}
 
 
-def near(xp: Xp, z: Value) -> Value:
-    """(1 - z)² below 1, else 0."""
+def squared_hinge(xp: Xp, z: Value) -> Value:
+    """Return (1 - z)² for z < 1, else 0."""
     return xp.square(xp.maximum(1.0 - z, 0.0))
 
 
-class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
-    """With IntermediateVal z = X * (2 * Y - 1): Out = -4 z below -1, (1 - z)² below 1, else 0.
+class ModifiedHuberLoss(SameTypePointwise, op="modified_huber_loss"):
+    """Out = -4 z if z < -1, (1 - z)² if z < 1, else 0, with IntermediateVal z = X * (2 * Y - 1).
 
     Reference: modified_huber_loss_op.h.
     """
@@ -107,15 +107,15 @@ class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> dict[str, Value]:
         z = X * (2.0 * Y - 1.0)
-        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, near(xp, z))}
+        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, squared_hinge(xp, z))}
 
     def grad(self, xp: Xp, Y: Value, IntermediateVal: Value, d_Out: Value) -> Value:
         slope = -2.0 * xp.maximum(1.0 - IntermediateVal, 0.0)
         return {"X": d_Out * xp.maximum(slope, -4.0) * (2.0 * Y - 1.0)}
 
 
-def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
-    """What every element gives, 0 for those to ignore, divided if it is to be normalised."""
+def mask_ignored(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
+    """Zero elements with ignored labels, and divide by the count of the others if `normalize`."""
     kept = each * xp.not_equal(xp.trunc(Label), ignore_index)
     if not normalize:
         return kept
@@ -124,12 +124,14 @@ def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: boo
     return kept / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
 
 
-class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_with_logits"):
+class SigmoidCrossEntropyWithLogits(
+    SameTypePointwise, Rowwise, op="sigmoid_cross_entropy_with_logits"
+):
     """Out = -Label * log(p) - (1 - Label) * log(1 - p) with p = sigmoid(X), computed from X.
 
-    Where Label, its fraction cut off, is `ignore_index`, Out is 0. With `normalize`, Out is divided
-    by how many labels differ from `ignore_index`; where none does, Out is 0 (and not 0 / 0, as on
-    the reference's CPU). Reference: sigmoid_cross_entropy_with_logits_op.h.
+    Out is 0 where Label, truncated, is `ignore_index`. With `normalize`, Out is divided by the
+    number of labels other than `ignore_index`; if there are none, Out is 0 (not 0 / 0, as on the
+    reference's CPU). Reference: sigmoid_cross_entropy_with_logits_op.h.
     """
 
     X = reads()
@@ -140,20 +142,20 @@ class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_wi
 
     def compute(self, xp: Xp, X: Value, Label: Value) -> Value:
         loss = xp.maximum(X, 0.0) - X * Label + xp.log1p(xp.exp(-xp.abs(X)))
-        return counted(xp, loss, Label, self.ignore_index, self.normalize)
+        return mask_ignored(xp, loss, Label, self.ignore_index, self.normalize)
 
     def grad(self, xp: Xp, X: Value, Label: Value, d_Out: Value) -> Value:
         slope = (sigmoid(xp, X) - Label) * d_Out
-        return {"X": counted(xp, slope, Label, self.ignore_index, self.normalize)}
+        return {"X": mask_ignored(xp, slope, Label, self.ignore_index, self.normalize)}
 
 
-class TeacherStudentSigmoidLoss(Alike, op="teacher_student_sigmoid_loss"):
-    """Y = the loss of a click, and if a teacher has scored the row, the loss against its score.
+class TeacherStudentSigmoidLoss(SameTypePointwise, op="teacher_student_sigmoid_loss"):
+    """Y = the click loss, plus the loss against the teacher's score if there is one.
 
-    With H(z) = log(1 + exp(X)) - X * z, the loss of target z: a Label below -1 is no click and no
-    score: H(0); below 0 a click and no score: H(1); below 1 no click and the score Label:
-    H(0) + H(Label); else a click and the score Label - 1: H(1) + H(Label - 1). The gradient takes X
-    within the two bounds and is 0 at and beyond them. Reference: teacher_student_sigmoid_loss_op.h.
+    With H(z) = log(1 + exp(X)) - X * z, the loss of target z: Label < -1 means no click and no
+    score: H(0); Label < 0 a click and no score: H(1); Label < 1 no click and the score Label: H(0)
+    + H(Label); else a click and the score Label - 1: H(1) + H(Label - 1). The gradient is 0 unless
+    X is strictly between the two bounds. Reference: teacher_student_sigmoid_loss_op.h.
     """
 
     X = reads()

@@ -1,7 +1,7 @@
-"""Conditional random fields over sequences of tags: their likelihood and the best tags.
+"""Linear-chain conditional random fields: likelihood and Viterbi decoding.
 
-Transition is [tags + 2, tags]: weights to start with a tag, to end with one, and from a tag (row)
-to the next (column). All sequences are walked together, one step at a time.
+Transition is [tags + 2, tags]: start weights, end weights, and weights from a tag (row) to the next
+(column). All sequences are processed together, one time step at a time.
 """
 
 from __future__ import annotations
@@ -13,94 +13,94 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import crf_kernels as crf_lanes
-from compiler.ops.loss.crf_steps import line_places
+from compiler.ops.loss import crf_kernels as crf_kernels
+from compiler.ops.loss.crf_steps import line_rows
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_dtype, shown
 
 
 def require_field(
     op: str, Emission: TensorType, Transition: TensorType, Length: TensorType | None
 ) -> None:
-    """ShapeError unless there is a weight for each tag, in rows or in padded lines of rows."""
+    """Raise ShapeError unless Emission, in LoD or padded form, and Transition match."""
     axes = 2 if Length is None else 3
     tags = Emission.shape[-1]
     fits = Transition.rank == 2 and not differ(Transition.shape[1], tags)
     if Emission.rank != axes or not fits or differ(Transition.shape[0], tags + 2):
         given = shown(Emission=Emission, Transition=Transition)
-        shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] beside Length"
+        shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] with Length"
         raise ShapeError(f"{op}: {given}, expected {shapes} and [tags + 2, tags]")
     require_same_dtype(op, Emission=Emission, Transition=Transition)
 
 
 def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
-    """ShapeError unless there is one int64 tag for each row of Emission."""
+    """Raise ShapeError unless there is one int64 tag per row of Emission."""
     require_dtype(op, "Label", Label, DType.INT64)
     rows = Emission.shape[:-1]
     sizes = zip(Label.shape, (*rows, 1), strict=False)
     if Label.rank not in (len(rows), len(rows) + 1) or any(differ(a, b) for a, b in sizes):
-        raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag a row")
+        raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag per row")
 
 
-def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array:
-    """The tag at each step; ValueError for one that is no tag."""
-    tags = np.where(there, Label.reshape(-1)[places], 0) if Label.size else places
+def checked_tags(Label: Array, row_at: Array, valid: Array, count: int) -> Array:
+    """Return the tag of each step; raise ValueError for a tag out of range."""
+    tags = np.where(valid, Label.reshape(-1)[row_at], 0) if Label.size else row_at
     wrong = (tags < 0) | (tags >= count)
     if wrong.any():
         raise ValueError(f"Label has {tags[wrong][0]}, expected tags from 0 to {count - 1}")
     return tags
 
 
-def walk_forward(powers: Array, weights: Array, there: Array) -> tuple[Array, Array]:
-    """Shares of each tag at each step given all before it, and the logarithm of the whole sum.
+def forward_pass(powers: Array, weights: Array, valid: Array) -> tuple[Array, Array]:
+    """Run the forward pass: return normalised forward probabilities and the log partition function.
 
-    `powers` [lines, steps, tags] and `weights` are exponentials. Shares at a step sum to 1; the
-    logarithms of what they were divided by add up.
+    `powers` [lines, steps, tags] and `weights` are exponentials. The probabilities of a step sum to
+    1; the logarithms of the normalisers are accumulated.
     """
     shares, total = np.zeros_like(powers), np.zeros(len(powers), powers.dtype)
     for step in range(powers.shape[1]):
         before = shares[:, step - 1] @ weights[2:] if step else weights[0]
         now = powers[:, step] * before
-        sums = np.where(there[:, step], now.sum(1), 1)
-        shares[:, step] = now / sums[:, None] * there[:, step, None]
+        sums = np.where(valid[:, step], now.sum(1), 1)
+        shares[:, step] = now / sums[:, None] * valid[:, step, None]
         total += np.log(sums)
-    counts = there.sum(1)
+    counts = valid.sum(1)
     last = np.take_along_axis(shares, np.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
     return shares, total + np.log(np.where(counts > 0, last @ weights[1], 1))
 
 
-def walk_backward(powers: Array, weights: Array, there: Array) -> Array:
-    """For each step and tag the shares of all that may follow, scaled to sum to 1."""
+def backward_pass(powers: Array, weights: Array, valid: Array) -> Array:
+    """Run the backward pass: return normalised backward probabilities per step and tag."""
     shares = np.zeros_like(powers)
-    last = there.sum(1) - 1
-    ahead = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
+    last = valid.sum(1) - 1
+    following = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
     for step in reversed(range(powers.shape[1])):
-        inner = ahead @ weights[2:].T
+        inner = following @ weights[2:].T
         now = np.where((last == step)[:, None], weights[1], inner)
-        shares[:, step] = now / np.where(there[:, step], now.sum(1), 1)[:, None]
-        ahead = shares[:, step] * powers[:, step]
-    return shares * there[:, :, None]
+        shares[:, step] = now / np.where(valid[:, step], now.sum(1), 1)[:, None]
+        following = shares[:, step] * powers[:, step]
+    return shares * valid[:, :, None]
 
 
 def path_weight(
-    Emission: Array, Transition: Array, tags: Array, places: Array, there: Array
+    Emission: Array, Transition: Array, tags: Array, row_at: Array, valid: Array
 ) -> Array:
-    """The sum of weights along the given tags of each line."""
-    emitted = np.where(there, Emission[places, tags], 0).sum(1)
-    steps = np.where(there[:, 1:], Transition[tags[:, :-1] + 2, tags[:, 1:]], 0).sum(1)
-    counts = there.sum(1)
+    """Return the score of the given tags of each line."""
+    emitted = np.where(valid, Emission[row_at, tags], 0).sum(1)
+    steps = np.where(valid[:, 1:], Transition[tags[:, :-1] + 2, tags[:, 1:]], 0).sum(1)
+    counts = valid.sum(1)
     last = np.take_along_axis(tags, np.maximum(counts - 1, 0)[:, None], 1)[:, 0]
     ends = Transition[0, tags[:, 0]] + Transition[1, last]
     return emitted + steps + np.where(counts > 0, ends, 0)
 
 
-def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Array, Array]:
-    """How often tags occur by line and step, and how often as in Transition, times scale."""
+def tag_counts(tags: Array, valid: Array, scale: Array, count: int) -> tuple[Array, Array]:
+    """Count tags by line and step, and transitions as in Transition, scaled per line."""
     present = np.zeros((*tags.shape, count), scale.dtype)
-    np.put_along_axis(present, tags[..., None], there[..., None] * scale[:, None, None], 2)
+    np.put_along_axis(present, tags[..., None], valid[..., None] * scale[:, None, None], 2)
     moves = np.zeros((count + 2, count), scale.dtype)
-    heads = there[:, 1:] * scale[:, None]
+    heads = valid[:, 1:] * scale[:, None]
     np.add.at(moves, (tags[:, :-1] + 2, tags[:, 1:]), heads)
-    counts = there.sum(1)
+    counts = valid.sum(1)
     last = np.take_along_axis(tags, np.maximum(counts - 1, 0)[:, None], 1)[:, 0]
     np.add.at(moves[0], tags[:, 0], scale * (counts > 0))
     np.add.at(moves[1], last, scale * (counts > 0))
@@ -108,17 +108,17 @@ def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Arr
 
 
 def expected_counts(
-    powers: Array, weights: Array, ahead: Array, behind: Array, there: Array, scale: Array
+    powers: Array, weights: Array, forward: Array, backward: Array, valid: Array, scale: Array
 ) -> tuple[Array, Array]:
-    """The same for tags as likely as the field has them: `ahead` and `behind` walked both ways."""
-    both = ahead * behind
-    sums = np.where(there, both.sum(2), 1)
+    """Compute the expected counts of tags and transitions from both passes."""
+    both = forward * backward
+    sums = np.where(valid, both.sum(2), 1)
     present = both / sums[:, :, None] * scale[:, None, None]
-    right = (powers * behind)[:, 1:]
-    left = ahead[:, :-1] * there[:, 1:, None]
+    right = (powers * backward)[:, 1:]
+    left = forward[:, :-1] * valid[:, 1:, None]
     joint = ((left @ weights[2:]) * right).sum(2)
-    left = left * (scale[:, None] / np.where(there[:, 1:], joint, 1))[:, :, None]
-    last = np.maximum(there.sum(1) - 1, 0)[:, None, None]
+    left = left * (scale[:, None] / np.where(valid[:, 1:], joint, 1))[:, :, None]
+    last = np.maximum(valid.sum(1) - 1, 0)[:, None, None]
     ends = np.take_along_axis(present, last, 1)[:, 0]
     tags = weights.shape[1]
     moves = weights[2:] * (left.reshape(-1, tags).T @ right.reshape(-1, tags))
@@ -129,7 +129,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
     """LogLikelihood = -log P(Label | Emission) of each sequence: [sequences, 1], to be minimised.
 
     Emission is [rows, tags] with LoD and Label [rows, 1], or [lines, longest, tags] with Length and
-    Label [lines, longest]. Alpha (shares of tags, given what is before), EmissionExps and
+    Label [lines, longest]. Alpha (normalised forward probabilities), EmissionExps and
     TransitionExps are for the gradient. Reference: linear_chain_crf_op.h.
     """
 
@@ -182,16 +182,16 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         Emission_lod: list[Array] | None,
         Label_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
-        places, there = line_places(Emission.shape[1], Emission_lod, Label_lod, Length)
+        row_at, valid = line_rows(Emission.shape[1], Emission_lod, Label_lod, Length)
         rows = Emission.reshape(-1, Emission.shape[-1])
-        tags = checked_tags(Label, places, there, rows.shape[1])
+        tags = checked_tags(Label, row_at, valid, rows.shape[1])
         highest = rows.max(1, keepdims=True)
         powers, weights = np.exp(rows - highest), np.exp(Transition)
-        shares, total = walk_forward(powers[places], weights, there)
-        every = total + np.where(there, highest[places, 0], 0).sum(1)
+        shares, total = forward_pass(powers[row_at], weights, valid)
+        every = total + np.where(valid, highest[row_at, 0], 0).sum(1)
         alpha = np.zeros_like(rows)
-        alpha[places[there]] = shares[there]
-        loss = every - path_weight(rows, Transition, tags, places, there)
+        alpha[row_at[valid]] = shares[valid]
+        loss = every - path_weight(rows, Transition, tags, row_at, valid)
         return {
             "Alpha": alpha.reshape(Emission.shape),
             "EmissionExps": powers.reshape(Emission.shape),
@@ -213,17 +213,17 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         Label_lod: list[Array] | None,
         d_LogLikelihood: Array,
     ) -> dict[str, Array]:
-        places, there = line_places(EmissionExps.shape[1], Emission_lod, Label_lod, Length)
+        row_at, valid = line_rows(EmissionExps.shape[1], Emission_lod, Label_lod, Length)
         shape = numeric(Emission)
-        tags = checked_tags(Label, places, there, shape[-1])
-        powers = EmissionExps.reshape(-1, shape[-1])[places]
-        ahead = Alpha.reshape(-1, shape[-1])[places] * there[:, :, None]
-        behind = walk_backward(powers, TransitionExps, there)
+        tags = checked_tags(Label, row_at, valid, shape[-1])
+        powers = EmissionExps.reshape(-1, shape[-1])[row_at]
+        forward = Alpha.reshape(-1, shape[-1])[row_at] * valid[:, :, None]
+        backward = backward_pass(powers, TransitionExps, valid)
         scale = d_LogLikelihood.reshape(-1)
-        likely = expected_counts(powers, TransitionExps, ahead, behind, there, scale)
-        real = tag_counts(tags, there, scale, shape[-1])
+        likely = expected_counts(powers, TransitionExps, forward, backward, valid, scale)
+        real = tag_counts(tags, valid, scale, shape[-1])
         d_Emission = np.zeros((Label.size, shape[-1]), powers.dtype)
-        d_Emission[places[there]] = (likely[0] - real[0])[there]
+        d_Emission[row_at[valid]] = (likely[0] - real[0])[valid]
         return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
 
     def triton(
@@ -241,19 +241,19 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         LogLikelihood: DeviceOperand | None,
     ) -> None:
         dtype = Emission.type.dtype
-        field = crf_lanes.Field(k, Emission_lod, Label_lod, Length, Emission.shape[1])
+        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, Emission.shape[1])
         powers = EmissionExps or k.scratch(Emission.shape, dtype)
         weights = TransitionExps or k.scratch(Transition.shape, dtype)
         alpha = Alpha or k.scratch(Emission.shape, dtype)
-        highest = crf_lanes.powers_of(k, Emission, powers)
+        highest = crf_kernels.exp_rows(k, Emission, powers)
         a, b = k.grid(*Transition.shape)
         k.store(weights, (a, b), k.exp(Transition[a, b]))
-        shares = k.scratch(crf_lanes.seen(Emission).shape, dtype)
-        crf_lanes.walk(field, crf_lanes.seen(powers), weights, shares)
-        logs = crf_lanes.divided(k, shares, field, alpha)
+        shares = k.scratch(crf_kernels.tag_rows(Emission).shape, dtype)
+        crf_kernels.forward_pass(field, crf_kernels.tag_rows(powers), weights, shares)
+        logs = crf_kernels.normalise(k, shares, field, alpha)
         if LogLikelihood is not None:
             given = Emission, Transition, Label, highest, logs, alpha, weights
-            crf_lanes.likelihood(field, *given, LogLikelihood)
+            crf_kernels.likelihood(field, *given, LogLikelihood)
 
     def triton_grad(
         self,
@@ -270,40 +270,41 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Transition: DeviceOperand | None,
     ) -> None:
         dtype, longest = Alpha.type.dtype, EmissionExps.shape[1]
-        field = crf_lanes.Field(k, Emission_lod, Label_lod, Length, longest)
-        alpha, powers = crf_lanes.seen(Alpha), crf_lanes.seen(EmissionExps)
-        above = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
+        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, longest)
+        alpha, powers = crf_kernels.tag_rows(Alpha), crf_kernels.tag_rows(EmissionExps)
+        upstream = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
         after = k.scratch(alpha.shape, dtype)
-        crf_lanes.walk_back(field, powers, TransitionExps, after)
+        crf_kernels.backward_pass(field, powers, TransitionExps, after)
         d_rows = d_Emission or k.scratch(alpha.shape, dtype)
-        crf_lanes.emission_gradient(field, alpha, powers, after, Label, above, d_rows)
+        crf_kernels.emission_gradient(field, alpha, powers, after, Label, upstream, d_rows)
         if d_Transition is not None:
-            given = TransitionExps, Label, above, crf_lanes.seen(d_rows)
-            crf_lanes.transition_gradient(field, alpha, after, *given, d_Transition)
+            given = TransitionExps, Label, upstream, crf_kernels.tag_rows(d_rows)
+            crf_kernels.transition_gradient(field, alpha, after, *given, d_Transition)
 
 
-def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
-    """The tags of highest weight for each line of `scores` [lines, steps, tags]; of equal ones the
-    first. Beyond the end of a line they are 0.
+def viterbi_paths(scores: Array, Transition: Array, valid: Array) -> Array:
+    """Return the Viterbi path of each line of `scores` [lines, steps, tags]; ties go to the first.
+
+    Tags beyond the end of a line are 0.
     """
     steps = scores.shape[1]
-    came, best = np.zeros(scores.shape, np.int64), np.zeros(there.shape, np.int64)
+    came, best = np.zeros(scores.shape, np.int64), np.zeros(valid.shape, np.int64)
     reached: Array = scores[:, 0] + Transition[0]
     for step in range(1, steps):
         moves = reached[:, :, None] + Transition[2:]
         came[:, step] = moves.argmax(1)
-        reached = np.where(there[:, step, None], moves.max(1) + scores[:, step], reached)
-    last = there.sum(1) - 1
+        reached = np.where(valid[:, step, None], moves.max(1) + scores[:, step], reached)
+    last = valid.sum(1) - 1
     now = (reached + Transition[1]).argmax(1)
     for step in reversed(range(steps)):
         best[:, step] = now
         stepped = np.take_along_axis(came[:, step], now[:, None], 1)[:, 0]
         now = np.where(step <= last, stepped, now)
-    return best * there
+    return best * valid
 
 
 class CrfDecoding(OpDef, op="crf_decoding"):
-    """ViterbiPath = the likeliest tags, one a row; given Label, 1 where they are right, else 0.
+    """ViterbiPath = the most likely tag of each row; with Label, 1 where it equals Label, else 0.
 
     Emission is [rows, tags] with LoD, and the path [rows, 1]; or [lines, longest, tags] with
     Length, and the path [lines, longest], 0 beyond the length. Reference: crf_decoding_op.h.
@@ -337,12 +338,12 @@ class CrfDecoding(OpDef, op="crf_decoding"):
         Length: Array | None,
         Emission_lod: list[Array] | None,
     ) -> Array:
-        places, there = line_places(Emission.shape[1], Emission_lod, None, Length)
+        row_at, valid = line_rows(Emission.shape[1], Emission_lod, None, Length)
         rows = Emission.reshape(-1, Emission.shape[-1])
         path = np.zeros(len(rows), np.int64)
-        if there.any():
-            found = best_paths(rows[places], Transition, there)[there]
-            real = places[there]
+        if valid.any():
+            found = viterbi_paths(rows[row_at], Transition, valid)[valid]
+            real = row_at[valid]
             path[real] = found if Label is None else found == Label.reshape(-1)[real]
         return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])
 
@@ -356,5 +357,5 @@ class CrfDecoding(OpDef, op="crf_decoding"):
         Emission_lod: list[Operand] | None,
         ViterbiPath: DeviceOperand,
     ) -> None:
-        field = crf_lanes.Field(k, Emission_lod, None, Length, Emission.shape[1])
-        crf_lanes.best(field, Emission, Transition, Label, ViterbiPath)
+        field = crf_kernels.CrfSteps(k, Emission_lod, None, Length, Emission.shape[1])
+        crf_kernels.viterbi(field, Emission, Transition, Label, ViterbiPath)

@@ -1,7 +1,7 @@
-"""Kernels of conditional random fields: a step of all sequences is a launch.
+"""CRF kernels: one launch per time step of all sequences.
 
-Shares of tags are kept as they come, and divided by their sum where they are read: so a step needs
-no second pass over itself.
+Forward probabilities are stored unnormalised and divided by their sum where they are loaded, so
+that a step needs a single pass.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import DType
-from compiler.ops.loss.crf_steps import field_steps
+from compiler.ops.loss.crf_steps import crf_steps
 from compiler.ops.shared_kernels import fill, inside
 
 Levels = Sequence[Operand] | None
 
 
-class Field:
-    """Steps, each with its row, the row before and the one behind (or -1), and its sequence."""
+class CrfSteps:
+    """The steps of all sequences: the row, the previous and next row (or -1), and the sequence."""
 
     def __init__(
         self,
@@ -28,39 +28,39 @@ class Field:
         Length: Operand | None,
         longest: Size,
     ) -> None:
-        found = k.on_host(field_steps, levels, others, Length, longest)
+        found = k.on_host(crf_steps, levels, others, Length, longest)
         self.k = k
-        self.count: Size = k.as_size(found[1], "places")
+        self.count: Size = k.as_size(found[1], "entries")
         self.at = k.to_device(found[0], (4, self.count))
         self.onwards, self.back = found[2], found[3]
 
-    def rows(self, place: Number) -> tuple[Number, Number, Number, Number]:
-        """The row at a place, the row before, the row behind, the sequence."""
-        row, before, behind, line = (self.at[part, place] for part in range(4))
-        return row, before, behind, line
+    def rows(self, entry: Number) -> tuple[Number, Number, Number, Number]:
+        """Return the row, the previous row, the next row and the sequence of a step."""
+        row, before, after_row, line = (self.at[part, entry] for part in range(4))
+        return row, before, after_row, line
 
 
-def seen(X: DeviceOperand) -> DeviceOperand:
-    """Rows of tags, whether they are padded or not."""
+def tag_rows(X: DeviceOperand) -> DeviceOperand:
+    """View padded or LoD data as [rows, tags]."""
     return X.reshaped((X.type.numel // X.shape[-1], X.shape[-1]))
 
 
-def powers_of(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
-    """Kernels for exp(Emission - the largest of its row); gives the largest: [rows]."""
-    rows = seen(Emission)
+def exp_rows(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
+    """Emit kernels for exp(Emission - row maximum); return the row maxima: [rows]."""
+    rows = tag_rows(Emission)
     highest = k.scratch(rows.shape[:1], Emission.type.dtype)
     (i,) = k.grid(rows.shape[0])
     j = k.loop(rows.shape[1])
-    most = k.max(rows[i, j], j)
-    k.store(highest, (i,), most)
-    k.store(seen(out), (i, j), k.exp(rows[i, j] - most))
+    row_max = k.max(rows[i, j], j)
+    k.store(highest, (i,), row_max)
+    k.store(tag_rows(out), (i, j), k.exp(rows[i, j] - row_max))
     return highest
 
 
-def walk(
-    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+def forward_pass(
+    field: CrfSteps, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
-    """Kernels for the shares of tags at each step, given all before it; not divided yet."""
+    """Emit the kernels of the forward pass, one per time step, unnormalised."""
     k, tags = field.k, weights.shape[1]
     with k.for_each(field.onwards, "begin", "count") as (begin, count):
         i, j = k.grid(count, tags)
@@ -72,10 +72,10 @@ def walk(
         k.store(shares, (row, j), powers[row, j] * begun)
 
 
-def divided(
-    k: KernelBuilder, shares: DeviceOperand, field: Field, out: DeviceOperand
+def normalise(
+    k: KernelBuilder, shares: DeviceOperand, field: CrfSteps, out: DeviceOperand
 ) -> DeviceOperand:
-    """Kernels for shares that sum to 1; gives the logarithms of what they were divided by."""
+    """Emit kernels that normalise forward probabilities; return log-normalisers."""
     logs = k.scratch(shares.shape[:1], shares.type.dtype)
     fill(k, out, 0.0)
     (i,) = k.grid(field.count)
@@ -83,54 +83,54 @@ def divided(
     j = k.loop(shares.shape[1])
     total = k.sum(shares[row, j], j)
     k.store(logs, (row,), k.log(total))
-    k.store(seen(out), (row, j), shares[row, j] / total)
+    k.store(tag_rows(out), (row, j), shares[row, j] / total)
     return logs
 
 
 def likelihood(
-    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand,
+    field: CrfSteps, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand,
     highest: DeviceOperand, logs: DeviceOperand, alpha: DeviceOperand, weights: DeviceOperand,
     Loss: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the loss of each sequence: what its rows give, added up."""
+    """Emit kernels for the loss of each sequence, accumulated over its rows."""
     k, tags = field.k, Transition.shape[1]
-    labels, rows = Label.reshaped((Label.type.numel,)), seen(Emission)
+    labels, rows = Label.reshaped((Label.type.numel,)), tag_rows(Emission)
     fill(k, Loss, 0.0)
     (i,) = k.grid(field.count)
-    row, before, behind, line = field.rows(i)
+    row, before, after_row, line = field.rows(i)
     tag = labels[row]
     known = inside(k, tag, tags)
     last = labels.at(before, where=before >= 0, other=0)
     paired = known & inside(k, last, tags)
     came = Transition.at(last + 2, tag, where=paired & (before >= 0), other=0)
     begun = Transition.at(0, tag, where=known & (before < 0), other=0)
-    ended = Transition.at(1, tag, where=known & (behind < 0), other=0)
+    ended = Transition.at(1, tag, where=known & (after_row < 0), other=0)
     real = rows.at(row, tag, where=known, other=float("nan")) + came + begun + ended
     j = k.loop(tags)
-    rest = k.sum(seen(alpha)[row, j] * weights[1, j], j)
-    every = logs[row] + highest[row] + k.where(behind < 0, k.log(rest), 0.0)
+    rest = k.sum(tag_rows(alpha)[row, j] * weights[1, j], j)
+    every = logs[row] + highest[row] + k.where(after_row < 0, k.log(rest), 0.0)
     k.add(Loss, (line, 0), every - real)
 
 
-def walk_back(
-    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+def backward_pass(
+    field: CrfSteps, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
 ) -> None:
-    """Kernels for the shares of all that may follow a tag, times what the tag emits."""
+    """Emit the kernels of the backward pass, multiplied by the emissions."""
     k, tags = field.k, weights.shape[1]
     with k.for_each(field.back, "begin", "count") as (begin, count):
         i, j = k.grid(count, tags)
-        row, _, behind, _ = field.rows(i + k.size(begin))
+        row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
-        after = shares.at(behind, r, where=behind >= 0, other=0)
+        after = shares.at(after_row, r, where=after_row >= 0, other=0)
         total = k.sum(after * weights[j + 2, r], r) / k.sum(after, r)
-        k.store(shares, (row, j), powers[row, j] * k.where(behind >= 0, total, weights[1, j]))
+        k.store(shares, (row, j), powers[row, j] * k.where(after_row >= 0, total, weights[1, j]))
 
 
 def emission_gradient(
-    field: Field, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
-    Label: DeviceOperand, above: DeviceOperand, d_Emission: DeviceOperand,
+    field: CrfSteps, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
+    Label: DeviceOperand, upstream: DeviceOperand, d_Emission: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for d_Emission: how likely a tag is, less whether it is there, by the gradient."""
+    """Emit kernels for d_Emission: (marginal probability - one-hot label) * d_Loss."""
     k, tags = field.k, alpha.shape[1]
     labels = Label.reshaped((Label.type.numel,))
     fill(k, d_Emission, 0.0)
@@ -139,14 +139,15 @@ def emission_gradient(
     j = k.loop(tags)
     both = alpha[row, j] * after[row, j] / powers[row, j]
     real = k.where(k.equal(labels[row], j), 1.0, 0.0)
-    k.store(seen(d_Emission), (row, j), (both / k.sum(both, j) - real) * above[line])
+    k.store(tag_rows(d_Emission), (row, j), (both / k.sum(both, j) - real) * upstream[line])
 
 
 def transition_gradient(
-    field: Field, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
-    Label: DeviceOperand, above: DeviceOperand, d_rows: DeviceOperand, d_Transition: DeviceOperand,
+    field: CrfSteps, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
+    Label: DeviceOperand, upstream: DeviceOperand, d_rows: DeviceOperand,
+    d_Transition: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for d_Transition: expected moves less those that are there, and both ends."""
+    """Emit kernels for d_Transition: expected minus actual transitions, starts and ends."""
     k, tags = field.k, weights.shape[1]
     labels = Label.reshaped((Label.type.numel,))
     moved = k.scratch((field.count, tags), weights.type.dtype)
@@ -160,7 +161,7 @@ def transition_gradient(
     row, before, _, line = field.rows(p)
     r = k.loop(tags)
     whole = k.sum(moved[p, r], r)
-    scale = k.where(before >= 0, above[line] / k.where(before >= 0, whole, 1.0), 0.0)
+    scale = k.where(before >= 0, upstream[line] / k.where(before >= 0, whole, 1.0), 0.0)
     k.store(given, (p, r), scale * after[row, r])
     _, a, b, left, right = k.tiles((), tags, tags, field.count)
     before = field.rows(left)[1]
@@ -170,21 +171,21 @@ def transition_gradient(
     row, before, _, line = field.rows(p)
     last, tag = labels.at(before, where=before >= 0, other=-1), labels[row]
     known = inside(k, last, tags) & inside(k, tag, tags)
-    k.add(d_Transition, (last + 2, tag), -above[line], known)
+    k.add(d_Transition, (last + 2, tag), -upstream[line], known)
     for end in range(2):
         (j,) = k.grid(tags)
         p = k.loop(field.count)
-        row, before, behind, _ = field.rows(p)
-        other = behind if end else before
+        row, before, after_row, _ = field.rows(p)
+        other = after_row if end else before
         k.store(d_Transition, (end, j), k.sum(k.where(other < 0, d_rows[row, j], 0.0), p))
 
 
-def best(
-    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand | None,
-    path: DeviceOperand,
+def viterbi(
+    field: CrfSteps, Emission: DeviceOperand, Transition: DeviceOperand,
+    Label: DeviceOperand | None, path: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the tags of highest weight; of equal ones the first."""
-    k, rows, tags = field.k, seen(Emission), Transition.shape[1]
+    """Emit the kernels of Viterbi decoding; ties take the first tag."""
+    k, rows, tags = field.k, tag_rows(Emission), Transition.shape[1]
     reached = k.scratch(rows.shape, Emission.type.dtype)
     came = k.scratch(rows.shape, DType.INT32)
     chosen = k.scratch(rows.shape[:1], DType.INT32)
@@ -198,12 +199,12 @@ def best(
         k.store(came, (row, j), k.argmax(moves, r))
     with k.for_each(field.back, "begin", "count") as (begin, count):
         (i,) = k.grid(count)
-        row, _, behind, _ = field.rows(i + k.size(begin))
+        row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         last = k.argmax(reached[row, r] + Transition[1, r], r)
-        after = chosen.at(behind, where=behind >= 0, other=0)
-        there = came.at(behind, after, where=behind >= 0, other=0)
-        k.store(chosen, (row,), k.where(behind >= 0, there, last))
+        after = chosen.at(after_row, where=after_row >= 0, other=0)
+        came_from = came.at(after_row, after, where=after_row >= 0, other=0)
+        k.store(chosen, (row,), k.where(after_row >= 0, came_from, last))
     fill(k, path, 0)
     (i,) = k.grid(field.count)
     row = field.rows(i)[0]

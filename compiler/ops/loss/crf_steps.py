@@ -1,4 +1,4 @@
-"""The steps of sequences of tags, for code that launches a kernel for each."""
+"""Time steps of tag sequences, for code that launches a kernel per step."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 
 
-def line_places(
+def line_rows(
     longest: int,
     levels: list[Array] | None,
     others: list[Array] | None,
     Length: Array | None,
 ) -> tuple[Array, Array]:
-    """Where the steps of each sequence lie; ValueError where nothing says so or two LoDs differ.
+    """Return the rows of each sequence's steps, with a validity mask.
 
-    The sequences are those of Emission, or of Label where only that has any; with Length, lines of
-    `longest` rows.
+    The sequences are those of Emission, or of Label if only that has a LoD; with Length, lines of
+    `longest` rows. Raises ValueError if there is neither, or if the two LoDs differ.
     """
     if Length is not None:
-        return places_by_length(Length, longest, "Length")
+        return rows_by_length(Length, longest, "Length")
     found = [given[-1] for given in (levels, others) if given]
     if not found:
         raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
     if any(not np.array_equal(each, found[0]) for each in found):
         raise ValueError("the sequences of Emission and Label have different lengths")
-    return places_by_lod(found[0])
+    return rows_by_lod(found[0])
 
 
-def field_steps(
+def crf_steps(
     levels: list[Array] | None, others: list[Array] | None, Length: Array | None, longest: int
 ) -> tuple[Array, int, list[Any], list[Any]]:
-    """The row at each place of all steps, the row before and the one behind (or -1), its sequence.
+    """Return the row, previous row, next row (or -1) and sequence of every step: [4, steps].
 
-    [4, places]; then how many places there are; then where each step begins and how many it has,
-    the first one first and the last one first.
+    Also returns the number of entries, and the (start, count) range of each time step, in ascending
+    and in descending order.
 
-    >>> field_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
+    >>> crf_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
     [[0, 1, 2], [-1, -1, 1], [-1, 2, -1], [0, 1, 1]]
     """
-    places, there = line_places(longest, levels, others, Length)
-    step, line = there.T.nonzero()
-    counts = there.sum(1)
-    row = places[line, step]
-    before = np.where(step > 0, places[line, np.maximum(step - 1, 0)], -1)
-    further = np.minimum(step + 1, max(there.shape[1] - 1, 0))
-    behind = np.where(step + 1 < counts[line], places[line, further], -1)
-    sizes = there.sum(0)
+    row_at, valid = line_rows(longest, levels, others, Length)
+    step, line = valid.T.nonzero()
+    counts = valid.sum(1)
+    row = row_at[line, step]
+    before = np.where(step > 0, row_at[line, np.maximum(step - 1, 0)], -1)
+    further = np.minimum(step + 1, max(valid.shape[1] - 1, 0))
+    after = np.where(step + 1 < counts[line], row_at[line, further], -1)
+    sizes = valid.sum(0)
     steps = list(zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True))
-    return np.stack([row, before, behind, line]).astype(np.int64), len(row), steps, steps[::-1]
+    return np.stack([row, before, after, line]).astype(np.int64), len(row), steps, steps[::-1]

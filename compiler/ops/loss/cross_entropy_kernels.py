@@ -1,7 +1,7 @@
-"""Kernels of cross entropy: what rows of probabilities or logits give their labels.
+"""Cross entropy kernels: labels looked up in rows of probabilities or logits.
 
-A label that is neither a class nor to be ignored makes its loss NaN, and gets no gradient: kernels
-cannot raise the error that the host has for it.
+A label that is neither a class nor `ignore_index` makes its loss NaN and has a zero gradient:
+kernels cannot raise the host's error.
 """
 
 from __future__ import annotations
@@ -11,52 +11,52 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import Shape
 from compiler.ops.shared_kernels import inside
 
-WORST = 1e20
-"""The loss of what cannot be."""
+MAX_LOSS = 1e20
+"""Loss of a zero probability."""
 
 
 def row_table(X: Shape) -> tuple[Size, Size]:
-    """A shape as rows and classes."""
+    """Return a shape as (rows, classes)."""
     return product(X[:-1]), X[-1]
 
 
-def surprise(k: KernelBuilder, share: Number) -> Number:
-    """-log of a probability."""
-    return k.minimum(-k.log(share), WORST)
+def negative_log(k: KernelBuilder, share: Number) -> Number:
+    """Return -log of a probability, at most MAX_LOSS."""
+    return k.minimum(-k.log(share), MAX_LOSS)
 
 
 def label_loss(k: KernelBuilder, loss: Number, label: Number, known: Number, ignore: int) -> Number:
-    """A loss where the label is known, 0 where it is ignored, else NaN."""
+    """Select the loss for a valid label, 0 for an ignored one, else NaN."""
     return k.where(k.equal(label, ignore), 0.0, k.where(known, loss, float("nan")))
 
 
 def known_label(k: KernelBuilder, label: Number, classes: Size, ignore: int) -> Number:
-    """Whether a label is a class that counts."""
+    """Return whether a label is a class and not ignored."""
     return inside(k, label, classes) & k.not_equal(label, ignore)
 
 
-def loss_of_labels(
+def hard_label_loss(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, ignore: int,
     Y: DeviceOperand | None, MatchX: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
-    """A kernel for Y = -log(X[Label]), and MatchX = X[Label] where that is wanted."""
+    """Emit a kernel for Y = -log(X[Label]), and MatchX = X[Label] if present."""
     rows, classes = row_table(X.shape)
     (i,) = k.grid(rows)
     label = Label.reshaped((rows,))[i]
     known = known_label(k, label, classes, ignore)
     picked = X.reshaped((rows, classes)).at(i, label, where=known, other=0)
     if Y is not None:
-        loss = label_loss(k, surprise(k, picked), label, known, ignore)
+        loss = label_loss(k, negative_log(k, picked), label, known, ignore)
         k.store(Y.reshaped((rows,)), (i,), loss)
     if MatchX is not None:
         k.store(MatchX.reshaped((rows,)), (i,), picked)
 
 
-def slope_of_labels(
+def hard_label_gradient(
     k: KernelBuilder, picked: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand,
     d_X: DeviceOperand, ignore: int,
 ) -> None:  # fmt: skip
-    """A kernel for the gradient of X; `picked` is X itself, or what it gave each label."""
+    """Emit a kernel for the gradient of X; `picked` is X itself, or X[Label]."""
     rows, classes = row_table(d_X.shape)
     i, c = k.grid(rows, classes)
     label = Label.reshaped((rows,))[i]
@@ -69,21 +69,21 @@ def slope_of_labels(
     )
 
 
-def loss_of_shares(
+def soft_label_loss(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
 ) -> None:
-    """A kernel for Y = -sum(Label * log(X)) along the last axis."""
+    """Emit a kernel for Y = -sum(Label * log(X)) along the last axis."""
     table = row_table(X.shape)
     (i,) = k.grid(table[0])
     r = k.loop(table[1])
-    each = Label.reshaped(table)[i, r] * surprise(k, X.reshaped(table)[i, r])
+    each = Label.reshaped(table)[i, r] * negative_log(k, X.reshaped(table)[i, r])
     k.store(Y.reshaped((table[0],)), (i,), k.sum(each, r))
 
 
-def slope_of_shares(
+def soft_label_gradient(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """A kernel for the gradient of X where labels are probabilities."""
+    """Emit a kernel for the gradient of X for soft labels."""
     rows, classes = row_table(X.shape)
     i, c = k.grid(rows, classes)
     label, x = (each.reshaped((rows, classes))[i, c] for each in (Label, X))
@@ -94,15 +94,15 @@ def softmax_loss(
     k: KernelBuilder, logits: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     Softmax: DeviceOperand | None, Loss: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for softmax along the middle one of three axes, and its cross entropy.
+    """Emit a kernel for softmax along the middle of three axes, and its cross entropy.
 
-    `ignore` None says that labels are probabilities in the shape of the logits.
+    `ignore` None means soft labels in the shape of the logits.
     """
     rows, classes, within = logits.shape
     i, j = k.grid(rows, within)
     r = k.loop(classes)
-    most = k.max(logits[i, r, j], r)
-    shifted = k.maximum(logits[i, r, j] - most, -64.0)
+    row_max = k.max(logits[i, r, j], r)
+    shifted = k.maximum(logits[i, r, j] - row_max, -64.0)
     total = k.sum(k.exp(shifted), r)
     if Softmax is not None:
         k.store(Softmax.reshaped(logits.shape), (i, r, j), k.exp(shifted) / total)
@@ -113,23 +113,23 @@ def softmax_loss(
     else:
         label = Label.reshaped((rows, within))[i, j]
         known = known_label(k, label, classes, ignore)
-        picked = k.maximum(logits.at(i, label, j, where=known, other=0) - most, -64.0)
+        picked = k.maximum(logits.at(i, label, j, where=known, other=0) - row_max, -64.0)
         loss = label_loss(k, k.log(total) - picked, label, known, ignore)
     k.store(Loss.reshaped((rows, within)), (i, j), loss)
 
 
-def softmax_slope(
+def softmax_loss_gradient(
     k: KernelBuilder, softmax: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     d_Loss: DeviceOperand, d_Logits: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for the gradient of logits, along the middle one of three axes."""
+    """Emit a kernel for the gradient of the logits, along the middle of three axes."""
     rows, classes, within = softmax.shape
     i, c, j = k.grid(rows, classes, within)
-    above, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]
+    upstream, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]
     if ignore is None:
-        slope = (share - Label.reshaped(softmax.shape)[i, c, j]) * above
+        slope = (share - Label.reshaped(softmax.shape)[i, c, j]) * upstream
     else:
         label = Label.reshaped((rows, within))[i, j]
-        all_but_own = share * above - k.where(k.equal(label, c), above, 0)
+        all_but_own = share * upstream - k.where(k.equal(label, c), upstream, 0)
         slope = k.where(k.not_equal(label, ignore), all_but_own, 0)
     k.store(d_Logits.reshaped(softmax.shape), (i, c, j), slope)

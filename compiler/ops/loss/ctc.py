@@ -1,7 +1,7 @@
-"""Connectionist temporal classification: labels whose places among the steps nobody knows.
+"""Connectionist temporal classification: a loss for labels without alignment.
 
-A path names a class or the blank at each step; what remains when repeated classes become one and
-then blanks go is its labels. Here every other step of the lattice is the blank: `2 * labels + 1`.
+A path has a class or the blank at each step; merging repeated classes and removing blanks yields
+its labels. The lattice alternates blanks and labels: `2 * labels + 1` positions.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import ctc_kernels as ctc_lanes
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss import ctc_kernels as ctc_kernels
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds
 from compiler.ops.type_checks import differ, numeric, require_dtype, shown
 
 
-def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:
-    """Each line's labels with blanks round them: [lines, 2 * longest + 1]; ValueError for a label
-    that is no class.
+def label_lattice(Label: Array, label_at: Array, valid: Array, blank: int, classes: int) -> Array:
+    """Return each line's labels interleaved with blanks: [lines, 2 * longest + 1].
+
+    Raises ValueError for a label that is not a class.
     """
-    labels = np.where(there, Label.reshape(-1)[places], blank) if Label.size else places + blank
+    labels = np.where(valid, Label.reshape(-1)[label_at], blank) if Label.size else label_at + blank
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         raise ValueError(f"Label has {labels[wrong][0]}, expected classes from 0 to {classes - 1}")
-    lattice = np.full((len(places), 2 * places.shape[1] + 1), blank, np.int64)
+    lattice = np.full((len(label_at), 2 * label_at.shape[1] + 1), blank, np.int64)
     lattice[:, 1::2] = labels
     return lattice
 
 
 def may_skip(lattice: Array, blank: int) -> Array:
-    """Where a path may come from two places before: over a blank, between different classes."""
+    """Return where a path may skip a position: over a blank, between different classes."""
     skips = np.zeros(lattice.shape, np.bool_)
     skips[:, 2:] = (lattice[:, 2:] != blank) & (lattice[:, 2:] != lattice[:, :-2])
     return skips
 
 
-def pushed(scores: Array, by: int) -> Array:
-    """Scores moved along the lattice by so many places; what comes in is impossible."""
+def shift_scores(scores: Array, by: int) -> Array:
+    """Shift scores along the lattice by `by` positions, filling with -inf."""
     width = scores.shape[1]
     moved = np.full_like(scores, -np.inf)
     moved[:, by:] = scores[:, : max(width - by, 0)]
@@ -51,13 +52,13 @@ def pushed(scores: Array, by: int) -> Array:
 
 
 def step_scores(before: Array, skips: Array) -> Array:
-    """The logarithm of the ways into each place: from itself, the one before, over a blank."""
-    ways = np.logaddexp(before, pushed(before, 1))
-    return np.logaddexp(ways, np.where(skips, pushed(before, 2), -np.inf))
+    """Return the log-sum of the predecessors of each position: itself, the previous one, a skip."""
+    ways = np.logaddexp(before, shift_scores(before, 1))
+    return np.logaddexp(ways, np.where(skips, shift_scores(before, 2), -np.inf))
 
 
 def scores_forward(emitted: Array, skips: Array) -> Array:
-    """Logarithms of all paths to each place at each step, `emitted` [lines, steps, places]."""
+    """Return the forward log-scores; `emitted` is [lines, steps, positions]."""
     scores = np.full_like(emitted, -np.inf)
     scores[:, 0, :2] = emitted[:, 0, :2]
     for step in range(1, emitted.shape[1]):
@@ -66,14 +67,14 @@ def scores_forward(emitted: Array, skips: Array) -> Array:
 
 
 def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) -> Array:
-    """Logarithms of all paths from each place at each step on, that step left out.
+    """Return the backward log-scores of each position and step, excluding that step's emission.
 
-    `counts` are steps and `ends` the last place of each line's lattice, which may be its end as
-    the place before it may.
+    `counts` are the steps and `ends` the last lattice position of each line; a path may end there
+    or at the position before it.
     """
     width = emitted.shape[2]
-    place = np.arange(int(width))
-    final = np.where((place == ends[:, None]) | (place == ends[:, None] - 1), 0.0, -np.inf)
+    position = np.arange(int(width))
+    final = np.where((position == ends[:, None]) | (position == ends[:, None] - 1), 0.0, -np.inf)
     mirrored = np.zeros_like(skips)
     mirrored[:, 2:] = skips[:, ::-1][:, : max(width - 2, 0)]
     scores = np.full_like(emitted, -np.inf)
@@ -85,8 +86,8 @@ def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) ->
     return scores
 
 
-def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
-    """Adds up what the places of a lattice have by class: [lines, steps, classes]."""
+def sum_by_class(likely: Array, lattice: Array, classes: int) -> Array:
+    """Sum over lattice positions by class: [lines, steps, classes]."""
     lines, steps, _ = likely.shape
     total = np.zeros((lines, steps, classes), likely.dtype)
     line, step = np.ogrid[:lines, :steps]
@@ -95,34 +96,36 @@ def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
 
 
 def ctc_lines(
-    logits: Array, there: Array, lattice: Array, ends: Array, blank: int
+    logits: Array, valid: Array, lattice: Array, ends: Array, blank: int
 ) -> tuple[Array, Array]:
-    """The loss of each line and its gradient by logits [lines, steps, classes], both 0 where its
-    labels need more steps than it has; float64, for logarithms of long paths are large.
+    """Return the loss of each line and its gradient with respect to logits [lines, steps, classes].
+
+    Both are 0 if the labels need more steps than the line has. Computed in float64, since
+    log-scores of long paths are large.
     """
     shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
     shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
-    everywhere = np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1]))
+    everywhere = np.broadcast_to(lattice[:, None], (*valid.shape, lattice.shape[1]))
     emitted = np.take_along_axis(shares, everywhere, 2).astype(np.float64)
-    skips, counts = may_skip(lattice, blank), there.sum(1)
-    ahead = scores_forward(emitted, skips)
-    behind = scores_backward(emitted, skips, counts, ends)
-    total = np.logaddexp.reduce((ahead + behind)[:, 0], axis=1)
+    skips, counts = may_skip(lattice, blank), valid.sum(1)
+    forward = scores_forward(emitted, skips)
+    backward = scores_backward(emitted, skips, counts, ends)
+    total = np.logaddexp.reduce((forward + backward)[:, 0], axis=1)
     possible = np.isfinite(total)
     known = np.where(possible, total, 0.0)
-    likely = np.exp(ahead + behind - known[:, None, None])
-    gradient = np.exp(shares) - classes_of_lattice(likely, lattice, logits.shape[2])
-    counted = there & possible[:, None]
+    likely = np.exp(forward + backward - known[:, None, None])
+    gradient = np.exp(shares) - sum_by_class(likely, lattice, logits.shape[2])
+    counted = valid & possible[:, None]
     return -known, np.where(counted[:, :, None], gradient, 0.0)
 
 
 class WarpCtc(OpDef, op="warpctc"):
-    """Loss = -log of the probability of Label, summed over all paths: [sequences, 1].
+    """Loss = -log of the probability of Label, summed over all alignments: [sequences, 1].
 
     Logits are [rows, classes] with LoD and Label [labels, 1] int32 with LoD; or, with LogitsLength
     and LabelLength, [longest, sequences, classes] and [sequences, longest]. WarpCTCGrad, [longest,
     sequences, classes], is the gradient; `norm_by_times` divides it by the steps of each sequence.
-    Labels that need more steps than there are cost 0. Reference: warpctc_op.h.
+    The loss is 0 for labels longer than the logits allow. Reference: warpctc_op.h.
     """
 
     sets_output_sizes = True
@@ -156,7 +159,7 @@ class WarpCtc(OpDef, op="warpctc"):
             raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
         classes = Logits.shape[-1]
         if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
-            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, no class of {Logits}")
+            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, not a class of {Logits}")
         count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
         wide = Logits.shape if padded else (UNKNOWN, count, classes)
         return {
@@ -179,19 +182,21 @@ class WarpCtc(OpDef, op="warpctc"):
         Label_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         if LogitsLength is not None and LabelLength is not None:
-            lines, there = places_by_length(LogitsLength, len(Logits), "LogitsLength")
+            lines, valid = rows_by_length(LogitsLength, len(Logits), "LogitsLength")
             logits = Logits.transpose(1, 0, 2)
-            places, named = places_by_length(LabelLength, Label.shape[1], "LabelLength")
+            label_at, named = rows_by_length(LabelLength, Label.shape[1], "LabelLength")
         elif Logits_lod and Label_lod:
-            lines, there = places_by_lod(Logits_lod[-1])
+            lines, valid = rows_by_lod(Logits_lod[-1])
             logits = Logits[lines]
-            places, named = places_by_lod(Label_lod[-1])
+            label_at, named = rows_by_lod(Label_lod[-1])
         else:
             raise ValueError("warpctc needs LoD of Logits and Label, or both their lengths")
-        if len(lines) != len(places):
-            raise ValueError(f"there are {len(lines)} sequences in Logits, {len(places)} in Label")
-        lattice = label_lattice(Label, places, named, self.blank, Logits.shape[-1])
-        loss, gradient = ctc_lines(logits, there, lattice, 2 * named.sum(1), self.blank)
+        if len(lines) != len(label_at):
+            raise ValueError(
+                f"there are {len(lines)} sequences in Logits, {len(label_at)} in Label"
+            )
+        lattice = label_lattice(Label, label_at, named, self.blank, Logits.shape[-1])
+        loss, gradient = ctc_lines(logits, valid, lattice, 2 * named.sum(1), self.blank)
         return {
             "WarpCTCGrad": gradient.transpose(1, 0, 2).astype(Logits.dtype),
             "WarpCTCGrad_lod": [],
@@ -213,11 +218,11 @@ class WarpCtc(OpDef, op="warpctc"):
             return {"Logits": scaled / np.maximum(counts, 1) if self.norm_by_times else scaled}
         if not Logits_lod:
             raise ValueError("warpctc needs LoD of Logits, or LogitsLength")
-        places, there = places_by_lod(Logits_lod[-1])
+        label_at, valid = rows_by_lod(Logits_lod[-1])
         if self.norm_by_times:
-            scaled = scaled / np.maximum(there.sum(1)[:, None], 1)
+            scaled = scaled / np.maximum(valid.sum(1)[:, None], 1)
         d_Logits = np.zeros(numeric(Logits), scaled.dtype)
-        d_Logits[places[there]] = scaled.transpose(1, 0, 2)[there]
+        d_Logits[label_at[valid]] = scaled.transpose(1, 0, 2)[valid]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
 
     def triton(
@@ -236,13 +241,13 @@ class WarpCtc(OpDef, op="warpctc"):
         lines = made.shape[0 if made is Loss else 1]
         levels, lengths = (Logits_lod, Label_lod), (LogitsLength, LabelLength)
         given = Logits, Label, levels, lengths, lines, self.blank
-        lattices = ctc_lanes.Lattices(k, *given)
+        lattices = ctc_kernels.Lattices(k, *given)
         if WarpCTCGrad is not None:
             k.set_size(WarpCTCGrad.shape[0], lattices.steps)
-        ahead, behind = ctc_lanes.forward(lattices), ctc_lanes.backward(lattices)
-        totals = ctc_lanes.loss(lattices, ahead, behind, Loss)
+        forward, backward = ctc_kernels.forward(lattices), ctc_kernels.backward(lattices)
+        totals = ctc_kernels.loss(lattices, forward, backward, Loss)
         if WarpCTCGrad is not None:
-            ctc_lanes.gradient(lattices, ahead, behind, totals, WarpCTCGrad)
+            ctc_kernels.gradient(lattices, forward, backward, totals, WarpCTCGrad)
 
     def triton_grad(
         self,
@@ -256,29 +261,29 @@ class WarpCtc(OpDef, op="warpctc"):
         lines = WarpCTCGrad.shape[1]
         if LogitsLength is not None:
             lengths = k.to_device(LogitsLength, (lines,), LogitsLength.type.dtype)
-            step, line, c = place = k.grid(*d_Logits.shape)
+            step, line, c = position = k.grid(*d_Logits.shape)
             length = lengths[line]
         else:
             level = (Logits_lod or [])[-1]
             rows = d_Logits.shape[0]
             owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
-            row, c = place = k.grid(*d_Logits.shape)
+            row, c = position = k.grid(*d_Logits.shape)
             line, begin = owners[row], rows_in[0, row]
             step, length = row - begin, rows_in[1, row] - begin
         value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
         if self.norm_by_times:
             value = value / k.astype(k.maximum(length, 1), value.dtype)
-        k.store(d_Logits, place, value)
+        k.store(d_Logits, position, value)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        told = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
-        return "" if told else "nobody says where sequences lie"
+        known = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
+        return "" if known else "the sequence lengths are unknown"
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
-    """Which steps of a path remain: no blanks, and of repeated classes the first.
+    """Return the mask of steps that remain after merging repeats and removing blanks.
 
-    `first` marks where a sequence begins.
+    `first` marks the first step of each sequence.
     """
     kept = classes != blank
     if merge:
@@ -287,14 +292,14 @@ def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array
 
 
 class CtcAlign(OpDef, op="ctc_align"):
-    """Output = what remains of each path: repeated classes become one, then blanks go.
+    """Output = each path with repeated classes merged and blanks removed.
 
-    Input is [rows, 1] with LoD; Output is as long as what remains, -1 if that is nothing at all.
-    Or Input is [lines, longest] with InputLength, and Output is filled up with `padding_value`,
-    OutputLength [lines, 1]. Reference: ctc_align_op.h.
+    Input is [rows, 1] with LoD; Output has a matching LoD, and is a single -1 if nothing remains.
+    Or Input is [lines, longest] with InputLength; Output is then padded with `padding_value`, and
+    OutputLength is [lines, 1]. Reference: ctc_align_op.h.
     """
 
-    no_kernel_reason = "only data decides how many classes remain"
+    no_kernel_reason = "the output length is data-dependent"
 
     Input = reads()
     InputLength = reads(optional=True)
@@ -319,7 +324,7 @@ class CtcAlign(OpDef, op="ctc_align"):
             lengths = Input.with_shape((Input.shape[0], 1))
             return {"Output": Input, "Output_lod": [], "OutputLength": lengths}
         if differ(Input.shape[1], 1):
-            raise ShapeError(f"{self.kind}: Input is {Input}, expected a class a row")
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected a class per row")
         count = Input_lod[-1].shape[0] if Input_lod else UNKNOWN
         offsets = [TensorType(DType.INT64, (count,))]
         return {"Output": Input.with_shape((UNKNOWN, 1)), "Output_lod": offsets}
@@ -337,10 +342,10 @@ class CtcAlign(OpDef, op="ctc_align"):
             left = np.concatenate([[0], np.cumsum(kept)])[offsets].astype(np.int64)
             rest = classes[kept] if kept.any() else np.full(1, -1, classes.dtype)
             return {"Output": rest.reshape(-1, 1), "Output_lod": [left]}
-        _, there = places_by_length(InputLength, Input.shape[1], "InputLength")
+        _, valid = rows_by_length(InputLength, Input.shape[1], "InputLength")
         first.reshape(Input.shape)[:, :1] = True
         kept = kept_classes(classes, first, self.blank, self.merge_repeated)
-        kept = kept.reshape(Input.shape) & there
+        kept = kept.reshape(Input.shape) & valid
         counts = kept.sum(1)[:, None]
         output = np.full(Input.shape, self.padding_value, Input.dtype)
         output[np.arange(Input.shape[1]) < counts] = Input[kept]

@@ -1,7 +1,6 @@
-"""Kernels of connectionist temporal classification: a step of all lattices is a launch.
+"""CTC kernels: one launch per time step of all lattices.
 
-Scores are logarithms in float64, and what is impossible has a very low one, so that nothing is
-subtracted from infinity.
+Log-scores are float64; a large negative number replaces -inf, to avoid inf - inf.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import DType
 from compiler.ops.loss.ctc_steps import ctc_steps
 
-NEVER = -1e30
-"""The score of what cannot be."""
+IMPOSSIBLE = -1e30
+"""Log-score of an impossible path."""
 
 Levels = Sequence[Operand] | None
 
 
 class Lattices:
-    """The lattice of each line: every other place is the blank, between its labels."""
+    """The lattices of all lines: blanks alternating with labels."""
 
     def __init__(
         self,
@@ -48,112 +47,118 @@ class Lattices:
         self.norms = self._norms()
 
     @property
-    def places(self) -> Size:
-        """How many places the longest lattice has."""
+    def positions(self) -> Size:
+        """Number of positions of the longest lattice."""
         return self.most * 2 + 1
 
     def _norms(self) -> DeviceOperand:
-        """A kernel for the logarithm of the sum of each row's powers."""
+        """Emit a kernel for the log-sum-exp of each row."""
         k = self.k
         norms = k.scratch(self.logits.shape[:1], self.logits.type.dtype)
         (i,) = k.grid(self.logits.shape[0])
         j = k.loop(self.classes)
-        most = k.max(self.logits[i, j], j)
-        k.store(norms, (i,), most + k.log(k.sum(k.exp(self.logits[i, j] - most), j)))
+        maximum = k.max(self.logits[i, j], j)
+        k.store(norms, (i,), maximum + k.log(k.sum(k.exp(self.logits[i, j] - maximum), j)))
         return norms
 
-    def class_at(self, line: Number, place: Number) -> Number:
-        """The class at a place of a lattice."""
+    def class_at(self, line: Number, position: Number) -> Number:
+        """Return the class at a lattice position."""
         k = self.k
-        number = k.div(place, 2)
-        named = k.equal(k.mod(place, 2), 1) & (number < self.lengths[1, line])
+        number = k.div(position, 2)
+        named = k.equal(k.mod(position, 2), 1) & (number < self.lengths[1, line])
         at = self.label_at.at(line, number, where=named, other=0)
         return self.labels.at(at, where=named, other=self.blank)
 
-    def score(self, line: Number, step: Number, place: Number, where: Number) -> Number:
-        """How likely a row has the class at a place."""
-        row, found = self.row_at.at(line, step, where=where, other=0), self.class_at(line, place)
+    def score(self, line: Number, step: Number, position: Number, where: Number) -> Number:
+        """Return the log-probability of the class at a lattice position."""
+        row, found = self.row_at.at(line, step, where=where, other=0), self.class_at(line, position)
         known = where & (found >= 0) & (found < self.k.size(self.classes))
-        share = self.logits.at(row, found, where=known, other=NEVER)
+        share = self.logits.at(row, found, where=known, other=IMPOSSIBLE)
         return self.k.astype(share - self.norms.at(row, where=known, other=0), DType.FP64)
 
-    def may_skip(self, line: Number, place: Number) -> Number:
-        """Whether a path may come from two places before: over a blank, to another class."""
-        mine, theirs = self.class_at(line, place), self.class_at(line, place - 2)
-        odd = self.k.equal(self.k.mod(place, 2), 1) & (place >= 2)
+    def may_skip(self, line: Number, position: Number) -> Number:
+        """Return whether a path may skip a position: over a blank, to another class."""
+        mine, theirs = self.class_at(line, position), self.class_at(line, position - 2)
+        odd = self.k.equal(self.k.mod(position, 2), 1) & (position >= 2)
         return odd & self.k.not_equal(mine, self.blank) & self.k.not_equal(mine, theirs)
 
 
-def added(k: KernelBuilder, scores: Sequence[Number]) -> Number:
-    """The logarithm of a sum of powers."""
-    most = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
-    total = sum(k.exp(score - most) for score in scores)
-    return k.maximum(most + k.log(total), NEVER)
+def log_sum_exp(k: KernelBuilder, scores: Sequence[Number]) -> Number:
+    """Return the log-sum-exp of three scores."""
+    maximum = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
+    total = sum(k.exp(score - maximum) for score in scores)
+    return k.maximum(maximum + k.log(total), IMPOSSIBLE)
 
 
 def forward(lattices: Lattices) -> DeviceOperand:
-    """Kernels for the scores of all paths to each place at each step: [steps, lines, places]."""
-    k, shape = lattices.k, (lattices.lines, lattices.places)
+    """Emit the kernels of the forward log-scores: [steps, lines, positions]."""
+    k, shape = lattices.k, (lattices.lines, lattices.positions)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     with k.for_each(lattices.onwards, "step") as (step,):
-        line, place = k.grid(*shape)
-        now = place * 0 + k.size(step)
+        line, position = k.grid(*shape)
+        now = position * 0 + k.size(step)
         live = now < lattices.lengths[0, line]
-        emitted = lattices.score(line, now, place, live)
+        emitted = lattices.score(line, now, position, live)
         ways = [
-            scores.at(now - 1, line, place - by, where=allowed & (now > 0), other=NEVER)
+            scores.at(now - 1, line, position - by, where=allowed & (now > 0), other=IMPOSSIBLE)
             for by, allowed in (
-                (0, place >= 0), (1, place >= 1), (2, lattices.may_skip(line, place)),
+                (0, position >= 0), (1, position >= 1), (2, lattices.may_skip(line, position)),
             )
         ]  # fmt: skip
-        begun = k.where(place < 2, 0.0, NEVER)
-        total = k.where(now > 0, added(k, ways), begun) + emitted
-        k.store(scores, (now, line, place), k.where(live, k.maximum(total, NEVER), NEVER))
+        begun = k.where(position < 2, 0.0, IMPOSSIBLE)
+        total = k.where(now > 0, log_sum_exp(k, ways), begun) + emitted
+        k.store(
+            scores, (now, line, position), k.where(live, k.maximum(total, IMPOSSIBLE), IMPOSSIBLE)
+        )
     return scores
 
 
 def backward(lattices: Lattices) -> DeviceOperand:
-    """Kernels for the scores of all paths from each place on, its own step left out."""
-    k, shape = lattices.k, (lattices.lines, lattices.places)
+    """Emit the kernels of the backward log-scores, excluding each step's own emission."""
+    k, shape = lattices.k, (lattices.lines, lattices.positions)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     onwards = k.scratch((lattices.count, *shape), DType.FP64)
     with k.for_each(lattices.back, "step") as (step,):
-        line, place = k.grid(*shape)
-        now = place * 0 + k.size(step)
+        line, position = k.grid(*shape)
+        now = position * 0 + k.size(step)
         last, end = lattices.lengths[0, line] - 1, lattices.lengths[1, line] * 2
-        goes_on = now < last
-        steps = ((0, goes_on), (1, goes_on), (2, goes_on & lattices.may_skip(line, place + 2)))
+        continues = now < last
+        steps = (
+            (0, continues),
+            (1, continues),
+            (2, continues & lattices.may_skip(line, position + 2)),
+        )
         ways = [
             onwards.at(
-                now + 1, line, place + by,
-                where=allowed & (place + by < k.size(lattices.places)), other=NEVER,
+                now + 1, line, position + by,
+                where=allowed & (position + by < k.size(lattices.positions)), other=IMPOSSIBLE,
             )
             for by, allowed in steps
         ]  # fmt: skip
-        ends = (k.equal(place, end) | k.equal(place, end - 1)) & k.equal(now, last)
-        total = k.where(goes_on, added(k, ways), k.where(ends, 0.0, NEVER))
-        emitted = lattices.score(line, now, place, now <= last)
-        k.store(scores, (now, line, place), total)
-        k.store(onwards, (now, line, place), k.maximum(total + emitted, NEVER))
+        ends = (k.equal(position, end) | k.equal(position, end - 1)) & k.equal(now, last)
+        total = k.where(continues, log_sum_exp(k, ways), k.where(ends, 0.0, IMPOSSIBLE))
+        emitted = lattices.score(line, now, position, now <= last)
+        k.store(scores, (now, line, position), total)
+        k.store(onwards, (now, line, position), k.maximum(total + emitted, IMPOSSIBLE))
     return scores
 
 
 def loss(
     lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, Loss: DeviceOperand | None
 ) -> DeviceOperand:
-    """Kernels for the logarithm of all paths of each line, and the loss: 0 where there is none."""
+    """Emit kernels for each line's total log-score, and the loss: 0 if no path exists."""
     k = lattices.k
     totals = k.scratch((lattices.lines,), DType.FP64)
     (line,) = k.grid(lattices.lines)
-    place = k.loop(lattices.places)
+    position = k.loop(lattices.positions)
     there = lattices.lengths[0, line] > 0
-    score = ahead.at(0, line, place, where=there, other=NEVER)
-    score = score + behind.at(0, line, place, where=there, other=NEVER)
-    most = k.max(score, place)
-    total = most + k.log(k.sum(k.exp(score - most), place))
+    score = ahead.at(0, line, position, where=there, other=IMPOSSIBLE)
+    score = score + behind.at(0, line, position, where=there, other=IMPOSSIBLE)
+    maximum = k.max(score, position)
+    total = maximum + k.log(k.sum(k.exp(score - maximum), position))
     k.store(totals, (line,), total)
     if Loss is not None:
-        k.store(Loss, (line, 0), k.where(total > NEVER / 2, -total, 0.0))
+        k.store(Loss, (line, 0), k.where(total > IMPOSSIBLE / 2, -total, 0.0))
     return totals
 
 
@@ -161,17 +166,17 @@ def gradient(
     lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, totals: DeviceOperand,
     out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the gradient by logits: what a class has, less what its places have."""
+    """Emit kernels for the gradient of the logits: softmax minus the posterior of each class."""
     k = lattices.k
     step, line, c = k.grid(lattices.count, lattices.lines, lattices.classes)
-    live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
+    live = (step < lattices.lengths[0, line]) & (totals[line] > IMPOSSIBLE / 2)
     row = lattices.row_at[line, step]
     k.store(
         out, (step, line, c), k.where(live, k.exp(lattices.logits[row, c] - lattices.norms[row]), 0)
     )
-    step, line, place = k.grid(lattices.count, lattices.lines, lattices.places)
-    live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
-    likely = k.exp(ahead[step, line, place] + behind[step, line, place] - totals[line])
-    found = lattices.class_at(line, place)
+    step, line, position = k.grid(lattices.count, lattices.lines, lattices.positions)
+    live = (step < lattices.lengths[0, line]) & (totals[line] > IMPOSSIBLE / 2)
+    likely = k.exp(ahead[step, line, position] + behind[step, line, position] - totals[line])
+    found = lattices.class_at(line, position)
     known = live & (found >= 0) & (found < k.size(lattices.classes))
     k.add(out, (step, line, found), -k.astype(likely, out.type.dtype), known)

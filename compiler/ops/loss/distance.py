@@ -1,4 +1,4 @@
-"""Losses that grow with the distance of two tensors, or of two distributions."""
+"""Losses by distance between tensors or distributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss.binary import Alike
+from compiler.ops.loss.binary import SameTypePointwise
 from compiler.ops.shared_kernels import copy, inside, number
 from compiler.ops.type_checks import (
     differ,
@@ -20,8 +20,8 @@ from compiler.ops.type_checks import (
 )
 
 
-class HuberLoss(Alike, op="huber_loss"):
-    """With Residual r = Y - X: Out = r² / 2 where |r| <= delta, else delta * (|r| - delta / 2).
+class HuberLoss(SameTypePointwise, op="huber_loss"):
+    """Out = r² / 2 if |r| <= delta, else delta * (|r| - delta / 2), with Residual r = Y - X.
 
     Reference: huber_loss_op.h.
     """
@@ -44,18 +44,18 @@ class HuberLoss(Alike, op="huber_loss"):
         return {"X": -pull, "Y": pull}
 
 
-def smooth_steps(difference: Array, sigma: float) -> tuple[Array, Array]:
-    """Which differences are small, and the square of sigma in their element type."""
+def small_differences(difference: Array, sigma: float) -> tuple[Array, Array]:
+    """Return the mask of small differences, and sigma² in their dtype."""
     square = np.asarray(sigma * sigma, difference.dtype)
     return np.abs(difference) < 1.0 / square, square
 
 
 class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
-    """Out = a row's sum of |d| smoothed round 0, with Diff d = (X - Y) * InsideWeight.
+    """Out = the smooth L1 loss of each row, with Diff d = (X - Y) * InsideWeight.
 
-    Each element gives (sigma * d)² / 2 where |d| < 1 / sigma², else |d| - 1 / (2 sigma²), times
-    OutsideWeight. All inputs are [N, ...], Out [N, 1]; the weights come both or not at all.
-    Reference: smooth_l1_loss_op.h.
+    Each element contributes (sigma * d)² / 2 if |d| < 1 / sigma², else |d| - 1 / (2 sigma²), times
+    OutsideWeight. All inputs are [N, ...], Out is [N, 1]; the weights must be given both or not at
+    all. Reference: smooth_l1_loss_op.h.
     """
 
     lod_like = ""
@@ -80,7 +80,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         if X.rank < 2:
             raise ShapeError(f"{self.kind}: X is {X}, expected at least 2 axes")
         if len(given) == 1:
-            raise ShapeError(f"{self.kind}: {shown(**given)} needs the other weight beside it")
+            raise ShapeError(f"{self.kind}: {shown(**given)} needs both weights")
         require_same_shape(self.kind, X=X, Y=Y, **given)
         require_same_dtype(self.kind, X=X, Y=Y, **given)
         return {"Diff": X, "Out": X.with_shape((X.shape[0], 1))}
@@ -92,7 +92,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         self, X: Array, Y: Array, InsideWeight: Array | None, OutsideWeight: Array | None
     ) -> dict[str, Array]:
         difference = X - Y if InsideWeight is None else (X - Y) * InsideWeight
-        small, square = smooth_steps(difference, self.sigma)
+        small, square = small_differences(difference, self.sigma)
         far = np.abs(difference) - 0.5 / square
         each = np.where(small, 0.5 * square * difference * difference, far)
         weighted = each if OutsideWeight is None else each * OutsideWeight
@@ -105,7 +105,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         OutsideWeight: Array | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        small, square = smooth_steps(Diff, self.sigma)
+        small, square = small_differences(Diff, self.sigma)
         slope = np.where(small, square * Diff, np.sign(Diff))
         for weight in (InsideWeight, OutsideWeight):
             slope = slope if weight is None else slope * weight
@@ -125,15 +125,17 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         table = (X.shape[0], product(X.shape[1:]))
         (i,) = k.grid(table[0])
         r, square = k.loop(table[1]), self.sigma * self.sigma
-        apart = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
+        difference = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
         if InsideWeight is not None:
-            apart = apart * InsideWeight.reshaped(table)[i, r]
-        size = k.absolute(apart)
-        each = k.where(size < 1.0 / square, 0.5 * square * apart * apart, size - 0.5 / square)
+            difference = difference * InsideWeight.reshaped(table)[i, r]
+        size = k.absolute(difference)
+        each = k.where(
+            size < 1.0 / square, 0.5 * square * difference * difference, size - 0.5 / square
+        )
         if OutsideWeight is not None:
             each = each * OutsideWeight.reshaped(table)[i, r]
         if Diff is not None:
-            k.store(Diff.reshaped(table), (i, r), apart)
+            k.store(Diff.reshaped(table), (i, r), difference)
         if Out is not None:
             k.store(Out, (i, 0), k.sum(each, r))
 
@@ -148,8 +150,10 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         d_Y: DeviceOperand | None,
     ) -> None:
         indices, square = k.grid(*Diff.shape), self.sigma * self.sigma
-        apart = Diff[indices]
-        slope = k.where(k.absolute(apart) < 1.0 / square, square * apart, k.sign(apart))
+        difference = Diff[indices]
+        slope = k.where(
+            k.absolute(difference) < 1.0 / square, square * difference, k.sign(difference)
+        )
         for weight in (InsideWeight, OutsideWeight):
             slope = slope if weight is None else slope * weight[indices]
         pull = slope * d_Out[indices[0], 0]
@@ -162,11 +166,10 @@ REDUCTIONS = ("none", "batchmean", "mean", "sum")
 
 
 class KldivLoss(OpDef, op="kldiv_loss"):
-    """How far X, the logarithm of a distribution, is from Target: Target * (log(Target) - X).
+    """Loss = the Kullback-Leibler divergence Target * (log(Target) - X), X being log-probabilities.
 
-    0 where Target is not above 0. `reduction` "none" keeps every element, the others give a tensor
-    [1]: the "sum", its "mean" over elements, or that over rows ("batchmean").
-    Reference: kldiv_loss_op.h.
+    0 where Target <= 0. `reduction` "none" keeps every element, the others return [1]: the "sum",
+    its "mean" over elements, or over rows ("batchmean"). Reference: kldiv_loss_op.h.
     """
 
     lod_like = ""
@@ -200,39 +203,41 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         over = {"mean": Target.size, "batchmean": len(Target)}.get(self.reduction, 1)
         return {"X": (np.maximum(Target, 0) * d_Loss / -over).astype(Target.dtype)}
 
-    def parts(self, X: Shape) -> Size:
-        """What a sum over all elements is divided by."""
+    def divisor(self, X: Shape) -> Size:
+        """Return the divisor of the reduced sum."""
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
     ) -> None:
         flat = (X.type.numel,)
-        lanes = k.grid(*(flat if self.reduction == "none" else (1,)))
-        i = lanes[0] if self.reduction == "none" else k.loop(X.type.numel)
+        output_index = k.grid(*(flat if self.reduction == "none" else (1,)))
+        i = output_index[0] if self.reduction == "none" else k.loop(X.type.numel)
         target = Target.reshaped(flat)[i]
         known = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
         each = k.where(target > 0, target * known, 0)
         if self.reduction != "none":
-            each = k.sum(each, i) / k.astype(k.size(self.parts(X.shape)), X.type.dtype)
-        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), lanes, each)
+            each = k.sum(each, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
+        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, each)
 
     def triton_grad(
         self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         flat = (d_X.type.numel,)
         (i,) = k.grid(*flat)
-        above = d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
-        share = above / k.astype(k.size(self.parts(d_X.shape)), d_X.type.dtype)
+        upstream = (
+            d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
+        )
+        share = upstream / k.astype(k.size(self.divisor(d_X.shape)), d_X.type.dtype)
         k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
 
 
 class CenterLoss(OpDef, op="center_loss"):
-    """Loss = half the squared distance of each row of X to the center of its class.
+    """Loss = half the squared distance between each row of X and the center of its class.
 
-    X is [N, D], Label one class a row, Centers [cluster_num, D]. With `need_update`, each center
-    moves in CentersOut by CenterUpdateRate times the sum of its rows' SampleCenterDiff, divided by
-    1 + how many they are. Reference: center_loss_op.h.
+    X is [N, D], Label has one class per row, Centers is [cluster_num, D]. With `need_update`, each
+    center in CentersOut moves by CenterUpdateRate times the sum of its rows' SampleCenterDiff,
+    divided by 1 + their number. Reference: center_loss_op.h.
     """
 
     X = reads()
@@ -251,7 +256,7 @@ class CenterLoss(OpDef, op="center_loss"):
         odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
         if odd or differ(X.shape[0], Label.numel):
             given = shown(X=X, Label=Label, Centers=Centers)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, a label a row, and centers")
+            raise ShapeError(f"{self.kind}: {given}, expected rows, a label per row, and centers")
         column = X.with_shape((X.shape[0], 1))
         return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
 
@@ -293,15 +298,15 @@ class CenterLoss(OpDef, op="center_loss"):
         Loss: DeviceOperand | None,
     ) -> None:
         (rows, width), classes = X.shape, Centers.shape[0]
-        apart = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
+        difference = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
         labels = Label.reshaped((rows,))
         i, j = k.grid(rows, width)
         known, nan = inside(k, labels[i], classes), float("nan")
-        k.store(apart, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
+        k.store(difference, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
         if Loss is not None:
             (i,) = k.grid(rows)
             r = k.loop(width)
-            k.store(Loss, (i, 0), k.sum(apart[i, r] * apart[i, r], r) * 0.5)
+            k.store(Loss, (i, 0), k.sum(difference[i, r] * difference[i, r], r) * 0.5)
         if CentersOut is None:
             return
         if not self.need_update:
@@ -310,7 +315,7 @@ class CenterLoss(OpDef, op="center_loss"):
         c, j = k.grid(classes, width)
         r = k.loop(rows)
         own = k.equal(labels[r], c)
-        total = k.sum(apart.at(r, j, where=own, other=0), r)
+        total = k.sum(difference.at(r, j, where=own, other=0), r)
         count = k.sum(k.astype(own, X.type.dtype), r) + 1.0
         moved = total * number(k, CenterUpdateRate) / count
         k.store(CentersOut, (c, j), Centers[c, j] + moved)

@@ -1,4 +1,4 @@
-"""A class as a path through a tree: each fork is a choice of two."""
+"""Hierarchical sigmoid: a class as a path through a binary tree."""
 
 from __future__ import annotations
 
@@ -10,52 +10,54 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_lanes
-from compiler.ops.loss import sampled_class_kernels as chosen_lanes
-from compiler.ops.loss.hierarchical_sigmoid_kernels import Paths
+from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_kernels
+from compiler.ops.loss import sampled_class_kernels as class_kernels
+from compiler.ops.loss.hierarchical_sigmoid_kernels import TreePaths
 from compiler.ops.shared_kernels import copy
 from compiler.ops.train.sparse_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def fork_paths(
+def node_paths(
     Label: Array, PathTable: Array | None, PathCode: Array | None, classes: int, forks: int
 ) -> tuple[Array, Array, Array]:
-    """The forks on each row's path, the turns taken there (0 or 1), and which of them exist.
+    """Return the inner nodes on each row's path, the branches taken (0 or 1), and a validity mask.
 
-    Without a table, the tree is the complete binary one: class k is the leaf `k + classes` of a
-    heap, fork n its node `n + 1`. Raises ValueError for what is no class or no fork.
+    Without a table the tree is the complete binary one: class k is the leaf `k + classes` of a
+    heap, inner node n its node `n + 1`. Raises ValueError for a class or node out of range.
     """
     if PathTable is not None and PathCode is not None:
-        there = np.logical_and.accumulate(PathTable >= 0, axis=1)
+        valid = np.logical_and.accumulate(PathTable >= 0, axis=1)
         if (PathTable >= forks).any():
-            raise ValueError(f"PathTable has {PathTable.max()}, expected forks up to {forks - 1}")
-        return np.where(there, PathTable, 0), np.where(there, PathCode, 0), there
+            raise ValueError(f"PathTable has {PathTable.max()}, expected nodes up to {forks - 1}")
+        return np.where(valid, PathTable, 0), np.where(valid, PathCode, 0), valid
     labels = Label.reshape(-1, 1)
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         raise ValueError(f"label {labels[wrong][0]} is not a class: expected 0 to {classes - 1}")
     bits = np.arange((classes - 1).bit_length())
     nodes = (labels + classes) >> (bits + 1)
-    there = nodes > 0
-    return np.where(there, nodes - 1, 0), ((labels + classes) >> bits) & there, there
+    valid = nodes > 0
+    return np.where(valid, nodes - 1, 0), ((labels + classes) >> bits) & valid, valid
 
 
-def fork_costs(
-    X: Array, vectors: Array, bias: Array | None, turns: Array, there: Array
+def node_costs(
+    X: Array, vectors: Array, bias: Array | None, branches: Array, valid: Array
 ) -> tuple[Array, Array]:
-    """The cost of each row [rows, 1], and log(1 + exp(score)) of each fork on its path.
+    """Return the cost of each row [rows, 1], and log(1 + exp(score)) of each node on its path.
 
-    `vectors` [rows, forks, width] and `bias` [rows, forks] are the weights of the forks. Scores are
-    within ±40; a place beyond the path has the score 0, and its log(2) is counted, as in the
-    reference.
+    `vectors` [rows, forks, width] and `bias` [rows, forks] are the weights of the nodes. Scores are
+    clamped to ±40; a position beyond the path has the score 0, and its log(2) is included, as in
+    the reference.
     """
     scores = np.einsum("rw,rfw->rf", X, vectors)
     if bias is not None:
         scores = scores + bias
-    scores = np.where(there, scores, 0).clip(-40, 40)
+    scores = np.where(valid, scores, 0).clip(-40, 40)
     passed = np.logaddexp(0, scores)
-    return (passed - turns * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(X.dtype)
+    return (passed - branches * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(
+        X.dtype
+    )
 
 
 def tree_costs(
@@ -67,19 +69,19 @@ def tree_costs(
     PathCode: Array | None,
     classes: int,
 ) -> tuple[Array, Array]:
-    """`fork_costs` of the paths of `fork_paths`."""
-    forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, len(W))
+    """Return the `node_costs` of the paths of `node_paths`."""
+    forks, branches, valid = node_paths(Label, PathTable, PathCode, classes, len(W))
     bias = None if Bias is None else Bias.reshape(-1)[forks]
-    return fork_costs(X, W[forks], bias, turns, there)
+    return node_costs(X, W[forks], bias, branches, valid)
 
 
 class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     """Out = -log of the probability of each row's path through a tree: [rows, 1].
 
-    W has a row for each fork. The tree is the complete binary one of `num_classes` leaves, or each
-    row has its own path: forks in PathTable, turns in PathCode, -1 beyond the end, [rows, longest].
-    PreOut is log(1 + exp(score)) by fork. W_Out is W as it was. With `is_sparse`, W has a sparse
-    gradient. Reference: hierarchical_sigmoid_op.h.
+    W has a row per inner node. The tree is the complete binary one with `num_classes` leaves, or
+    each row has its own path: nodes in PathTable, branches in PathCode, padded with -1, [rows,
+    longest]. PreOut is log(1 + exp(score)) by node. W_Out is W unchanged. With `is_sparse`, W has a
+    sparse gradient. Reference: hierarchical_sigmoid_op.h.
     """
 
     sparse_grads = ("W",)
@@ -112,11 +114,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, X=X, W=W)
         if (PathTable is None) != (PathCode is None):
-            raise ShapeError(f"{self.kind}: PathTable and PathCode come together or not at all")
+            raise ShapeError(f"{self.kind}: PathTable and PathCode must be given both or neither")
         fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
         if not fits or differ(Label.numel, X.shape[0]):
             given = shown(X=X, W=W, Label=Label)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, as wide forks, a label a row")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected rows, nodes of equal width, a label per row"
+            )
         if PathTable is None:
             self.require_forks(W)
         longest: Size = (self.num_classes - 1).bit_length()
@@ -126,7 +130,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
 
     def require_forks(self, W: TensorType) -> None:
-        """ShapeError where W has not a row for each fork of a tree of `num_classes` leaves."""
+        """Raise ShapeError unless W has `num_classes` - 1 rows, one per inner node."""
         rows = W.shape[0]
         if isinstance(rows, int) and rows < self.num_classes - 1:
             raise ShapeError(
@@ -174,8 +178,8 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_Out: Array,
         d_W_Out: Array | None,
     ) -> dict[str, Array]:
-        forks, turns, there = fork_paths(Label, PathTable, PathCode, self.num_classes, len(W))
-        slope = ((1 - np.exp(-PreOut) - turns) * there * d_Out.reshape(-1, 1)).astype(X.dtype)
+        forks, branches, valid = node_paths(Label, PathTable, PathCode, self.num_classes, len(W))
+        slope = ((1 - np.exp(-PreOut) - branches) * valid * d_Out.reshape(-1, 1)).astype(X.dtype)
         found = {"X": np.einsum("rf,rfw->rw", slope, W[forks])}
         if Bias is not None:
             d_Bias = np.bincount(forks.ravel(), slope.ravel(), Bias.size)
@@ -193,10 +197,10 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         Label: DeviceOperand,
         PathTable: DeviceOperand | None,
         PathCode: DeviceOperand | None,
-    ) -> Paths:
-        """The paths as kernels have them."""
+    ) -> TreePaths:
+        """Return the paths as kernels use them."""
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
-        return Paths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
+        return TreePaths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
 
     def triton(
         self,
@@ -213,7 +217,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
         passed = PreOut or k.scratch((X.shape[0], paths.longest), X.type.dtype)
-        tree_lanes.costs(k, paths, (X, W, Bias), passed, Out)
+        tree_kernels.costs(k, paths, (X, W, Bias), passed, Out)
         if W_Out is not None:
             copy(k, W, W_Out)
 
@@ -235,15 +239,15 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_W_rows: DeviceOperand | None,
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
-        slope, forks = tree_lanes.slopes(k, paths, PreOut, d_Out)
+        slope, forks = tree_kernels.score_gradients(k, paths, PreOut, d_Out)
         if d_X is not None:
-            chosen_lanes.input_gradient(k, slope, forks, W, d_X)
+            class_kernels.input_gradient(k, slope, forks, W, d_X)
         if d_Bias is not None:
-            chosen_lanes.bias_gradient(k, slope, forks, d_Bias)
+            class_kernels.bias_gradient(k, slope, forks, d_Bias)
         if d_W_rows is not None:
             copy(k, forks, d_W_rows)
         if d_W is not None:
-            chosen_lanes.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
+            class_kernels.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
 
     def lower(
         self,

@@ -1,7 +1,7 @@
-"""The kernels of a class as a path through a tree: a lane for each fork on each row's path.
+"""Hierarchical sigmoid kernels: one program per inner node on each row's path.
 
-A class or a fork that is none costs NaN and gets no gradient: kernels cannot raise the error that
-the host has for it. Gradients of forks are added up in any order.
+A class or node out of range yields NaN and a zero gradient: kernels cannot raise the host's error.
+Gradients of nodes are accumulated in nondeterministic order.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from compiler.ir.types import DType
 from compiler.ops.loss.binary import softplus
 from compiler.ops.shared_kernels import inside, listed
 
-FARTHEST = 40.0
-"""Scores are held within plus and minus this."""
+MAX_SCORE = 40.0
+"""Scores are clamped to plus and minus this."""
 
 
 @dataclass(frozen=True)
-class Fork:
-    """A fork on the path of a row: its number, the turn taken there, and whether there is one.
+class TreeNode:
+    """An inner node on a row's path: its index, the branch taken, and whether it exists.
 
-    `wrong` holds where what the path was told by is no class or no fork.
+    `wrong` is true if the class or node index is out of range.
     """
 
     number: Number
-    turn: Number
+    branch: Number
     there: Number
     wrong: Number
 
 
 @dataclass(frozen=True)
-class Paths:
-    """The paths of rows, at most `longest` forks: by `table` and `code`, or of the labels."""
+class TreePaths:
+    """The paths of rows, of at most `longest` nodes: from `table` and `code`, or the labels."""
 
     label: DeviceOperand
     table: DeviceOperand | None
@@ -42,18 +42,18 @@ class Paths:
     forks: Size
     longest: Size
 
-    def fork(self, k: KernelBuilder, row: Number, place: Number) -> Fork:
-        """The fork at a place of a row's path; `fork_paths` has it for the host."""
+    def node_at(self, k: KernelBuilder, row: Number, position: Number) -> TreeNode:
+        """Return the node at a position of a row's path; the device version of `node_paths`."""
         if self.table is not None and self.code is not None:
-            return self._listed(k, self.table, self.code, row, place)
+            return self._listed(k, self.table, self.code, row, position)
         label = self.label.reshaped((self.label.type.numel,))[row]
         known = inside(k, label, self.classes)
         leaf = k.where(known, label, 0) + self.classes
         halves = [2**step for step in range(int(str(self.longest)) + 1)]
-        step, next_step = (listed(k, at, halves, DType.INT64) for at in (place, place + 1))
+        step, next_step = (listed(k, at, halves, DType.INT64) for at in (position, position + 1))
         node = k.div(leaf, next_step)
         there = (node > 0) & known
-        return Fork(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~known)
+        return TreeNode(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~known)
 
     def _listed(
         self,
@@ -61,57 +61,57 @@ class Paths:
         table: DeviceOperand,
         code: DeviceOperand,
         row: Number,
-        place: Number,
-    ) -> Fork:
-        """A fork of a path that tensors tell; it ends with the first number below 0."""
+        position: Number,
+    ) -> TreeNode:
+        """Return a node of a path given by tensors; the first negative number ends the path."""
         r = k.loop(self.longest)
-        least = k.min(k.where(r <= place, table[row, r], 0), r)
-        number = table[row, place]
+        least = k.min(k.where(r <= position, table[row, r], 0), r)
+        number = table[row, position]
         known = inside(k, number, self.forks)
         ended = least < 0
         there = known & ~ended
-        return Fork(k.where(there, number, 0), code[row, place], there, ~known & ~ended)
+        return TreeNode(k.where(there, number, 0), code[row, position], there, ~known & ~ended)
 
 
 def costs(
     k: KernelBuilder,
-    paths: Paths,
+    paths: TreePaths,
     given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
     passed: DeviceOperand,
     out: DeviceOperand | None,
 ) -> None:
-    """Kernels for log(1 + exp(score)) of each fork, `passed`, and for the cost of each row.
+    """Emit kernels for log(1 + exp(score)) of each node, `passed`, and for the cost of each row.
 
-    `given` are X, W and the bias of forks, if they have one.
+    `given` is (X, W, bias of the nodes or None).
     """
     X, W, bias = given
     rows, width = X.shape
     each = k.scratch(passed.shape, X.type.dtype)
-    i, place = k.grid(*passed.shape)
-    fork, r = paths.fork(k, i, place), k.loop(width)
+    i, position = k.grid(*passed.shape)
+    fork, r = paths.node_at(k, i, position), k.loop(width)
     score = k.sum(X[i, r] * W.at(fork.number, r, where=fork.there, other=0), r)
     if bias is not None:
         forks = bias.reshaped((bias.type.numel,))
         score = score + forks.at(fork.number, where=fork.there, other=0)
-    score = k.where(fork.there, k.clip(score, -FARTHEST, FARTHEST), 0.0)
-    gone = softplus(k, score)
-    cost = gone - k.where(k.equal(fork.turn, 1), score, 0.0)
-    k.store(passed, (i, place), gone)
-    k.store(each, (i, place), k.where(fork.wrong, float("nan"), cost))
+    score = k.where(fork.there, k.clip(score, -MAX_SCORE, MAX_SCORE), 0.0)
+    softplus_score = softplus(k, score)
+    cost = softplus_score - k.where(k.equal(fork.branch, 1), score, 0.0)
+    k.store(passed, (i, position), softplus_score)
+    k.store(each, (i, position), k.where(fork.wrong, float("nan"), cost))
     if out is not None:
         (i,) = k.grid(rows)
         r = k.loop(passed.shape[1])
         k.store(out, (i, 0), k.sum(each[i, r], r))
 
 
-def slopes(
-    k: KernelBuilder, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
+def score_gradients(
+    k: KernelBuilder, paths: TreePaths, passed: DeviceOperand, d_Out: DeviceOperand
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """A kernel for the gradient of each score, and the fork it is of: [rows, longest] each."""
+    """Emit a kernel for the gradient of each score, and its node index: [rows, longest] each."""
     slope, forks = (k.scratch(passed.shape, dtype) for dtype in (passed.type.dtype, DType.INT64))
-    i, place = k.grid(*passed.shape)
-    fork = paths.fork(k, i, place)
-    share = 1.0 - k.exp(-passed[i, place]) - k.astype(fork.turn, passed.type.dtype)
-    k.store(slope, (i, place), k.where(fork.there, share * d_Out[i, 0], 0.0))
-    k.store(forks, (i, place), fork.number)
+    i, position = k.grid(*passed.shape)
+    fork = paths.node_at(k, i, position)
+    share = 1.0 - k.exp(-passed[i, position]) - k.astype(fork.branch, passed.type.dtype)
+    k.store(slope, (i, position), k.where(fork.there, share * d_Out[i, 0], 0.0))
+    k.store(forks, (i, position), fork.number)
     return slope, forks

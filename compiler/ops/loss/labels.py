@@ -1,4 +1,4 @@
-"""Class labels: smoothed, and the loss of logarithms of probabilities against them."""
+"""Class labels: label smoothing, and the negative log-likelihood loss."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from compiler.ops.type_checks import differ, numeric, require_dtype, require_sam
 
 
 class LabelSmooth(OpDef, op="label_smooth"):
-    """Out = (1 - epsilon) * X + epsilon * PriorDist; without one, every class is as likely.
+    """Out = (1 - epsilon) * X + epsilon * PriorDist; the default prior is uniform.
 
-    X is [..., classes], PriorDist holds a number a class. Reference: label_smooth_op.h.
+    X is [..., classes], PriorDist has one number per class. Reference: label_smooth_op.h.
     """
 
     X = reads()
@@ -35,7 +35,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
     def infer(self, X: TensorType, PriorDist: TensorType | None) -> TensorType:
         if PriorDist is not None and differ(PriorDist.numel, X.shape[-1]):
             given = shown(X=X, PriorDist=PriorDist)
-            raise ShapeError(f"{self.kind}: {given}, expected a prior number for each class")
+            raise ShapeError(f"{self.kind}: {given}, expected one prior per class")
         return X
 
     def numpy(self, X: Array, PriorDist: Array | None) -> Array:
@@ -75,18 +75,20 @@ class LabelSmooth(OpDef, op="label_smooth"):
         k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")
 
 
-def weigh(labels: Array, weights: Array | None, classes: int, ignore: int) -> tuple[Array, Array]:
-    """The labels and the weight of each, both 0 for those to ignore; ValueError for no class."""
+def label_weights(
+    labels: Array, weights: Array | None, classes: int, ignore: int
+) -> tuple[Array, Array]:
+    """Return labels and their weights, both 0 if ignored; raise ValueError if out of range."""
     known, counted = known_labels(labels, classes, ignore)
     return known, counted * (np.float32(1) if weights is None else weights[known])
 
 
 class NllLoss(OpDef, op="nll_loss"):
-    """Out = -X[Label] * Weight[Label] for logarithms of probabilities X, classes on axis 1.
+    """Out = -X[Label] * Weight[Label] for log-probabilities X, with classes on axis 1.
 
     X is [N, classes] or [N, classes, H, W], Label the same without classes. `reduction` "none"
-    keeps every label; "sum" and "mean", which divides by Total_weight, the sum of weights, give
-    [1]. Labels that are `ignore_index` weigh nothing. Reference: nll_loss_op.h.
+    keeps every label; "sum" and "mean", which divides by Total_weight, the sum of weights, return
+    [1]. Labels equal to `ignore_index` have weight 0. Reference: nll_loss_op.h.
     """
 
     X = reads()
@@ -107,7 +109,7 @@ class NllLoss(OpDef, op="nll_loss"):
             )
         labels = (*X.shape[:1], *X.shape[2:])
         if X.rank not in (2, 4) or differ(product(labels), Label.numel):
-            raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label a row")
+            raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label per row")
         if Weight is not None:
             require_same_dtype(self.kind, X=X, Weight=Weight)
         out = labels if self.reduction == "none" else (1,)
@@ -118,7 +120,7 @@ class NllLoss(OpDef, op="nll_loss"):
 
     def numpy(self, X: Array, Label: Array, Weight: Array | None) -> dict[str, Array]:
         labels = Label.reshape(X.shape[:1] + X.shape[2:])
-        known, weights = weigh(labels, Weight, X.shape[1], self.ignore_index)
+        known, weights = label_weights(labels, Weight, X.shape[1], self.ignore_index)
         picked = np.take_along_axis(X, np.expand_dims(known, 1), 1)[:, 0]
         each, total = -picked * weights, weights.sum().reshape(1)
         if self.reduction != "none":
@@ -133,7 +135,7 @@ class NllLoss(OpDef, op="nll_loss"):
     ) -> dict[str, Array]:
         shape = numeric(X)
         labels = Label.reshape(shape[:1] + shape[2:])
-        known, weights = weigh(labels, Weight, shape[1], self.ignore_index)
+        known, weights = label_weights(labels, Weight, shape[1], self.ignore_index)
         over = Total_weight[0] if self.reduction == "mean" and Total_weight[0] != 0 else 1
         d_X = np.zeros(shape, d_Out.dtype)
         share = -weights * d_Out / over
@@ -152,15 +154,15 @@ class NllLoss(OpDef, op="nll_loss"):
         table = (X.shape[0], X.shape[1], product(X.shape[2:]))
         each = self.reduction == "none"
         at = k.grid(*((table[0], table[2]) if each else (1,)))
-        turn = None if each else k.loop(product((table[0], table[2])))
-        n, place = at if turn is None else k.unravel(turn, (table[0], table[2]))
-        label = Label.reshaped((table[0], table[2]))[n, place]
+        loop = None if each else k.loop(product((table[0], table[2])))
+        n, position = at if loop is None else k.unravel(loop, (table[0], table[2]))
+        label = Label.reshaped((table[0], table[2]))[n, position]
         weight, known = self.weight(k, label, Weight, table[1], X.type.dtype)
-        lost = X.reshaped(table).at(n, label, place, where=known, other=0)
+        lost = X.reshaped(table).at(n, label, position, where=known, other=0)
         lost = label_loss(k, -lost * weight, label, known, self.ignore_index)
         total: Number = 0.0
-        if turn is not None:
-            lost, total = k.sum(lost, turn), k.sum(weight, turn)
+        if loop is not None:
+            lost, total = k.sum(lost, loop), k.sum(weight, loop)
             if self.reduction == "mean":
                 lost = lost / k.where(k.not_equal(total, 0), total, 1)
         if Out is not None:
@@ -180,17 +182,17 @@ class NllLoss(OpDef, op="nll_loss"):
         d_X: DeviceOperand,
     ) -> None:
         table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
-        n, c, place = k.grid(*table)
-        label = Label.reshaped((table[0], table[2]))[n, place]
+        n, c, position = k.grid(*table)
+        label = Label.reshaped((table[0], table[2]))[n, position]
         weight, known = self.weight(k, label, Weight, table[1], d_X.type.dtype)
         if self.reduction == "none":
-            share = d_Out.reshaped((table[0], table[2]))[n, place] * weight
+            share = d_Out.reshaped((table[0], table[2]))[n, position] * weight
         else:
             share = d_Out.reshaped((1,))[0] * weight
         if self.reduction == "mean":
             share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
         own = k.equal(label, c) & known
-        k.store(d_X.reshaped(table), (n, c, place), k.where(own, -share, 0))
+        k.store(d_X.reshaped(table), (n, c, position), k.where(own, -share, 0))
 
     def weight(
         self,
@@ -200,7 +202,7 @@ class NllLoss(OpDef, op="nll_loss"):
         classes: Size,
         dtype: DType,
     ) -> tuple[Number, Number]:
-        """What a label weighs, and whether it is one that counts."""
+        """Return the weight of a label, and whether it is valid and not ignored."""
         known = known_label(k, label, classes, self.ignore_index)
         if Weight is None:
             return k.astype(known, dtype), known

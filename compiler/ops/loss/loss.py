@@ -1,7 +1,7 @@
-"""Cross entropy of class probabilities, and how labels are found.
+"""Cross entropy of class probabilities, and label lookup.
 
-Generated code finds a label by its flat position, `row * classes + label`, so that a whole batch is
-one `take`. Labels come from users: each is checked in every step, in one look at the largest.
+Generated code looks up labels by flat index, `row * classes + label`, so that a whole batch is one
+`take`. Labels are user data: all are checked in every step, by a single maximum.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import cross_entropy_kernels as label_lanes
+from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.type_checks import (
     differ,
     numeric,
@@ -33,10 +33,10 @@ def locate_labels(
     index: Array,
     counted: Array,
 ) -> None:
-    """Set index to starts + labels * stride, 0 for labels to ignore; counted to which are not.
+    """Set index to starts + labels * stride, 0 for ignored labels; counted to a mask of the others.
 
-    Generated modules carry this function as it stands. Labels are read as unsigned to see the
-    negative ones too. Raises ValueError for a label that is neither a class nor `ignore`.
+    Generated modules copy this function. Labels are viewed as unsigned to detect negative ones too.
+    Raises ValueError for a label that is neither a class nor `ignore`.
     """
     counted.fill(True)
     if 0 <= ignore < classes or labels.view(np.uint64).max(initial=0) >= classes:
@@ -45,34 +45,34 @@ def locate_labels(
         if wrong.any():
             raise ValueError(
                 f"label {labels[wrong][0]} in row {int(wrong.argmax())} is not a class: "
-                f"expected 0 to {classes - 1}, or {ignore} to have the row ignored"
+                f"expected 0 to {classes - 1}, or {ignore} to ignore the row"
             )
         labels = np.where(counted, labels, 0)
     np.add(labels if stride == 1 else labels * stride, starts, out=index)
 
 
 def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array]:
-    """The labels, 0 for those to ignore, and which of them count; ValueError as above."""
+    """Return labels, 0 if ignored, and the mask of the others; raise ValueError if out of range."""
     known, counted = np.empty_like(labels), np.empty(labels.shape, np.bool_)
     locate_labels(labels, np.zeros(1, np.int64), classes, 1, ignore, known, counted)
     return known, counted
 
 
 def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
-    """ShapeError unless Label has a class for each row of X, on an axis of size 1 or on none."""
+    """Raise ShapeError unless Label has a class per row of X; a last axis of 1 is optional."""
     require_dtype(op, "Label", Label, DType.INT64)
     sizes = zip(Label.shape, (*X.shape[:-1], 1), strict=False)
     if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):
-        raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label a row")
+        raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label per row")
 
 
 def lower_labels(
     k: SourceBuilder, labels: Operand, table: Shape, ignore: int | str
 ) -> tuple[Operand, Operand]:
-    """Write the look-up of labels in a table of rows, classes and maybe what lies inside a class.
+    """Emit the lookup of labels in a table of rows, classes and optionally an inner axis.
 
-    `ignore` may be an expression. Returns flat positions (int64) and which labels count (bool), one
-    for each label.
+    `ignore` may be an expression. Returns flat indices (int64) and the mask of labels not ignored
+    (bool), one per label.
     """
     rows, classes, stride = table[0], table[1], product(table[2:])
     index = k.scratch((rows * stride,), DType.INT64)
@@ -86,20 +86,20 @@ def lower_labels(
     return index, counted
 
 
-def pick_shares(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
-    """The labels [..., 1], 0 for those to ignore; which of them count; what X gives them."""
+def pick_probabilities(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
+    """Return labels [..., 1], 0 if ignored; the mask of the others; X at the labels."""
     known, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
     return known, counted, np.take_along_axis(X, known, axis=-1)
 
 
-def surprises(shares: Array) -> Array:
-    """-log of probabilities; 1e20 for what cannot be."""
+def negative_logs(shares: Array) -> Array:
+    """Return -log of probabilities; 1e20 for zero."""
     with np.errstate(divide="ignore"):
         return np.minimum(-np.log(shares), shares.dtype.type(1e20))
 
 
 class CrossEntropy(OpDef, op="cross_entropy"):
-    """Y = -log(X[Label]) for probabilities X along the last axis, as `cross_entropy2` has it.
+    """Y = -log(X[Label]) for probabilities X along the last axis, as in `cross_entropy2`.
 
     With `soft_label`, Label holds probabilities in the shape of X, and Y = -sum(Label * log(X)).
     Reference: cross_entropy_op.h.
@@ -124,16 +124,16 @@ class CrossEntropy(OpDef, op="cross_entropy"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         if self.soft_label:
-            return (Label * surprises(X)).sum(-1, keepdims=True)
-        _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        return np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
+            return (Label * negative_logs(X)).sum(-1, keepdims=True)
+        _, counted, picked = pick_probabilities(X, Label, self.ignore_index)
+        return np.where(counted, negative_logs(picked), X.dtype.type(0)).reshape(Label.shape)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         share = -d_Y.reshape(*X.shape[:-1], 1)
         with np.errstate(divide="ignore"):
             if self.soft_label:
                 return {"X": Label * share / X}
-            known, counted, picked = pick_shares(X, Label, self.ignore_index)
+            known, counted, picked = pick_probabilities(X, Label, self.ignore_index)
             d_X = np.zeros_like(X)
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
@@ -142,9 +142,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
     ) -> None:
         if self.soft_label:
-            label_lanes.loss_of_shares(k, X, Label, Y)
+            cross_entropy_kernels.soft_label_loss(k, X, Label, Y)
         else:
-            label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y)
+            cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y)
 
     def triton_grad(
         self,
@@ -155,16 +155,16 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         d_X: DeviceOperand,
     ) -> None:
         if self.soft_label:
-            label_lanes.slope_of_shares(k, X, Label, d_Y, d_X)
+            cross_entropy_kernels.soft_label_gradient(k, X, Label, d_Y, d_X)
         else:
-            label_lanes.slope_of_labels(k, X, Label, d_Y, d_X, self.ignore_index)
+            cross_entropy_kernels.hard_label_gradient(k, X, Label, d_Y, d_X, self.ignore_index)
 
 
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     """Y = -log(X[Label]) for probabilities X along the last axis; MatchX = X[Label].
 
-    Rows whose label is `ignore_index` have loss 0. XShape brings X's shape to the gradient and
-    holds no data. Label has a last axis of size 1 or lacks it. Reference: cross_entropy_op.h.
+    Rows with label `ignore_index` have loss 0. XShape passes X's shape to the gradient and has no
+    data. Label may have a last axis of size 1. Reference: cross_entropy_op.h.
     """
 
     X = reads()
@@ -184,8 +184,8 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         return {"X": XShape.with_shape(XShape.shape[:-1])}
 
     def numpy(self, X: Array, Label: Array) -> dict[str, Array]:
-        _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        loss = np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
+        _, counted, picked = pick_probabilities(X, Label, self.ignore_index)
+        loss = np.where(counted, negative_logs(picked), X.dtype.type(0)).reshape(Label.shape)
         shape = np.empty((*X.shape, 0), X.dtype)
         return {"Y": loss, "XShape": shape, "MatchX": picked * counted}
 
@@ -223,9 +223,9 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         rows, classes = product(d_X.shape[:-1]), d_X.shape[-1]
         index, counted = lower_labels(k, Label, (rows, classes), self.ignore_index)
         share = k.scratch((rows,), d_X.type.dtype)
-        above, picked = d_Y.view((rows,)), MatchX.view((rows,))
+        upstream, picked = d_Y.view((rows,)), MatchX.view((rows,))
         k.line(f"{share}.fill(0.0)")
-        k.line(f"np.divide({above}, {picked}, out={share}, where={counted})")
+        k.line(f"np.divide({upstream}, {picked}, out={share}, where={counted})")
         k.line(f"np.negative({share}, out={share})")
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
@@ -238,7 +238,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         Y: DeviceOperand | None,
         MatchX: DeviceOperand | None,
     ) -> None:
-        label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y, MatchX)
+        cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y, MatchX)
 
     def triton_grad(
         self,
@@ -248,4 +248,4 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         d_Y: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        label_lanes.slope_of_labels(k, MatchX, Label, d_Y, d_X, self.ignore_index)
+        cross_entropy_kernels.hard_label_gradient(k, MatchX, Label, d_Y, d_X, self.ignore_index)

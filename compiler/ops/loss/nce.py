@@ -1,4 +1,4 @@
-"""Noise contrastive estimation: a class is told from a few drawn ones, not from all others."""
+"""Noise contrastive estimation: a class is discriminated from a few sampled negatives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import nce_kernels as nce_lanes
-from compiler.ops.loss import sampled_class_kernels as chosen_lanes
+from compiler.ops.loss import nce_kernels as nce_kernels
+from compiler.ops.loss import sampled_class_kernels as class_kernels
 from compiler.ops.loss.nce_kernels import Sampler
 from compiler.ops.loss.samplers import (
     LOG_UNIFORM,
@@ -29,7 +29,7 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 def row_labels(Label: Array, count: int) -> Array:
-    """The true classes of each row: [rows, classes a row]; ValueError for one that is no class."""
+    """Return the true classes [rows, classes per row]; raise ValueError if out of range."""
     labels = Label.reshape(len(Label), -1)
     wrong = (labels < 0) | (labels >= count)
     if wrong.any():
@@ -44,9 +44,9 @@ def sampled_labels(
     Label: Array, count: int, negatives: int, custom: Sequence[int], sampler: int, seed: int,
     key: tuple[Array | None, int], alias: tuple[Array | None, Array | None],
 ) -> Array:  # fmt: skip
-    """The classes of each row [rows, classes]: its true ones, then `negatives` drawn ones.
+    """Return the classes of each row [rows, classes]: the true ones, then `negatives` samples.
 
-    `key` has what numbers are drawn from where it is known, and the place of the op.
+    `key` is (RNG key or None, index of the op's key).
     """
     trues = row_labels(Label, count)
     shape = (len(trues), negatives)
@@ -63,7 +63,7 @@ def sampled_costs(
     Input: Array, vectors: Array, bias: Array | None, labels: Array, sampler: int, count: int,
     negatives: int, SampleWeight: Array | None, CustomDistProbs: Array | None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The cost of each row [rows, 1], and the shares o of its classes [rows, classes].
+    """Return the cost of each row [rows, 1], and the sigmoids o of its classes [rows, classes].
 
     `vectors` [rows, classes, width] and `bias` [rows, classes] are the weights of the classes.
     """
@@ -81,12 +81,12 @@ def sampled_costs(
 
 
 class Nce(OpDef, op="nce"):
-    """Cost of each row [rows, 1]: of its true classes, and of `num_neg_samples` drawn ones.
+    """Cost of each row [rows, 1], from its true classes and `num_neg_samples` sampled ones.
 
-    With o = sigmoid(Input @ Weight[class] + Bias[class]) and b how often the class is expected
-    among the drawn, a true class costs -log(o / (o + b)) and a drawn one -log(b / (o + b)), times
-    SampleWeight of the row. SampleLogits are the o, SampleLabels their classes: true ones first.
-    `custom_neg_classes` stand for drawn ones. With `is_sparse`, Weight has a sparse gradient.
+    With o = sigmoid(Input @ Weight[class] + Bias[class]) and b the expected count of the class
+    among the samples, a true class costs -log(o / (o + b)) and a sampled one -log(b / (o + b)),
+    times the row's SampleWeight. SampleLogits are the o, SampleLabels their classes: true ones
+    first. `custom_neg_classes` replace the samples. With `is_sparse`, Weight has a sparse gradient.
     Reference: nce_op.h.
     """
 
@@ -143,7 +143,7 @@ class Nce(OpDef, op="nce"):
         if not fits or differ(Weight.shape[0], self.num_total_classes) or Label.rank not in (1, 2):
             raise ShapeError(
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
-                f"[rows, width], labels by row, and [{self.num_total_classes}, width]"
+                f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)
@@ -231,12 +231,12 @@ class Nce(OpDef, op="nce"):
         np.add.at(d_Weight, labels.reshape(-1), values)
         return found | {"Weight": d_Weight}
 
-    def sampled(self, *given: DeviceOperand | None) -> Sampler:
-        """How kernels draw classes; `given` are their chances, aliases and chances to stay."""
+    def kernel_sampler(self, *given: DeviceOperand | None) -> Sampler:
+        """Return the sampler; `given` is (class probabilities, aliases, alias thresholds)."""
         return Sampler(self.sampler, self.num_total_classes, self.custom_neg_classes, *given)
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why it has no kernel; empty if it has."""
+        """Return why it has no device kernel; empty if it has one."""
         return too_many(len(self.custom_neg_classes))
 
     def triton(
@@ -257,13 +257,13 @@ class Nce(OpDef, op="nce"):
     ) -> None:
         rows, drawn = Input.shape[0], self.num_neg_samples
         count = Label.shape[1] if Label.type.rank == 2 else 1
-        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
         labels = SampleLabels or k.scratch((rows, count + drawn), DType.INT64)
         shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
         trues = Label.reshaped((rows, count))
-        nce_lanes.choose(k, sampler, trues, (Key, self.place), labels)
+        nce_kernels.choose(k, sampler, trues, (Key, self.place), labels)
         given = (Input, Weight, Bias)
-        nce_lanes.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
+        nce_kernels.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
 
     def triton_grad(
         self,
@@ -283,15 +283,15 @@ class Nce(OpDef, op="nce"):
         d_Weight: DeviceOperand | None,
         d_Weight_rows: DeviceOperand | None,
     ) -> None:
-        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
         drawn = (self.num_neg_samples, SampleWeight, d_Cost)
-        slope, numbers = nce_lanes.slopes(k, sampler, SampleLogits, SampleLabels, *drawn)
+        slope, numbers = nce_kernels.score_gradients(k, sampler, SampleLogits, SampleLabels, *drawn)
         if d_Input is not None:
-            chosen_lanes.input_gradient(k, slope, numbers, Weight, d_Input)
+            class_kernels.input_gradient(k, slope, numbers, Weight, d_Input)
         if d_Bias is not None:
-            chosen_lanes.bias_gradient(k, slope, numbers, d_Bias)
+            class_kernels.bias_gradient(k, slope, numbers, d_Bias)
         if d_Weight_rows is not None:
             copy(k, numbers, d_Weight_rows)
         if d_Weight is not None:
             sparse = d_Weight_rows is not None
-            chosen_lanes.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)
+            class_kernels.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)

@@ -1,4 +1,4 @@
-"""The kernels of `nce`: classes that are drawn by a key, and what they and the true ones cost."""
+"""NCE kernels: sampling of classes from an RNG key, and costs of true and sampled classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ops.shared_kernels import inside, listed
 
 @dataclass(frozen=True)
 class Sampler:
-    """How classes are drawn: `samplers` has it for the host. `fixed` ones stand for drawn ones."""
+    """A sampler of classes, the device version of `samplers`; `fixed` classes replace samples."""
 
     kind: int
     classes: int
@@ -24,7 +24,7 @@ class Sampler:
     stays: DeviceOperand | None
 
     def draw(self, k: KernelBuilder, key: Number, index: Number) -> Number:
-        """The class that a key has for an element."""
+        """Draw the class of an element from a key."""
         if self.kind == UNIFORM:
             return k.randint(key, index, self.classes)
         if self.kind == LOG_UNIFORM or self.alias is None or self.stays is None:
@@ -37,7 +37,7 @@ class Sampler:
         return k.where((k.uniform(key, index, stream=1) < chance) | (other < 0), drawn, other)
 
     def chance(self, k: KernelBuilder, number: Number) -> Number:
-        """How likely a class is to be drawn."""
+        """Return the sampling probability of a class."""
         if self.kind == UNIFORM:
             return 1.0 / self.classes
         if self.kind == LOG_UNIFORM or self.chances is None:
@@ -52,7 +52,7 @@ def choose(
     k: KernelBuilder, s: Sampler, trues: DeviceOperand, key: tuple[DeviceOperand | None, int],
     out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the classes of each row: the true ones, and those that are drawn."""
+    """Emit kernels for the classes of each row: the true ones, and the samples."""
     rows, count = trues.shape
     i, c = k.grid(rows, count)
     k.store(out, (i, c), trues[i, c])
@@ -72,10 +72,9 @@ def costs(
     labels: DeviceOperand, trues: Size, drawn: int, weights: DeviceOperand | None,
     shares: DeviceOperand, out: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """Kernels for the `shares` of classes, and what each row costs.
+    """Emit kernels for the `shares` (sigmoids) of classes, and the cost of each row.
 
-    `given` are the input, the weights of classes and their bias, if they have one. A true class
-    that is none costs NaN.
+    `given` is (input, class weights, class biases or None). An invalid true class costs NaN.
     """
     X, W, bias = given
     i, c = k.grid(*labels.shape)
@@ -96,11 +95,11 @@ def costs(
     k.store(out, (i, 0), total * weight)
 
 
-def slopes(
+def score_gradients(
     k: KernelBuilder, s: Sampler, shares: DeviceOperand, labels: DeviceOperand, drawn: int,
     weights: DeviceOperand | None, d_Cost: DeviceOperand,
 ) -> tuple[DeviceOperand, DeviceOperand]:  # fmt: skip
-    """A kernel for the gradient of each score, 0 for what is no class, and the classes it is of."""
+    """Emit a kernel for the gradient of each score, 0 for an invalid class, and the classes."""
     made, numbers = (k.scratch(labels.shape, type) for type in (shares.type.dtype, DType.INT64))
     i, c = k.grid(*labels.shape)
     share, expected = shares[i, c], s.chance(k, labels[i, c]) * float(drawn)

@@ -1,4 +1,4 @@
-"""Losses of an order: of two scores, or of one class before all others."""
+"""Ranking losses: of two scores, or of one class against all others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss.binary import Alike, sigmoid, softplus
+from compiler.ops.loss.binary import SameTypePointwise, sigmoid, softplus
 from compiler.ops.loss.cross_entropy_kernels import row_table
 from compiler.ops.loss.loss import known_labels
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import require_dtype, require_same_shape
 
 
-class RankLoss(Alike, op="rank_loss"):
-    """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 says that Left goes first.
+class RankLoss(SameTypePointwise, op="rank_loss"):
+    """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 means Left ranks higher.
 
-    Each is [N] or [N, 1], and Out is as Label. Reference: rank_loss_op.h.
+    Each input is [N] or [N, 1], and Out has the shape of Label. Reference: rank_loss_op.h.
     """
 
     lod_like = ""
@@ -33,13 +33,13 @@ class RankLoss(Alike, op="rank_loss"):
     Out = writes()
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape of Label; ShapeError where another has more or fewer numbers."""
+        """Return the shape of Label; raise ShapeError if another input's size differs."""
         given = {slot: types[slot] for slot in ("Label", "Left", "Right")}
-        seen = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
-        return super().infer_types({**types, **seen})
+        viewed = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
+        return super().infer_types({**types, **viewed})
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """Axes of size 1 behind the first are as Label has them."""
+        """Return view shapes whose trailing axes of size 1 match Label's rank."""
         label = types["Label"].shape
         return {
             slot: (type.shape[0], *label[1:])
@@ -57,14 +57,14 @@ class RankLoss(Alike, op="rank_loss"):
 
 
 def _is_more(size: Size) -> bool:
-    """Whether a size is known to be another than 1."""
+    """Return whether a size is known and not 1."""
     return isinstance(size, int) and size != 1
 
 
-class MarginRankLoss(Alike, op="margin_rank_loss"):
-    """Out = max(0, margin - Label * (X1 - X2)): Label 1 says that X1 goes first, -1 that X2 does.
+class MarginRankLoss(SameTypePointwise, op="margin_rank_loss"):
+    """Out = max(0, margin - Label * (X1 - X2)): Label 1 means X1 ranks higher, -1 that X2 does.
 
-    Activated is 1 where Out is above 0, else 0. Reference: margin_rank_loss_op.h.
+    Activated is 1 where Out > 0, else 0. Reference: margin_rank_loss_op.h.
     """
 
     lod_like = ""
@@ -85,8 +85,8 @@ class MarginRankLoss(Alike, op="margin_rank_loss"):
         return {"X1": -slope, "X2": slope}
 
 
-def leads(X: Array, labels: Array) -> Array:
-    """By how much each class leads the labelled one of its row."""
+def score_margins(X: Array, labels: Array) -> Array:
+    """Return the score of each class minus that of its row's label."""
     return X - np.take_along_axis(X, labels, axis=-1)
 
 
@@ -113,13 +113,13 @@ class BprLoss(OpDef, op="bpr_loss"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         labels = known_labels(Label, X.shape[-1], -1)[0]
-        each = np.logaddexp(0, leads(X, labels))
+        each = np.logaddexp(0, score_margins(X, labels))
         np.put_along_axis(each, labels, 0, axis=-1)
         return each.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         labels = known_labels(Label, X.shape[-1], -1)[0]
-        slope = 0.5 + 0.5 * np.tanh(0.5 * leads(X, labels))
+        slope = 0.5 + 0.5 * np.tanh(0.5 * score_margins(X, labels))
         np.put_along_axis(slope, labels, 0, axis=-1)
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
@@ -130,9 +130,9 @@ class BprLoss(OpDef, op="bpr_loss"):
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, _, other = led(k, X, Label, i, r)
+        lead, _, other = margin_at(k, X, Label, i, r)
         total = k.sum(k.where(other, softplus(k, lead), 0), r)
-        k.store(Y.reshaped((rows,)), (i,), total / others_of(k, X))
+        k.store(Y.reshaped((rows,)), (i,), total / other_classes(k, X))
 
     def triton_grad(
         self,
@@ -145,17 +145,17 @@ class BprLoss(OpDef, op="bpr_loss"):
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, known, other = led(k, X, Label, i, r)
+        lead, known, other = margin_at(k, X, Label, i, r)
         slope = k.where(other & known, sigmoid(k, lead), 0)
         slope = k.where(other, slope, -k.sum(slope, r))
-        share = d_Y.reshaped((rows,))[i] / others_of(k, X)
+        share = d_Y.reshaped((rows,))[i] / other_classes(k, X)
         k.store(d_X.reshaped((rows, classes)), (i, r), slope * share)
 
 
-def led(
+def margin_at(
     k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, i: Number, c: Number
 ) -> tuple[Number, Number, Number]:
-    """By how much a class leads the labelled one of its row, if that is one, and is another."""
+    """Return a class's score minus the label's, if the label is valid, and if they differ."""
     rows, classes = row_table(X.shape)
     label = Label.reshaped((rows,))[i]
     known, table = inside(k, label, classes), X.reshaped((rows, classes))
@@ -163,6 +163,6 @@ def led(
     return lead, known, k.not_equal(label, c)
 
 
-def others_of(k: KernelBuilder, X: DeviceOperand) -> Number:
-    """How many classes are not the labelled one."""
+def other_classes(k: KernelBuilder, X: DeviceOperand) -> Number:
+    """Return the number of classes other than the label."""
     return k.astype(k.size(X.shape[-1]) - 1, X.type.dtype)

@@ -1,4 +1,4 @@
-"""A few classes for each row of logits: the true ones and some drawn for the whole batch."""
+"""`sample_logits`: the true classes of each row, and samples shared by the batch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from compiler.ops.shared_kernels import copy, inside
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_shape, shown
 
 HIT = 1e20
-"""What is taken off the logit of a class that was drawn and is a true one as well."""
+"""Amount subtracted from the logit of a sampled class that is also a true class."""
 
 
 class SampleLogits(OpDef, op="sample_logits"):
-    """SampledLogits = Logits of Samples, less the logarithm of their Probabilities.
+    """SampledLogits = Logits at Samples, minus the logarithm of their Probabilities.
 
     Samples [rows, trues + num_samples] are the true classes of each row and `num_samples` others,
-    the same for all rows and log-uniform, never one twice whatever `uniq` says. Probabilities say
-    how likely each is among so many. `use_customized_samples` takes both from the user, and
-    `remove_accidental_hits` rules drawn classes out where they are true ones. SampledLabels are the
-    places of the true classes. LogitsDim and LabelsDim bring shapes and hold no data.
+    the same for all rows, log-uniform and always distinct, whatever `uniq` is. Probabilities are
+    the probabilities of being among so many samples. `use_customized_samples` takes both from
+    inputs, and `remove_accidental_hits` excludes samples that are true classes. SampledLabels are
+    the indices of the true classes. LogitsDim and LabelsDim pass shapes and have no data.
     Reference: sample_logits_op.h.
     """
 
@@ -59,14 +59,18 @@ class SampleLogits(OpDef, op="sample_logits"):
         require_dtype(self.kind, "Labels", Labels, DType.INT64)
         if (Logits.rank, Labels.rank) != (2, 2) or differ(Logits.shape[0], Labels.shape[0]):
             given = shown(Logits=Logits, Labels=Labels)
-            raise ShapeError(f"{self.kind}: {given}, expected [rows, classes] and true ones by row")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected [rows, classes] and true classes per row"
+            )
         classes = Logits.shape[1]
         if isinstance(classes, int) and self.num_samples > classes:
-            raise BadAttribute(f"{self.kind}: 'num_samples' is {self.num_samples} of {classes}")
+            raise BadAttribute(
+                f"{self.kind}: 'num_samples' is {self.num_samples}, expected at most {classes}"
+            )
         drawn = (Logits.shape[0], Labels.shape[1] + self.num_samples)
         missing = CustomizedSamples is None or CustomizedProbabilities is None
         if self.use_customized_samples and missing:
-            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are missing")
+            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are required")
         if CustomizedSamples is not None and CustomizedProbabilities is not None:
             chances = CustomizedProbabilities
             given = Logits.with_shape(drawn)
@@ -105,14 +109,14 @@ class SampleLogits(OpDef, op="sample_logits"):
             hits = (samples[:, :, None] == trues[:, None, :]).any(2)
             hits[:, : trues.shape[1]] = False
             sampled = sampled - np.where(hits, HIT, 0)
-        places: Array = np.arange(int(trues.shape[1]))
+        indices: Array = np.arange(int(trues.shape[1]))
         return {
             "Samples": samples,
             "Probabilities": chances,
             "LogitsDim": np.empty((*Logits.shape, 0), Logits.dtype),
             "LabelsDim": np.empty((*Labels.shape, 0), Logits.dtype),
             "SampledLogits": sampled.astype(Logits.dtype),
-            "SampledLabels": np.broadcast_to(places, trues.shape).astype(np.int64),
+            "SampledLabels": np.broadcast_to(indices, trues.shape).astype(np.int64),
         }
 
     def grad(
@@ -124,8 +128,8 @@ class SampleLogits(OpDef, op="sample_logits"):
         return {"Logits": d_Logits}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        told = "Samples" in types or types.get("CustomizedSamples")
-        return "" if told else "classes are drawn until enough of them differ"
+        given_samples = "Samples" in types or types.get("CustomizedSamples")
+        return "" if given_samples else "it samples until enough distinct classes are found"
 
     def triton(
         self,

@@ -1,7 +1,7 @@
-"""Kernels of scores that each row has with a few rows of weights, chosen by their numbers.
+"""Kernels for scores of rows against a few weight rows selected by index.
 
-A score is a row of X times the weights of a number, and the bias of that number. Gradients of what
-numbers choose are added up in any order, unless everything is to be done in one order.
+A score is the product of a row of X and the weight row of an index, plus its bias. Gradients of
+weights are accumulated in nondeterministic order, unless a deterministic order is requested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def input_gradient(
     W: DeviceOperand,
     out: DeviceOperand,
 ) -> None:
-    """A kernel for the gradient of X, of `slope` and `numbers` [rows, scores a row]."""
+    """Emit a kernel for the gradient of X, from `slope` and `numbers` [rows, scores per row]."""
     i, j = k.grid(*out.shape)
     r = k.loop(slope.shape[1])
     k.store(out, (i, j), k.sum(slope[i, r] * W[numbers[i, r], j], r))
@@ -26,7 +26,7 @@ def input_gradient(
 def bias_gradient(
     k: KernelBuilder, slope: DeviceOperand, numbers: DeviceOperand, bias: DeviceOperand
 ) -> None:
-    """Kernels that add the gradients of scores to those of the biases."""
+    """Emit kernels that accumulate the gradients of scores into those of the biases."""
     fill(k, bias, 0)
     count = (slope.type.numel,)
     add_rows(k, slope.reshaped(count), numbers.reshaped(count), bias.reshaped((bias.type.numel,)))
@@ -36,9 +36,9 @@ def weight_gradient(
     k: KernelBuilder, slope: DeviceOperand, numbers: DeviceOperand, X: DeviceOperand,
     before: DeviceOperand | None, out: DeviceOperand, sparse: bool,
 ) -> None:  # fmt: skip
-    """Kernels for the gradient of weights, or of each row's share in them if `sparse`.
+    """Emit kernels for the gradient of the weights, or its sparse values if `sparse`.
 
-    Dense ones are added to what was there `before`, if anything was.
+    A dense gradient is added to `before`, if present.
     """
     if before is not None:
         copy(k, before, out)
@@ -48,11 +48,11 @@ def weight_gradient(
     shares = out.reshaped(shape) if sparse else None
     if k.in_order and not sparse:
         shares = k.scratch(shape, out.type.dtype)
-    i, place, j = k.grid(*shape)
-    value = slope[i, place] * X[i, j]
+    i, position, j = k.grid(*shape)
+    value = slope[i, position] * X[i, j]
     if shares is None:
-        k.add(out, (numbers[i, place], j), value)
+        k.add(out, (numbers[i, position], j), value)
     else:
-        k.store(shares, (i, place, j), value)
+        k.store(shares, (i, position, j), value)
     if shares is not None and not sparse:
         add_rows(k, shares.reshaped((count, shape[2])), numbers.reshaped((count,)), out)

@@ -1,8 +1,8 @@
-"""Which classes stand for all others, and how likely each is to be drawn.
+"""Samplers of negative classes, and their class probabilities.
 
-`uniform` (0) draws every class as often; `log_uniform` (1) class k with the share
-log((k + 2) / (k + 1)) / log(classes + 1), so that low numbers, which frequent words have, come
-often; `custom_dist` (2) as probabilities say, by the alias method. Reference: math/sampler.cc.
+`uniform` (0) samples uniformly; `log_uniform_classes` (1) samples class k with probability
+log((k + 2) / (k + 1)) / log(classes + 1), which favours small indices, i.e. frequent words;
+`custom_dist` (2) samples given probabilities by the alias method. Reference: math/sampler.cc.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SAMPLERS = UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
 
 
 def class_chances(classes: Array, sampler: int, count: int, given: Array | None) -> Array:
-    """How likely each of some classes is to be drawn, of `count` classes in all."""
+    """Return the sampling probability of each class, out of `count` classes."""
     if sampler == UNIFORM:
         return np.full(classes.shape, 1 / count)
     if sampler == LOG_UNIFORM or given is None:
@@ -25,16 +25,16 @@ def class_chances(classes: Array, sampler: int, count: int, given: Array | None)
     return given.reshape(-1)[classes]
 
 
-def log_uniform(even: Array, count: int) -> Array:
-    """Class numbers of which low ones are frequent, of numbers that are even from 0 to 1."""
-    powers = np.exp(even * np.log(count + 1))
+def log_uniform_classes(uniform: Array, count: int) -> Array:
+    """Map uniform numbers in [0, 1) to log-uniform class indices."""
+    powers = np.exp(uniform * np.log(count + 1))
     return np.minimum(powers.astype(np.int64), count) - 1
 
 
-def by_alias(drawn: Array, even: Array, alias: Array, chances: Array) -> Array:
-    """Class numbers by the alias method: each drawn class stays with its chance, else its alias."""
+def alias_sample(drawn: Array, uniform: Array, alias: Array, chances: Array) -> Array:
+    """Apply the alias method: keep each drawn class with its probability, else take its alias."""
     other = alias.reshape(-1)[drawn]
-    stays = (even < chances.reshape(-1)[drawn]) | (other < 0)
+    stays = (uniform < chances.reshape(-1)[drawn]) | (other < 0)
     return np.where(stays, drawn, other).astype(np.int64)
 
 
@@ -46,17 +46,17 @@ def draw_classes(
     alias: Array | None,
     chances: Array | None,
 ) -> Array:
-    """Class numbers of a sampler, in a shape; a seed of 0 gives others every time.
+    """Sample class indices in a shape; seed 0 yields different ones every time.
 
-    The last class is never drawn log-uniformly: as in the reference, the shares of the others add
-    up to 1.
+    The last class is never sampled log-uniformly: as in the reference, the probabilities of the
+    others sum to 1.
     """
     source = generator(seed)
     if sampler == UNIFORM:
         return source.integers(0, count, shape)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return log_uniform(source.random(shape), max(count - 1, 1))
-    return by_alias(source.integers(0, alias.size, shape), source.random(shape), alias, chances)
+        return log_uniform_classes(source.random(shape), max(count - 1, 1))
+    return alias_sample(source.integers(0, alias.size, shape), source.random(shape), alias, chances)
 
 
 def classes_by_key(
@@ -68,21 +68,21 @@ def classes_by_key(
     alias: Array | None,
     chances: Array | None,
 ) -> Array:
-    """`draw_classes` from a key; kernels draw the same."""
+    """Sample as `draw_classes` from an RNG key; kernels draw the same classes."""
     if sampler == UNIFORM:
         return below_by_key(Key, place, shape, count)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return log_uniform(fine_by_key(Key, place, shape), max(count - 1, 1))
+        return log_uniform_classes(fine_by_key(Key, place, shape), max(count - 1, 1))
     drawn = below_by_key(Key, place, shape, alias.size)
-    return by_alias(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
+    return alias_sample(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
 
 
 def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
-    """Different log-uniform class numbers, and how many draws they took."""
+    """Return distinct log-uniform class indices, and the number of draws needed."""
     source = generator(seed)
     found, tries = dict[int, None](), 0
     while len(found) < wanted:
-        for drawn in log_uniform(source.random((wanted,)), count).tolist():
+        for drawn in log_uniform_classes(source.random((wanted,)), count).tolist():
             tries += len(found) < wanted
             if len(found) < wanted:
                 found[drawn] = None

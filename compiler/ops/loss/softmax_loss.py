@@ -1,4 +1,4 @@
-"""Cross entropy of logits: softmax and its loss in one op."""
+"""Cross entropy of logits: softmax and loss in one op."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.loss import cross_entropy_kernels as label_lanes
+from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.loss.loss import known_labels, lower_labels
-from compiler.ops.math.axes import place
+from compiler.ops.math.axes import normalize_axis
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 NO_CLASS = -1
@@ -20,11 +20,11 @@ NO_CLASS = -1
 class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     """Softmax = softmax(Logits) along `axis`; Loss = -log(Softmax[Label]), of size 1 there.
 
-    With `soft_label`, Label holds probabilities in the shape of Logits and Loss is
-    -sum(Label * log(Softmax)). Rows whose label is `ignore_index` have loss 0; their gradient is 0
-    only where that is no class, for the reference's CPU kernel does not look at it on the way back.
-    As in `softmax`, no logit counts as more than 64 below the largest. `use_softmax`, of Paddle 2,
-    must be True. Reference: softmax_with_cross_entropy_op.h.
+    With `soft_label`, Label holds probabilities in the shape of Logits and Loss is -sum(Label *
+    log(Softmax)). Rows with label `ignore_index` have loss 0; their gradient is 0 only if
+    `ignore_index` is not a class, since the reference's CPU gradient kernel does not check it. As
+    in `softmax`, logits are clamped to 64 below the maximum. `use_softmax` (Paddle 2) must be True.
+    Reference: softmax_with_cross_entropy_op.h.
     """
 
     Logits = reads()
@@ -42,7 +42,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             raise BadAttribute(
                 f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
             )
-        axis = place(self.kind, self.axis, Logits.rank)
+        axis = normalize_axis(self.kind, self.axis, Logits.rank)
         loss = Logits.with_shape((*Logits.shape[:axis], 1, *Logits.shape[axis + 1 :]))
         if self.soft_label:
             require_same_dtype(self.kind, Logits=Logits, Label=Label)
@@ -55,11 +55,11 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     def infer_grad(self, Label: TensorType, Softmax: TensorType) -> dict[str, TensorType]:
         if self.soft_label:
             require_same_dtype(self.kind + "_grad", Label=Label, Softmax=Softmax)
-        place(self.kind, self.axis, Softmax.rank)
+        normalize_axis(self.kind, self.axis, Softmax.rank)
         return {"Logits": Softmax}
 
     def table(self, Logits: Shape) -> Shape:
-        """Logits as rows and classes, and what lies inside a class where `axis` is not the last."""
+        """Return (rows, classes), with the inner size appended if `axis` is not the last."""
         axis = self.axis % len(Logits)
         rows, inside = product(Logits[:axis]), product(Logits[axis + 1 :])
         return (rows, Logits[axis]) if inside == 1 else (rows, Logits[axis], inside)
@@ -120,7 +120,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             k.line(f"np.multiply({picked}, {counted}, out={picked})")
 
     def lower_shares(self, k: SourceBuilder, shifted: str, shares: str, total: Operand) -> None:
-        """Set shares to the softmax of shifted logits, total to the logarithm of their sum."""
+        """Set shares to the softmax of shifted logits, total to their log-sum-exp."""
         k.line(f"np.exp({shifted}, out={shares})")
         k.line(f"np.add.reduce({shares}, axis=1, keepdims=True, out={total})")
         k.line(f"np.divide({shares}, {total}, out={shares})")
@@ -153,7 +153,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     ) -> None:
         logits = Logits.reshaped((*self.table(Logits.shape), 1)[:3])
         ignore = None if self.soft_label else self.ignore_index
-        label_lanes.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
+        cross_entropy_kernels.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
 
     def triton_grad(
         self,
@@ -166,8 +166,10 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         table = (*self.table(Softmax.shape), 1)[:3]
         beyond = not self.ignore_index >= 0 or self.ignores_beyond(table[1])
         ignore = None if self.soft_label else self.ignore_index if beyond else NO_CLASS
-        label_lanes.softmax_slope(k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits)
+        cross_entropy_kernels.softmax_loss_gradient(
+            k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits
+        )
 
     def ignores_beyond(self, classes: Size) -> bool:
-        """True where `ignore_index` is known to be no class."""
+        """Return whether `ignore_index` is known not to be a class."""
         return isinstance(classes, int) and self.ignore_index >= classes

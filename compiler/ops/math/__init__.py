@@ -1,1 +1,1 @@
-"""Ops of arithmetic: element by element, along axes, products of matrices."""
+"""Arithmetic ops: pointwise, reductions along axes, matrix products."""

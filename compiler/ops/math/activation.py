@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element. Reference: activation_op.h, clip_op.h, sign_op.h."""
+"""Pointwise functions of one tensor. Reference: activation_op.h, clip_op.h, sign_op.h."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.elementwise import first_given, gradient_op, holds_floats
+from compiler.ops.math.elementwise import gradient_op, input_or_attr, is_floating
 
 
 class Unary(Pointwise):
-    """Out has the type of X."""
+    """A pointwise op of one input; Out has the type of X."""
 
     X = reads()
     Out = writes()
@@ -50,7 +50,7 @@ class Relu6(Unary, op="relu6"):
 
 
 class Clip(Unary, op="clip"):
-    """Out = X, but no less than `min` and no more than `max`; Min and Max go before those.
+    """Out = X clamped to [`min`, `max`]; the optional inputs Min and Max override the attributes.
 
     Reference: clip_op.h.
     """
@@ -65,26 +65,26 @@ class Clip(Unary, op="clip"):
     max = required(float)
 
     def for_rows(self) -> str:
-        """Rows of a sparse X are clipped by themselves; those it lacks stay 0."""
+        """Clip only the rows present in a sparse X; missing rows stay 0."""
         return "clip_rows"
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; BadAttribute where the bounds are in the wrong order."""
+        """Return the type of X; raise BadAttribute if min > max."""
         if not (types.get("Min") or types.get("Max")) and self.min > self.max:
             raise BadAttribute(f"clip: min is {self.min}, expected no more than max={self.max}")
         return super().infer_types(types)
 
     def compute(self, xp: Xp, X: Value, Min: Value, Max: Value) -> Value:
-        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        low, high = input_or_attr(Min, self.min), input_or_attr(Max, self.max)
         return xp.minimum(xp.maximum(X, low), high)
 
     def grad(self, xp: Xp, X: Value, Min: Value, Max: Value, d_Out: Value) -> Value:
-        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        low, high = input_or_attr(Min, self.min), input_or_attr(Max, self.max)
         return {"X": d_Out * xp.logical_and(xp.greater(X, low), xp.less(X, high))}
 
 
 class ClipByNorm(Whole, op="clip_by_norm"):
-    """Out = X * max_norm / |X| where the norm |X| of all elements is above `max_norm`, else X.
+    """Out = X * max_norm / |X| if the L2 norm |X| of the whole tensor exceeds `max_norm`, else X.
 
     Reference: clip_by_norm_op.h.
     """
@@ -98,7 +98,7 @@ class ClipByNorm(Whole, op="clip_by_norm"):
         return X
 
     def for_rows(self) -> str:
-        """A sparse X stays sparse."""
+        """A sparse X yields a sparse Out."""
         return "clip_by_norm_rows"
 
     def numpy(self, X: Array) -> Array:
@@ -215,7 +215,7 @@ class Cos(Unary, op="cos"):
 
 
 class Pow(Unary, op="pow"):
-    """Out = X ** factor; FactorTensor goes before `factor`. Whole numbers take a whole factor."""
+    """Out = X ** factor; FactorTensor overrides `factor`. Integer X uses the factor cast to int."""
 
     X = reads()
     FactorTensor = reads(optional=True, no_grad=True)
@@ -223,16 +223,16 @@ class Pow(Unary, op="pow"):
     factor = attr(1.0)
 
     def compute(self, xp: Xp, X: Value, FactorTensor: Value) -> Value:
-        factor = self.factor if holds_floats(X) else int(self.factor)
-        return xp.power(X, first_given(FactorTensor, factor))
+        factor = self.factor if is_floating(X) else int(self.factor)
+        return xp.power(X, input_or_attr(FactorTensor, factor))
 
     def grad(self, xp: Xp, X: Value, FactorTensor: Value, d_Out: Value) -> Value:
-        factor = first_given(FactorTensor, self.factor)
+        factor = input_or_attr(FactorTensor, self.factor)
         return {"X": d_Out * factor * xp.power(X, factor - 1.0)}
 
 
 class Sign(Unary, op="sign"):
-    """Out = -1, 0 or 1, as X is below, at or above 0; its gradient is X's times 0."""
+    """Out = -1, 0 or 1, the sign of X; its gradient is 0."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.sign(X)

@@ -1,7 +1,7 @@
-"""Axes, sizes and positions, as ops that move elements around speak of them.
+"""Helpers for axes, sizes and indices, shared by the ops that move data.
 
-Some are attributes and some are tensors, whose numbers only data decides. What bodies use here is
-carried into generated modules with them, so it needs NumPy only.
+Sizes and axes come from attributes or from tensors, whose values are data-dependent. Functions
+used in op bodies are copied into generated modules, so they depend on NumPy only.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.types import Array, Shape, TensorType
 
 Sizes: TypeAlias = tuple[Any, ...]
-"""A shape in a body, where every size is a number."""
+"""A shape inside an op body: all sizes are known integers."""
 
 
-def place(op: str, axis: int, rank: int, name: str = "axis") -> int:
-    """An axis counted from the front; ShapeError where a tensor of `rank` axes has no such axis.
+def normalize_axis(op: str, axis: int, rank: int, name: str = "axis") -> int:
+    """Return a non-negative axis; raise ShapeError if `axis` is out of range for `rank`.
 
-    >>> place("concat", -1, 3)
+    >>> normalize_axis("concat", -1, 3)
     2
     """
     if not -rank <= axis < rank:
-        raise ShapeError(f"{op}: {name} {axis} reaches beyond the {rank} axes of the input")
+        raise ShapeError(f"{op}: {name} {axis} is out of range for an input of rank {rank}")
     return axis % rank
 
 
-def at(axis: int, text: str) -> str:
-    """An index that takes a part of one axis and all of every other.
+def slice_index_text(axis: int, text: str) -> str:
+    """Return index source text that slices one axis and keeps all others whole.
 
-    >>> at(2, "1:3")
+    >>> slice_index_text(2, "1:3")
     '[:, :, 1:3]'
     """
     return f"[{':, ' * axis}{text}]"
 
 
-def open_shape(rank: int) -> Shape:
-    """A shape of which only the number of axes is known."""
+def unknown_shape(rank: int) -> Shape:
+    """Return a shape with a known rank and unknown sizes."""
     return (UNKNOWN,) * rank
 
 
-def listed_count(op: str, slot: str, numbers: TensorType) -> int:
-    """How many numbers a tensor lists; ShapeError where that is not known before it runs."""
+def static_count(op: str, slot: str, numbers: TensorType) -> int:
+    """Return the number of elements of an index tensor; raise ShapeError unless it is static."""
     count = numbers.numel
     if not isinstance(count, int):
         raise ShapeError(f"{op}: {slot} is {numbers}, expected a known number of elements")
     return count
 
 
-def hoped(sizes: Sequence[int]) -> Shape:
-    """Sizes of which those that are not positive wait for a tensor."""
+def positive_or_unknown(sizes: Sequence[int]) -> Shape:
+    """Replace non-positive sizes, to be read from a tensor at run time, by UNKNOWN."""
     return tuple(size if size > 0 else UNKNOWN for size in sizes)
 
 
-def whole_numbers(listing: Any, single: Any, attribute: Any) -> list[int]:
-    """Numbers that stand in one tensor, or in a tensor each, or else in an attribute."""
+def int_values(listing: Any, single: Any, attribute: Any) -> list[int]:
+    """Return integers from one tensor, else from one-element tensors, else from the attribute."""
     if listing is not None:
         return [int(each) for each in listing.reshape(-1)]
     if single:
@@ -67,28 +67,28 @@ def whole_numbers(listing: Any, single: Any, attribute: Any) -> list[int]:
 
 
 def element_type(code: int) -> Any:
-    """The NumPy element type of a `VarType.Type` number."""
+    """Return the NumPy dtype of a `VarType.Type` code."""
     names = "bool int16 int32 int64 float16 float32 float64".split()
     return np.dtype({20: "uint8", 21: "int8", 22: "bfloat16"}.get(code) or names[code])
 
 
-def expect_inside(positions: Array, size: int, op: str) -> None:
-    """ValueError where positions along an axis of some size lie beyond it, or are negative."""
+def check_indices(positions: Array, size: int, op: str) -> None:
+    """Raise ValueError unless all indices are in [0, size)."""
     if positions.size and (positions.min() < 0 or positions.max() >= size):
         wrong = positions[(positions < 0) | (positions >= size)].reshape(-1)[0]
-        raise ValueError(f"{op}: index {wrong} is not from 0 to {size - 1}")
+        raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 
 
-def without(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
-    """The sizes of all other axes; `[1]` where none is left, for fluid has no empty shape."""
+def drop_axes(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
+    """Return the sizes without the given axes; `[1]` if none remains (fluid has no 0-d tensors)."""
     return tuple(size for axis, size in enumerate(sizes) if axis not in axes) or (1,)
 
 
-def spread(X: Array, sizes: Sizes) -> Array:
-    """A tensor broadcast to a shape."""
+def broadcast_array(X: Array, sizes: Sizes) -> Array:
+    """Broadcast an array to a shape."""
     return np.broadcast_to(X, sizes)
 
 
-def blank(sizes: Sizes, like: Array) -> Array:
-    """Zeros in a shape, of the element type that another array has."""
+def zeros_shaped(sizes: Sizes, like: Array) -> Array:
+    """Return zeros of the given shape with the dtype of `like`."""
     return np.zeros(sizes, like.dtype)

@@ -1,8 +1,8 @@
-"""Pictures at places between their elements, as functions that generated code carries.
+"""Bilinear sampling of images, as NumPy functions copied into generated code.
 
-Pictures are [N, H, W, C], places are rows and columns [n, h, w] in elements, with the number of the
-picture each is in, and what is seen there is [n, h, w, C], linear between the four neighbours;
-outside a picture it is 0.
+Images are [N, H, W, C]. Sampling positions are fractional row and column indices [n, h, w], with an
+image index for each; the samples are [n, h, w, C], interpolated linearly between the four
+neighbouring pixels. Pixels outside an image are 0.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import numpy as np
 from compiler.ir.types import Array
 
 CORNERS = "00 01 10 11"
-"""Steps down and right from the upper left neighbour."""
+"""Row and column offsets of the four neighbours from the upper left one."""
 
 
 def every(images: Array) -> Array:
-    """The numbers of pictures for places [N, h, w]: the first are in the first."""
+    """Return image indices [N, 1, 1] that pair positions [N, h, w] with images by batch."""
     return np.arange(len(images)).reshape(-1, 1, 1)
 
 
 def corner(
     images: Array, number: Array, row: Array, column: Array
 ) -> tuple[Array, Array, tuple[Array, ...]]:
-    """What pictures show at whole places; which of those are inside; the index of what was seen."""
+    """Read pixels at integer positions; return them, the in-bounds mask and the clamped index."""
     height, width = images.shape[1:3]
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     down = np.clip(row, 0, height - 1).astype(np.int64)
@@ -32,7 +32,7 @@ def corner(
 
 
 def sample(images: Array, number: Array, rows: Array, columns: Array) -> Array:
-    """What pictures show at places."""
+    """Sample images bilinearly at fractional positions."""
     top, left = np.floor(rows), np.floor(columns)
     made = np.zeros((*rows.shape, images.shape[3]), images.dtype)
     for down, right in [(int(step[0]), int(step[1])) for step in CORNERS.split()]:
@@ -43,18 +43,18 @@ def sample(images: Array, number: Array, rows: Array, columns: Array) -> Array:
 
 
 def sample_gradient(
-    images: Array, number: Array, rows: Array, columns: Array, above: Array
+    images: Array, number: Array, rows: Array, columns: Array, upstream: Array
 ) -> tuple[Array, Array, Array]:
-    """The gradients of pictures, rows and columns from that of what was seen."""
+    """Return the gradients of images, rows and columns from the gradient of the samples."""
     top, left = np.floor(rows), np.floor(columns)
     d_images = np.zeros(images.shape, images.dtype)
     d_rows, d_columns = np.zeros((2, *rows.shape), images.dtype)
     for down, right in [(int(step[0]), int(step[1])) for step in CORNERS.split()]:
         row, column = top + down, left + right
         near, across = 1 - np.abs(rows - row), 1 - np.abs(columns - column)
-        seen, inside, index = corner(images, number, row, column)
-        np.add.at(d_images, index, above * (near * across * inside)[..., None])
-        along = (seen * above).sum(axis=-1)
+        pixels, inside, index = corner(images, number, row, column)
+        np.add.at(d_images, index, upstream * (near * across * inside)[..., None])
+        along = (pixels * upstream).sum(axis=-1)
         d_rows += along * across * (2 * down - 1)
         d_columns += along * near * (2 * right - 1)
     return d_images, d_rows, d_columns

@@ -1,7 +1,7 @@
-"""Pictures at places between their elements, in kernels: the four neighbours of a place.
+"""Bilinear sampling in kernels: the four neighbouring pixels of a position.
 
-What lies outside a picture is 0 and is not read, however far away or no number its place may be.
-Gradients of pictures are added up where places happen to lie, in any order.
+Pixels outside the image count as 0 and are not loaded, even for huge or NaN positions. Image
+gradients are accumulated with atomics, in nondeterministic order.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from compiler.ops.math.bilinear import CORNERS
 
 @dataclass(frozen=True)
 class Corner:
-    """A neighbour of a place: its row and column, and whether it is inside the picture.
+    """A neighbouring pixel of a sampling position: row, column and in-bounds mask.
 
-    `near` and `across` are its shares along the rows and columns; `down` and `right` say with what
-    sign they grow as the place moves on.
+    `near` and `across` are its interpolation weights along rows and columns; `down` and `right` are
+    the signs of their derivatives with respect to the position.
     """
 
     row: Number
@@ -33,18 +33,18 @@ class Corner:
 
     @property
     def share(self) -> Number:
-        """How much of what is seen is this neighbour's."""
+        """Interpolation weight of this pixel."""
         return self.near * self.across
 
     @property
     def slopes(self) -> tuple[Number, Number]:
-        """How that grows with the row and with the column of the place."""
+        """Derivatives of the weight with respect to the row and the column of the position."""
         down, right = self.across, self.near
         return down if self.down > 0 else -down, right if self.right > 0 else -right
 
 
 def corners(k: KernelBuilder, row: Number, column: Number, sizes: Sequence[Size]) -> list[Corner]:
-    """The neighbours of a place in a picture of these sizes."""
+    """Return the four neighbours of a position in an image of height and width `sizes`."""
     found: list[Corner] = []
     for step in CORNERS.split():
         down, right = int(step[0]), int(step[1])
@@ -56,18 +56,18 @@ def corners(k: KernelBuilder, row: Number, column: Number, sizes: Sequence[Size]
 
 
 def _neighbour(
-    k: KernelBuilder, place: Number, step: int, size: Size
+    k: KernelBuilder, position: Number, step: int, size: Size
 ) -> tuple[Number, Number, Number]:
-    """The element before or behind a place of an axis, whether there is one, and its share."""
-    at = k.floor(place) + float(step)
+    """Return a neighbour's index along one axis, its in-bounds mask, and its weight."""
+    at = k.floor(position) + float(step)
     last = k.size(size) - 1
     inside = (at >= 0.0) & (at <= (float(last) if isinstance(last, int) else last))
     whole = k.astype(k.where(inside, at, 0.0), DType.INT32)
-    return whole, inside, 1.0 - k.absolute(place - at)
+    return whole, inside, 1.0 - k.absolute(position - at)
 
 
 def looked(found: Sequence[Corner], at: Callable[[Corner], Number]) -> Number:
-    """What is seen at a place; `at` gives the element of a neighbour, 0 outside."""
+    """Return the bilinear sample; `at` loads a neighbour's pixel (0 out of bounds)."""
     total = at(found[0]) * found[0].share
     for each in found[1:]:
         total = total + at(each) * each.share
@@ -75,7 +75,7 @@ def looked(found: Sequence[Corner], at: Callable[[Corner], Number]) -> Number:
 
 
 def moved(found: Sequence[Corner], at: Callable[[Corner], Number]) -> tuple[Number, Number]:
-    """How what is seen changes as a place moves down, and to the right."""
+    """Return the derivatives of the sample with respect to the row and column position."""
     down, right = (at(found[0]) * slope for slope in found[0].slopes)
     for each in found[1:]:
         value, slopes = at(each), each.slopes

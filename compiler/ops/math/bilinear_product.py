@@ -1,7 +1,7 @@
-"""`bilinear_tensor_product`: pairs of rows in a matrix for each number that they make.
+"""`bilinear_tensor_product`: a bilinear form of two rows per output channel.
 
-Its products of three are products of two matrices, one of which is multiplied out on the way.
-Reference: bilinear_tensor_product_op.h.
+Products of three factors are computed as matrix products, with the outer product of two factors
+formed on the fly. Reference: bilinear_tensor_product_op.h.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         Bias: DeviceOperand | None,
         Out: DeviceOperand,
     ) -> None:
-        sides = Weight.shape[1:]
-        _, n, c, left, right = k.tiles((), Out.shape[0], Out.shape[1], product(sides))
-        i, j = k.unravel(left, sides)
-        total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sides))])
+        sizes = Weight.shape[1:]
+        _, n, c, left, right = k.tiles((), Out.shape[0], Out.shape[1], product(sizes))
+        i, j = k.unravel(left, sizes)
+        total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sizes))])
         k.store(Out, (n, c), total if Bias is None else total + Bias[0, c])
 
     def triton_grad(
@@ -81,20 +81,20 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         d_Weight: DeviceOperand | None,
         d_Bias: DeviceOperand | None,
     ) -> None:
-        count, *sides = Weight.shape
+        count, *sizes = Weight.shape
         if d_X is not None:
-            _, n, i, left, right = k.tiles((), X.shape[0], X.shape[1], product((count, sides[1])))
-            (c, j), (d, m) = (k.unravel(turn, (count, sides[1])) for turn in (left, right))
+            _, n, i, left, right = k.tiles((), X.shape[0], X.shape[1], product((count, sizes[1])))
+            (c, j), (d, m) = (k.unravel(flat, (count, sizes[1])) for flat in (left, right))
             k.store(d_X, (n, i), k.contract(d_Out[n, c] * Y[n, j], Weight[d, i, m]))
         if d_Y is not None:
-            _, n, j, left, right = k.tiles((), Y.shape[0], Y.shape[1], product((count, sides[0])))
-            (c, i), (d, m) = (k.unravel(turn, (count, sides[0])) for turn in (left, right))
+            _, n, j, left, right = k.tiles((), Y.shape[0], Y.shape[1], product((count, sizes[0])))
+            (c, i), (d, m) = (k.unravel(flat, (count, sizes[0])) for flat in (left, right))
             k.store(d_Y, (n, j), k.contract(d_Out[n, c] * X[n, i], Weight[d, m, j]))
         if d_Weight is not None:
-            width = product(sides)
-            _, c, place, left, right = k.tiles((), count, width, X.shape[0])
-            i, j = k.unravel(place, sides)
+            width = product(sizes)
+            _, c, column, left, right = k.tiles((), count, width, X.shape[0])
+            i, j = k.unravel(column, sizes)
             total = k.contract(d_Out[left, c], X[right, i] * Y[right, j])
-            k.store(d_Weight.reshaped((count, width)), (c, place), total)
+            k.store(d_Weight.reshaped((count, width)), (c, column), total)
         if d_Bias is not None:
             sum_to(k, d_Out.shape, d_Bias, lambda at: d_Out[at])

@@ -1,4 +1,4 @@
-"""Comparisons and logic: tensors of booleans, element by element.
+"""Pointwise comparisons and logical ops with boolean outputs.
 
 Reference: compare_op.cc, logical_op.cc.
 """
@@ -15,12 +15,12 @@ from compiler.ops.type_checks import require_same_shape
 
 
 class Compare(Elementwise):
-    """Two tensors become one of booleans."""
+    """A pointwise comparison of two tensors; Out is boolean."""
 
     force_cpu = attr(False)
 
     def result(self, operand: TensorType) -> TensorType:
-        """Booleans in the broadcast shape."""
+        """Return a boolean tensor type of the broadcast shape."""
         return operand.with_dtype(DType.BOOL)
 
 
@@ -67,19 +67,19 @@ class NotEqual(Compare, op="not_equal"):
 
 
 class Logical(Pointwise):
-    """Two tensors of booleans of one shape become a third."""
+    """A pointwise logical op of two boolean tensors of equal shape."""
 
     X = reads()
     Y = reads()
     Out = writes()
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where the shapes differ."""
+        """Return the type of X; raise ShapeError if the shapes differ."""
         require_same_shape(self.kind, X=types["X"], Y=types["Y"])
         return super().infer_types(types)
 
     def result(self, operand: TensorType) -> TensorType:
-        """Booleans, whatever the inputs are."""
+        """Return a boolean type of the same shape."""
         return operand.with_dtype(DType.BOOL)
 
 
@@ -98,7 +98,7 @@ class LogicalOr(Logical, op="logical_or"):
 
 
 class LogicalXor(Logical, op="logical_xor"):
-    """Out = exactly one of X and Y."""
+    """Out = X xor Y."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return xp.logical_xor(X, Y)
@@ -111,7 +111,7 @@ class LogicalNot(Pointwise, op="logical_not"):
     Out = writes()
 
     def result(self, operand: TensorType) -> TensorType:
-        """Booleans, whatever the input is."""
+        """Return a boolean type of the same shape."""
         return operand.with_dtype(DType.BOOL)
 
     def compute(self, xp: Xp, X: Value) -> Value:

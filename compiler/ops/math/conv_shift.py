@@ -11,8 +11,8 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
-def shifted_places(width: int, steps: int) -> Array:
-    """For each place of a row, and each step, the place in the row that meets there."""
+def correlation_indices(width: int, steps: int) -> Array:
+    """Return the index [width, steps] into X that Out[i] multiplies with Y[j]."""
     return (np.arange(width)[:, None] + np.arange(steps) - (steps - 1) // 2) % width
 
 
@@ -37,15 +37,15 @@ class ConvShift(OpDef, op="conv_shift"):
         return X
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        seen = X[:, shifted_places(X.shape[1], Y.shape[1])]
-        return np.einsum("bij,bj->bi", seen, Y)
+        windows = X[:, correlation_indices(X.shape[1], Y.shape[1])]
+        return np.einsum("bij,bj->bi", windows, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        places = shifted_places(X.shape[1], Y.shape[1])
+        indices = correlation_indices(X.shape[1], Y.shape[1])
         d_X = np.zeros_like(X)
         for step in range(Y.shape[1]):
-            d_X[:, places[:, step]] += d_Out * Y[:, step : step + 1]
-        return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, places], d_Out)}
+            d_X[:, indices[:, step]] += d_Out * Y[:, step : step + 1]
+        return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, indices], d_Out)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
@@ -53,8 +53,8 @@ class ConvShift(OpDef, op="conv_shift"):
         (batch, width), steps = X.shape, Y.shape[1]
         b, i = k.grid(batch, width)
         j = k.loop(steps)
-        place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
-        k.store(Out, (b, i), k.sum(X[b, place] * Y[b, j], j))
+        index = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
+        k.store(Out, (b, i), k.sum(X[b, index] * Y[b, j], j))
 
     def triton_grad(
         self,
@@ -69,10 +69,10 @@ class ConvShift(OpDef, op="conv_shift"):
         if d_X is not None:
             b, i = k.grid(batch, width)
             j = k.loop(steps)
-            place = k.mod(i - j + k.size(width) + k.size((steps - 1) // 2), k.size(width))
-            k.store(d_X, (b, i), k.sum(d_Out[b, place] * Y[b, j], j))
+            index = k.mod(i - j + k.size(width) + k.size((steps - 1) // 2), k.size(width))
+            k.store(d_X, (b, i), k.sum(d_Out[b, index] * Y[b, j], j))
         if d_Y is not None:
             b, j = k.grid(batch, steps)
             i = k.loop(width)
-            place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
-            k.store(d_Y, (b, j), k.sum(X[b, place] * d_Out[b, i], i))
+            index = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
+            k.store(d_Y, (b, j), k.sum(X[b, index] * d_Out[b, i], i))

@@ -1,4 +1,4 @@
-"""Sums along an axis of all that came before. Reference: cumsum_op.cc, cum_op.h."""
+"""Cumulative sums along an axis. Reference: cumsum_op.cc, cum_op.h."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import split_at
 
-PART = 1024
-"""Elements that one program sums up where they lie together."""
+BLOCK = 1024
+"""Elements per block of the scan if the scanned axis is contiguous."""
 
-SHORT_PART = 128
-"""Elements that one program sums up where rows lie between them."""
+STRIDED_BLOCK = 128
+"""Elements per block of the scan if the scanned axis is strided."""
 
 
 def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Each element the sum of those before it, and of itself unless `exclusive`."""
-    turned = np.flip(X, axis) if reverse else X
-    total = np.cumsum(turned, axis=axis, dtype=X.dtype)
+    """Return the cumulative sum along an axis, without the element itself if `exclusive`."""
+    flipped = np.flip(X, axis) if reverse else X
+    total = np.cumsum(flipped, axis=axis, dtype=X.dtype)
     if exclusive:
         start = np.zeros_like(np.take(total, [0], axis=axis))
         total = np.concatenate([start, np.delete(total, -1, axis=axis)], axis=axis)
@@ -34,10 +34,10 @@ def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
 
 
 class Cumsum(OpDef, op="cumsum"):
-    """Out = the sums of X along `axis` up to each element, or from the end if `reverse`.
+    """Out = the cumulative sum of X along `axis`, from the end if `reverse`.
 
-    The element itself does not count if `exclusive`. With `flatten`, of Paddle 2, X counts as one
-    row.
+    With `exclusive` the element itself is not included. With `flatten` (Paddle 2) X is flattened
+    first.
     """
 
     X = reads()
@@ -60,51 +60,53 @@ class Cumsum(OpDef, op="cumsum"):
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
         x, out = X.reshaped(whole), Out.reshaped(whole)
-        before, size, behind = whole
-        part = PART if behind == 1 else SHORT_PART
+        outer, size, inner = whole
+        part = BLOCK if inner == 1 else STRIDED_BLOCK
         if isinstance(size, int) and size <= part:
-            self.run(k, x, out, size, None)
+            self.scan(k, x, out, size, None)
             return
         held = DType.FP32 if X.type.dtype is DType.FP16 else X.type.dtype
-        starts = k.scratch((before, (size + part - 1) // part, behind), held)
-        self.totals(k, x, part, starts)
-        self.run(k, x, out, part, starts)
+        starts = k.scratch((outer, (size + part - 1) // part, inner), held)
+        self.block_sums(k, x, part, starts)
+        self.scan(k, x, out, part, starts)
 
-    def place(self, k: KernelBuilder, n: Number, size: Size) -> Number:
-        """The place of the n-th element that is summed."""
+    def scan_index(self, k: KernelBuilder, n: Number, size: Size) -> Number:
+        """Return the index along the axis of the n-th element of the scan."""
         return k.size(size) - 1 - n if self.reverse else n
 
-    def totals(self, k: KernelBuilder, x: DeviceOperand, size: int, starts: DeviceOperand) -> None:
-        """Kernels for the sum of all parts before each part, of `size` elements."""
+    def block_sums(
+        self, k: KernelBuilder, x: DeviceOperand, size: int, starts: DeviceOperand
+    ) -> None:
+        """Emit kernels for `starts`: the sum of all blocks of `size` elements before each block."""
         sums = k.scratch(starts.shape, starts.type.dtype)
         i, part, j = k.grid(*sums.shape)
         r = k.loop(size)
         n = part * size + r
         inside = n < k.size(x.shape[1])
-        value = x.at(i, self.place(k, n, x.shape[1]), j, where=inside, other=0)
+        value = x.at(i, self.scan_index(k, n, x.shape[1]), j, where=inside, other=0)
         k.store(sums, (i, part, j), k.sum(value, r))
         i, part, j = k.grid(*sums.shape)
         r = k.loop(sums.shape[1])
         k.store(starts, (i, part, j), k.sum(sums.at(i, r, j, where=r < part, other=0), r))
 
-    def run(
+    def scan(
         self, k: KernelBuilder, x: DeviceOperand, out: DeviceOperand, length: int,
         starts: DeviceOperand | None,
     ) -> None:  # fmt: skip
-        """A kernel that runs through each part, from what the parts before it make."""
-        before, size, behind = x.shape
-        i, part, j = k.grid(before, 1 if starts is None else starts.shape[1], behind)
+        """Emit a kernel that scans each block, starting from the sum of the blocks before it."""
+        outer, size, inner = x.shape
+        i, part, j = k.grid(outer, 1 if starts is None else starts.shape[1], inner)
         r = k.loop(length)
         n = r if starts is None else part * length + r
         inside = n < k.size(size)
         taken = n - 1 if self.exclusive else n
         counts = inside & (r > 0) if self.exclusive else inside
-        value = k.cumsum(x.at(i, self.place(k, taken, size), j, where=counts, other=0), r)
+        value = k.cumsum(x.at(i, self.scan_index(k, taken, size), j, where=counts, other=0), r)
         total = value if starts is None else value + starts[i, part, j]
-        k.store(out, (i, self.place(k, n, size), j), total, inside)
+        k.store(out, (i, self.scan_index(k, n, size), j), total, inside)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         if self.flatten:
-            raise CompileError("cumsum: no gradient with 'flatten'", hint="reshape X before it")
+            raise CompileError("cumsum: no gradient with 'flatten'", hint="reshape X first")
         attrs = {"axis": self.axis, "exclusive": self.exclusive, "reverse": not self.reverse}
         return [gradient_op("cumsum", op, grad, attrs)]

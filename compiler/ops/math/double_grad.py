@@ -1,7 +1,7 @@
-"""Double-grad ops that no other ops compose; see `compiler.ir.autodiff.double_grad`.
+"""Double-grad ops that are not composed of other ops; see `compiler.ir.autodiff.double_grad`.
 
-Slots are named as in the reference: DDX is the gradient of `X@GRAD`, DOut is `Out@GRAD`, DX on the
-left is the gradient of X, on the right `X@GRAD` itself.
+Slots are named as in the reference: DDX is the gradient of `X@GRAD`, DOut is `Out@GRAD`; DX as an
+output is the gradient of X, as an input `X@GRAD` itself.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from compiler.ops.shared_kernels import broadcast_at
 from compiler.ops.type_checks import numeric
 
 
-def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
-    """A tensor with a size of 1 for each axis it lacks of `shape`, from `axis` on."""
-    return small.reshape(numeric(spread_shape(small.shape, len(shape), axis)))
+def pad_rank(small: Array, shape: tuple[int, ...], axis: int) -> Array:
+    """Reshape an array to the rank of `shape` by adding axes of size 1, aligned at `axis`."""
+    return small.reshape(numeric(padded_shape(small.shape, len(shape), axis)))
 
 
-def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
-    """A shape with a size of 1 for each axis it lacks of `rank`, as `spread` has it."""
+def padded_shape(small: Shape, rank: int, axis: int) -> Shape:
+    """Return the shape extended to `rank` with sizes of 1, aligned at `axis`."""
     if len(small) == rank:
         return small
     sizes = list(small)
@@ -37,22 +37,22 @@ def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
 
 
 def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
-    """The element of a tensor that broadcasts from `axis` on."""
-    seen = small.reshaped(spread_shape(small.shape, len(indices), axis))
-    return seen[broadcast_at(seen.shape, indices)]
+    """Load an element of an operand that broadcasts with its first axis aligned at `axis`."""
+    viewed = small.reshaped(padded_shape(small.shape, len(indices), axis))
+    return viewed[broadcast_at(viewed.shape, indices)]
 
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
-    """The sum of those terms that there are, each spread over a shape."""
-    given = [spread(term, shape, axis) for term in terms if term is not None]
+    """Sum the terms that are not None, each broadcast to `shape`."""
+    given = [pad_rank(term, shape, axis) for term in terms if term is not None]
     total = np.zeros(shape, given[0].dtype)
     for term in given:
         total += term
     return total
 
 
-class SumAgain(OpDef):
-    """DDOut = DDX ± DDY, broadcast as the op itself does it; one of them may be missing."""
+class AddDoubleGrad(OpDef):
+    """DDOut = DDX ± DDY, broadcast as in the forward op; either may be missing."""
 
     DOut = reads(shape_only=True)
     DDX = reads(optional=True)
@@ -81,15 +81,15 @@ class SumAgain(OpDef):
         k.store(DDOut, indices, 0.0 if total is None else total)
 
 
-class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
-    """The gradient of `elementwise_add_grad`."""
+class ElementwiseAddGradGrad(AddDoubleGrad, op="elementwise_add_grad_grad"):
+    """Double grad of `elementwise_add`."""
 
     def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
         return broadcast_sum((DDX, DDY), cast("tuple[int, ...]", DOut), self.axis)
 
 
-class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
-    """The gradient of `elementwise_sub_grad`."""
+class ElementwiseSubGradGrad(AddDoubleGrad, op="elementwise_sub_grad_grad"):
+    """Double grad of `elementwise_sub`."""
 
     sign = -1
 
@@ -99,7 +99,10 @@ class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
 
 
 class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
-    """X@GRAD = Out@GRAD / Y and Y@GRAD = -Out@GRAD * Out / Y, for a Y of no more axes than X."""
+    """Double grad of `elementwise_div`, whose X@GRAD = Out@GRAD / Y, Y@GRAD = -Out@GRAD * Out / Y.
+
+    Y has no more axes than X.
+    """
 
     Y = reads()
     Out = reads()
@@ -117,14 +120,14 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
     def numpy(
         self, Y: Array, Out: Array, DOut: Array, DDX: Array | None, DDY: Array | None
     ) -> dict[str, Array]:
-        y = spread(Y, Out.shape, self.axis)
+        y = pad_rank(Y, Out.shape, self.axis)
         by_x = DOut / y
-        from_x = np.zeros_like(Out) if DDX is None else spread(DDX, Out.shape, self.axis)
-        from_y = np.zeros_like(y) if DDY is None else spread(DDY, Out.shape, self.axis)
-        above = (from_x - Out * from_y) / y
+        from_x = np.zeros_like(Out) if DDX is None else pad_rank(DDX, Out.shape, self.axis)
+        from_y = np.zeros_like(y) if DDY is None else pad_rank(DDY, Out.shape, self.axis)
+        upstream = (from_x - Out * from_y) / y
         axes = tuple(i for i, size in enumerate(y.shape) if size == 1 < Out.shape[i])
-        by_y = -(by_x * above).sum(axis=axes, keepdims=True)
-        return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": above}
+        by_y = -(by_x * upstream).sum(axis=axes, keepdims=True)
+        return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": upstream}
 
     def triton(
         self,
@@ -145,18 +148,18 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
 
         if DOutNew is not None or DDOut is not None:
             at = k.grid(*Out.shape)
-            by_x, from_y, above = parts(at)
+            by_x, from_y, upstream = parts(at)
             if DOutNew is not None:
                 k.store(DOutNew, at, -(by_x * from_y))
             if DDOut is not None:
-                k.store(DDOut, at, above)
+                k.store(DDOut, at, upstream)
         if DY is not None:
-            seen = DY.reshaped(spread_shape(DY.shape, Out.type.rank, self.axis))
-            sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
+            viewed = DY.reshaped(padded_shape(DY.shape, Out.type.rank, self.axis))
+            sum_to(k, Out.shape, viewed, lambda at: -(parts(at)[0] * parts(at)[2]))
 
 
 class SquareGradGrad(Pointwise, op="square_grad_grad"):
-    """X@GRAD = 2 * X * Out@GRAD, by X and by Out@GRAD."""
+    """Double grad of `square`, with respect to X and Out@GRAD of X@GRAD = 2 * X * Out@GRAD."""
 
     X = reads()
     DOut = reads()
@@ -169,7 +172,7 @@ class SquareGradGrad(Pointwise, op="square_grad_grad"):
 
 
 class EluGradGrad(Pointwise, op="elu_grad_grad"):
-    """X@GRAD = Out@GRAD * (1 where X is positive, else alpha * e ** X)."""
+    """Double grad of `elu`, whose X@GRAD = Out@GRAD * (1 if X > 0, else alpha * e ** X)."""
 
     X = reads()
     DOut = reads()
@@ -185,7 +188,7 @@ class EluGradGrad(Pointwise, op="elu_grad_grad"):
 
 
 class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
-    """X@GRAD = Out@GRAD / 2 / Out, by Out and by Out@GRAD."""
+    """Double grad of `sqrt`, with respect to Out and Out@GRAD of X@GRAD = Out@GRAD / 2 / Out."""
 
     Out = reads()
     DX = reads()
@@ -198,8 +201,8 @@ class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
         return {"DOut": -(DX * share), "DDOut": share * 0.5}
 
 
-class OfOutput(Pointwise):
-    """The gradient of a slope that an op tells from its output."""
+class OutputDoubleGrad(Pointwise):
+    """Double grad of an op whose derivative is a function of its output."""
 
     Out = reads()
     DOut = reads()
@@ -208,36 +211,36 @@ class OfOutput(Pointwise):
     DDOut = writes(optional=True)
 
 
-class TanhGradGrad(OfOutput, op="tanh_grad_grad"):
-    """X@GRAD = Out@GRAD * (1 - Out ** 2)."""
+class TanhGradGrad(OutputDoubleGrad, op="tanh_grad_grad"):
+    """Double grad of `tanh`, whose X@GRAD = Out@GRAD * (1 - Out ** 2)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": DDX * (1.0 - Out * Out)}
 
 
-class SigmoidGradGrad(OfOutput, op="sigmoid_grad_grad"):
-    """X@GRAD = Out@GRAD * Out * (1 - Out)."""
+class SigmoidGradGrad(OutputDoubleGrad, op="sigmoid_grad_grad"):
+    """Double grad of `sigmoid`, whose X@GRAD = Out@GRAD * Out * (1 - Out)."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX * (1.0 - Out * 2.0), "DDOut": DDX * Out * (1.0 - Out)}
 
 
-class ExpGradGrad(OfOutput, op="exp_grad_grad"):
-    """X@GRAD = Out@GRAD * Out."""
+class ExpGradGrad(OutputDoubleGrad, op="exp_grad_grad"):
+    """Double grad of `exp`, whose X@GRAD = Out@GRAD * Out."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": DOut * DDX, "DDOut": DDX * Out}
 
 
-class ReciprocalGradGrad(OfOutput, op="reciprocal_grad_grad"):
-    """X@GRAD = -Out@GRAD * Out ** 2."""
+class ReciprocalGradGrad(OutputDoubleGrad, op="reciprocal_grad_grad"):
+    """Double grad of `reciprocal`, whose X@GRAD = -Out@GRAD * Out ** 2."""
 
     def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
         return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": -(DDX * Out * Out)}
 
 
 class LogGradGrad(Pointwise, op="log_grad_grad"):
-    """X@GRAD = Out@GRAD / X, by X and by Out@GRAD."""
+    """Double grad of `log`, with respect to X and Out@GRAD of X@GRAD = Out@GRAD / X."""
 
     X = reads()
     DOut = reads()

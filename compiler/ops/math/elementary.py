@@ -1,4 +1,4 @@
-"""Elementary functions of one tensor, element by element: roots, logarithms, trigonometry.
+"""Pointwise elementary functions: roots, logarithms, trigonometry.
 
 Reference: activation_op.h.
 """
@@ -30,10 +30,10 @@ class Rsqrt(Unary, op="rsqrt"):
 
 
 class Round(Unary, op="round"):
-    """Out = the nearest integer, of two the even one; its gradient is 0 everywhere.
+    """Out = X rounded to the nearest integer, ties to even; its gradient is 0 everywhere.
 
-    The reference's CPU kernel does so for whole vectors of elements, and takes of two integers the
-    one farther from 0 for the few elements that are left over.
+    The reference's CPU kernel rounds ties to even in its vectorised part only, and ties away from 0
+    in the remainder loop.
     """
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -44,7 +44,7 @@ class Round(Unary, op="round"):
 
 
 class Trunc(Unary, op="trunc"):
-    """Out = X without what lies behind the point; its gradient is 0 everywhere."""
+    """Out = X rounded towards zero; its gradient is 0 everywhere."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.trunc(X)
@@ -120,7 +120,7 @@ class Tan(Unary, op="tan"):
 
 
 class Asin(Unary, op="asin"):
-    """Out = the angle between -π/2 and π/2 of which X is the sine."""
+    """Out = arcsin(X), in [-π/2, π/2]."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.arcsin(X)
@@ -130,7 +130,7 @@ class Asin(Unary, op="asin"):
 
 
 class Acos(Unary, op="acos"):
-    """Out = the angle between 0 and π of which X is the cosine."""
+    """Out = arccos(X), in [0, π]."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.arccos(X)
@@ -140,7 +140,7 @@ class Acos(Unary, op="acos"):
 
 
 class Atan(Unary, op="atan"):
-    """Out = the angle between -π/2 and π/2 of which X is the tangent."""
+    """Out = arctan(X), in (-π/2, π/2)."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.arctan(X)

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic of two tensors, scaling, and sums of many."""
+"""Pointwise arithmetic of two tensors, scaling, and sums of many tensors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
-def number(value: float) -> float:
-    """An attribute as the plainest number that equals it, so that integers stay integers.
+def int_if_integral(value: float) -> float:
+    """Return a float as an int if it is integral, so that integer tensors keep their dtype.
 
-    >>> number(2.0), number(0.5)
+    >>> int_if_integral(2.0), int_if_integral(0.5)
     (2, 0.5)
     """
     return int(value) if value.is_integer() else value
 
 
 class Elementwise(Pointwise):
-    """Two tensors; the one with fewer axes is aligned with the other's, from `axis` on.
+    """A pointwise op of two tensors; the one of lower rank is aligned with the other at `axis`.
 
-    Its trailing sizes of 1 count for nothing; `axis` -1 aligns the last axes. Tensors with equally
-    many axes broadcast as in NumPy, either way. Reference: elementwise_op_function.h.
+    Its trailing sizes of 1 are ignored; `axis` -1 aligns the last axes. Tensors of equal rank
+    broadcast as in NumPy, in both directions. Reference: elementwise_op_function.h.
     """
 
     X = reads()
@@ -35,32 +35,34 @@ class Elementwise(Pointwise):
     axis = attr(-1)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Out has X's element type and the broadcast shape; ShapeError where they differ."""
+        """Return X's dtype and the broadcast shape; raise ShapeError if the dtypes differ."""
         require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
         return super().infer_types(types)
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """The smaller operand with a size of 1 for each axis it lacks."""
+        """Return the view shape of the lower-rank operand, padded with axes of size 1."""
         x, y = types["X"].shape, types["Y"].shape
         if len(x) == len(y):
             return {}
-        return {"Y": self.placed(y, x)} if len(x) > len(y) else {"X": self.placed(x, y)}
+        return (
+            {"Y": self.aligned_shape(y, x)} if len(x) > len(y) else {"X": self.aligned_shape(x, y)}
+        )
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The smaller operand is seen with all axes, unless those it has would change places."""
+        """Permute the op with a view of the smaller operand, unless its axes would be reordered."""
         x, y = types["X"][0].shape, types["Y"][0].shape
         if len(x) == len(y):
             return PermutedOp(frozenset({"X", "Y", "Out"}))
         small, large = ("Y", "X") if len(x) > len(y) else ("X", "Y")
-        full = self.placed(types[small][0].shape, types[large][0].shape)
+        full = self.aligned_shape(types[small][0].shape, types[large][0].shape)
         axes = [axis for axis in order if full[axis] != 1]
-        slots, seen = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
+        slots, view = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
         if len(types[small][0].shape) == 1:
             return PermutedOp(slots, {"axis": order.index(axes[0]) if axes else 0})
-        return PermutedOp(slots, views={small: seen}) if axes == sorted(axes) else None
+        return PermutedOp(slots, views={small: view}) if axes == sorted(axes) else None
 
-    def placed(self, small: Shape, large: Shape) -> Shape:
-        """`small` among the axes of `large`; ShapeError where `axis` leaves no room for it."""
+    def aligned_shape(self, small: Shape, large: Shape) -> Shape:
+        """Return `small` padded to `large`'s rank; raise ShapeError if it does not fit."""
         axis = len(large) - len(small) if self.axis == -1 else self.axis
         kept = list(small)
         while kept and kept[-1] == 1:
@@ -78,7 +80,7 @@ class ElementwiseAdd(Elementwise, op="elementwise_add"):
         return X + Y
 
     def shares_grad(self, types: Types) -> list[Share]:
-        """Both gradients are that of Out, where nothing was spread."""
+        """Alias each gradient with Out's, where the operand was not broadcast."""
         same = [slot for slot in ("X", "Y") if types[slot][0].shape == types["Out@GRAD"][0].shape]
         gradients = ["Out@GRAD", *(slot + "@GRAD" for slot in same)]
         return [
@@ -107,7 +109,7 @@ class ElementwiseMul(Elementwise, op="elementwise_mul"):
     linear_in = (("X",), ("Y",))
 
     def for_rows(self) -> str:
-        """A sparse X stays sparse; Y must have one element then."""
+        """A sparse X yields a sparse Out; Y must then have one element."""
         return "elementwise_mul_rows"
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
@@ -118,7 +120,7 @@ class ElementwiseMul(Elementwise, op="elementwise_mul"):
 
 
 class ElementwiseDiv(Elementwise, op="elementwise_div"):
-    """Out = X / Y; integers are cut off towards zero."""
+    """Out = X / Y; integer quotients are truncated towards zero."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return X / Y
@@ -129,7 +131,7 @@ class ElementwiseDiv(Elementwise, op="elementwise_div"):
 
 
 class ElementwiseMax(Elementwise, op="elementwise_max"):
-    """Out = max(X, Y); where both are equal, the gradient goes to Y."""
+    """Out = max(X, Y); at ties the gradient is Y's."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return xp.maximum(X, Y)
@@ -139,7 +141,7 @@ class ElementwiseMax(Elementwise, op="elementwise_max"):
 
 
 class ElementwiseMin(Elementwise, op="elementwise_min"):
-    """Out = min(X, Y); where both are equal, the gradient goes to Y."""
+    """Out = min(X, Y); at ties the gradient is Y's."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return xp.minimum(X, Y)
@@ -149,10 +151,10 @@ class ElementwiseMin(Elementwise, op="elementwise_min"):
 
 
 class ElementwiseFloorDiv(Elementwise, op="elementwise_floordiv"):
-    """Out = X / Y for whole numbers, cut off towards zero, as the reference's kernel does."""
+    """Out = X / Y for integers, truncated towards zero as in the reference's kernel."""
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """As for all; ShapeError for what are no whole numbers."""
+        """Infer as for every elementwise op; raise ShapeError for non-integer dtypes."""
         require_dtype(self.kind, "X", types["X"], DType.INT32, DType.INT64)
         return super().infer_types(types)
 
@@ -161,17 +163,17 @@ class ElementwiseFloorDiv(Elementwise, op="elementwise_floordiv"):
 
 
 class ElementwiseMod(Elementwise, op="elementwise_mod"):
-    """Out = what remains of X / Y: with the sign of X for whole numbers, else with that of Y."""
+    """Out = the remainder of X / Y: integers have the sign of X, floats the sign of Y."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.remainder(X, Y) if holds_floats(X) else xp.fmod(X, Y)
+        return xp.remainder(X, Y) if is_floating(X) else xp.fmod(X, Y)
 
 
 class ElementwisePow(Elementwise, op="elementwise_pow"):
-    """Out = X ** Y; for whole numbers what lies behind the point is cut off."""
+    """Out = X ** Y; integer results are truncated."""
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.power(X if holds_floats(X) else X * 1.0, Y)
+        return xp.power(X if is_floating(X) else X * 1.0, Y)
 
     def grad(self, xp: Xp, X: Value, Y: Value, d_Out: Value) -> Value:
         by_base = d_Out * Y * xp.power(X, Y - 1)
@@ -179,14 +181,14 @@ class ElementwisePow(Elementwise, op="elementwise_pow"):
 
 
 class Minus(Pointwise, op="minus"):
-    """Out = X - Y, for tensors of one shape."""
+    """Out = X - Y, for tensors of equal shape."""
 
     X = reads()
     Y = reads()
     Out = writes()
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where Y has another."""
+        """Return the type of X; raise ShapeError if Y's differs."""
         require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
         require_same_shape(self.kind, X=types["X"], Y=types["Y"])
         return super().infer_types(types)
@@ -201,25 +203,25 @@ class Minus(Pointwise, op="minus"):
         return [OpDesc("scale", d_out, {"Out": [back[slot]]}, {"scale": by}) for slot, by in ops]
 
 
-def first_given(value: Value, otherwise: Value) -> Value:
-    """An optional input that goes before an attribute.
+def input_or_attr(value: Value, otherwise: Value) -> Value:
+    """Return an optional input if it is present, else the attribute.
 
-    >>> first_given(None, 2.0), first_given(3, 2.0)
+    >>> input_or_attr(None, 2.0), input_or_attr(3, 2.0)
     (2.0, 3)
     """
     return otherwise if value is None else value
 
 
-def holds_floats(value: Value) -> bool:
-    """True for an array, or an expression, of floating-point numbers."""
+def is_floating(value: Value) -> bool:
+    """Return whether an array or a kernel expression is floating-point."""
     return getattr(value.dtype, "numpy", value.dtype).kind in "fV"
 
 
 class Scale(Pointwise, op="scale"):
     """Out = scale * X + bias, or scale * (X + bias) unless `bias_after_scale`.
 
-    ScaleTensor goes before `scale`. For whole numbers what lies behind the point of factor and bias
-    is cut off first. Reference: scale_op.h.
+    ScaleTensor overrides `scale`. For integer X, scale and bias are truncated to integers first.
+    Reference: scale_op.h.
     """
 
     X = reads()
@@ -230,13 +232,15 @@ class Scale(Pointwise, op="scale"):
     bias_after_scale = attr(True)
 
     def for_rows(self) -> str:
-        """A sparse X stays sparse, unless a bias makes its other rows more than 0."""
+        """A sparse X yields a sparse Out, unless a bias makes the missing rows non-zero."""
         return "" if self.bias else "scale_rows"
 
     def compute(self, xp: Xp, X: Value, ScaleTensor: Value) -> Value:
-        floats = holds_floats(X)
-        factor = first_given(ScaleTensor, number(self.scale) if floats else int(self.scale))
-        bias = number(self.bias) if floats else int(self.bias)
+        floats = is_floating(X)
+        factor = input_or_attr(
+            ScaleTensor, int_if_integral(self.scale) if floats else int(self.scale)
+        )
+        bias = int_if_integral(self.bias) if floats else int(self.bias)
         if self.bias_after_scale:
             return biased(scaled(X, factor), bias)
         return scaled(biased(X, bias), factor)
@@ -249,39 +253,39 @@ class Scale(Pointwise, op="scale"):
 
 
 def scaled(X: Value, factor: Value) -> Value:
-    """X times a factor; X itself where that is 1."""
+    """Return X times a factor; X itself if the factor is 1."""
     return X if isinstance(factor, int) and factor == 1 else X * factor
 
 
 def biased(X: Value, bias: float) -> Value:
-    """X plus a bias; X itself where that is 0."""
+    """Return X plus a bias; X itself if the bias is 0."""
     return X if bias == 0 else X + bias
 
 
 def gradient_op(
     kind: str, op: OpDesc, grad: Callable[[str], str], attrs: Mapping[str, Any], index: int = 0
 ) -> OpDesc:
-    """An op of one input and one output that makes the gradient of `X[index]` from that of Out."""
+    """Return a unary op that computes the gradient of `X[index]` from the gradient of Out."""
     inputs, outputs = grad(op.outputs["Out"][0]), grad(op.inputs["X"][index])
     return OpDesc(kind, {"X": [inputs]}, {"Out": [outputs]}, attrs)
 
 
 class Sum(Pointwise, op="sum"):
-    """Out = the sum of all tensors in X, which have one shape."""
+    """Out = the sum of all tensors in X, which have equal shapes."""
 
     X = reads(many=True)
     Out = writes()
 
     def for_arrays(self) -> str:
-        """Tensor arrays are added tensor by tensor."""
+        """Tensor arrays are added elementwise by `sum_arrays`."""
         return "sum_arrays"
 
     def for_rows(self) -> str:
-        """Sparse terms only: their rows, one term after the other."""
+        """Sparse terms only: their rows are concatenated."""
         return "sum_rows"
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of any of them; ShapeError where they differ."""
+        """Return the type of any term; raise ShapeError if they differ."""
         terms = cast("list[TensorType]", types["X"])
         named = {f"X[{index}]": term for index, term in enumerate(terms)}
         require_same_shape(self.kind, **named)
@@ -297,22 +301,22 @@ class Sum(Pointwise, op="sum"):
 
 
 class Increment(Pointwise, op="increment"):
-    """Out = X + step, for a tensor of one element; mostly Out is X."""
+    """Out = X + step, for a tensor of one element; Out usually is X (in place)."""
 
     X = reads()
     Out = writes(inplace="X")
     step = attr(1.0)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where it has more than one element."""
+        """Return the type of X; raise ShapeError if it has more than one element."""
         if differ(types["X"].numel, 1):
             raise ShapeError(f"increment: X is {types['X']}, expected one element")
         return super().infer_types(types)
 
     def compute(self, xp: Xp, X: Value) -> Value:
-        return X + number(self.step)
+        return X + int_if_integral(self.step)
 
     def undo(self, op: OpDesc) -> OpDesc:
-        """The op that counts back, for gradients of what stands before this one."""
+        """Return the op that decrements again, for gradients of ops that precede this one."""
         names = {"X": op.outputs["Out"]}, {"Out": op.inputs["X"]}
         return OpDesc("increment", *names, {"step": -self.step}, op.source)

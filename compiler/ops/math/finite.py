@@ -1,6 +1,6 @@
-"""Tests of values: finite, infinite, not a number, close to each other.
+"""Tests of values: finite, infinite, NaN, equal within a tolerance.
 
-Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. Those called `…_v2` are Paddle 2's.
+Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. The `…_v2` ops are Paddle 2's.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from compiler.ops.shared_kernels import everywhere, fill, holds_everywhere
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
-class WholeTest(OpDef):
-    """One boolean for all of X: [1]."""
+class TensorTest(OpDef):
+    """A test of a whole tensor that returns one boolean, [1]."""
 
     X = reads()
     Out = writes()
@@ -29,8 +29,8 @@ class WholeTest(OpDef):
         return TensorType(DType.BOOL, (1,))
 
 
-class IsFinite(WholeTest, op="isfinite"):
-    """Out = whether all of X is finite."""
+class IsFinite(TensorTest, op="isfinite"):
+    """Out = whether all elements of X are finite."""
 
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
@@ -42,8 +42,8 @@ class IsFinite(WholeTest, op="isfinite"):
         k.store(Out, (one,), k.not_equal(k.min(found, r), 0))
 
 
-class IsInf(WholeTest, op="isinf"):
-    """Out = whether any of X is infinite."""
+class IsInf(TensorTest, op="isinf"):
+    """Out = whether any element of X is infinite."""
 
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
@@ -55,8 +55,8 @@ class IsInf(WholeTest, op="isinf"):
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
-class IsNan(WholeTest, op="isnan"):
-    """Out = whether any of X is not a number."""
+class IsNan(TensorTest, op="isnan"):
+    """Out = whether any element of X is NaN."""
 
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
@@ -68,33 +68,33 @@ class IsNan(WholeTest, op="isnan"):
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
-class EachTest(Pointwise):
-    """A boolean for each element of X."""
+class ElementTest(Pointwise):
+    """A pointwise test: a boolean for each element of X."""
 
     X = reads()
     Out = writes()
 
     def result(self, operand: TensorType) -> TensorType:
-        """Booleans in the shape of X."""
+        """Return a boolean type of the shape of X."""
         return operand.with_dtype(DType.BOOL)
 
 
-class IsFiniteV2(EachTest, op="isfinite_v2"):
-    """Out = where X is finite."""
+class IsFiniteV2(ElementTest, op="isfinite_v2"):
+    """Out = whether each element of X is finite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isfinite(X)
 
 
-class IsInfV2(EachTest, op="isinf_v2"):
-    """Out = where X is infinite."""
+class IsInfV2(ElementTest, op="isinf_v2"):
+    """Out = whether each element of X is infinite."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isinf(X)
 
 
-class IsNanV2(EachTest, op="isnan_v2"):
-    """Out = where X is not a number."""
+class IsNanV2(ElementTest, op="isnan_v2"):
+    """Out = whether each element of X is NaN."""
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.isnan(X)
@@ -103,7 +103,7 @@ class IsNanV2(EachTest, op="isnan_v2"):
 class AllClose(OpDef, op="allclose"):
     """Out = whether |Input - Other| <= atol + rtol * |Other| everywhere: one boolean, [1].
 
-    With `equal_nan` what is not a number is close to its like.
+    With `equal_nan` NaNs compare equal.
     """
 
     Input = reads()
@@ -137,7 +137,7 @@ class AllClose(OpDef, op="allclose"):
 
 
 class EqualAll(OpDef, op="equal_all"):
-    """Out = whether X and Y are the same: one boolean, [1]. An op of Paddle 2."""
+    """Out = whether X and Y are equal in shape and every element: one boolean, [1]. Paddle 2 op."""
 
     X = reads()
     Y = reads()
@@ -155,27 +155,29 @@ class EqualAll(OpDef, op="equal_all"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        apart = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
-        known = any(isinstance(a, int) and isinstance(b, int) for a, b in apart)
+        unequal = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
+        known = any(isinstance(a, int) and isinstance(b, int) for a, b in unequal)
         if X.type.rank != Y.type.rank or known:
             fill(k, Out, False)
             return
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        alike = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in apart])
+        same_shape = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in unequal])
         x, y = X.reshaped((X.type.numel,))[r], Y.reshaped((Y.type.numel,))
-        same = k.equal(x, y.at(r, where=alike, other=0))
-        k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
+        same = k.equal(x, y.at(r, where=same_shape, other=0))
+        k.store(
+            Out, (one,), holds_everywhere(k, same if same_shape is None else same & same_shape, r)
+        )
 
 
-def placed(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
-    """Y's shape with axes of size 1 behind it, so that it begins at `axis` of X.
+def aligned_shape(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
+    """Return Y's shape padded with trailing axes of size 1, so that it aligns with `axis` of X.
 
-    >>> placed(0, (2, 3), (2,)), placed(-1, (2, 3), (3,))
+    >>> aligned_shape(0, (2, 3), (2,)), aligned_shape(-1, (2, 3), (3,))
     ((2, 1), (3,))
     """
-    behind = 0 if axis < 0 else len(X) - axis - len(Y)
-    return (*Y, *[1] * behind)
+    trailing = 0 if axis < 0 else len(X) - axis - len(Y)
+    return (*Y, *[1] * trailing)
 
 
 class EqualReduce(OpDef, op="equal_reduce"):
@@ -192,16 +194,16 @@ class EqualReduce(OpDef, op="equal_reduce"):
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y)
-        broadcast(self.kind, [X.shape, placed(self.axis, X.shape, Y.shape)])
+        broadcast(self.kind, [X.shape, aligned_shape(self.axis, X.shape, Y.shape)])
         return TensorType(DType.BOOL, (1,))
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        return np.full(1, np.equal(X, Y.reshape(placed(self.axis, X.shape, Y.shape))).all())
+        return np.full(1, np.equal(X, Y.reshape(aligned_shape(self.axis, X.shape, Y.shape))).all())
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why a call of it has no kernel; empty if it has."""
+        """Return why a call has no device kernel; empty if it has one."""
         X, Y = types["X"].shape, types["Y"].shape
-        spread = broadcast(self.kind, [X, placed(self.axis, X, Y)]) == X
+        spread = broadcast(self.kind, [X, aligned_shape(self.axis, X, Y)]) == X
         return "" if spread and X else "X broadcasts to the shape of Y"
 
     def triton(
@@ -209,8 +211,8 @@ class EqualReduce(OpDef, op="equal_reduce"):
     ) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        y = Y.reshaped(placed(self.axis, X.shape, Y.shape))
+        y = Y.reshaped(aligned_shape(self.axis, X.shape, Y.shape))
         whole = (1,) * (X.type.rank - len(y.shape)) + tuple(y.shape)
-        places = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
-        same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(places[-len(y.shape) :])])
+        indices = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
+        same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(indices[-len(y.shape) :])])
         k.store(Out, (one,), holds_everywhere(k, same, r))

@@ -1,7 +1,7 @@
-"""The error function, and the activation made of it.
+"""The error function, and GELU.
 
-NumPy has no error function. In single precision it is tanh of a polynomial, off by less than 1e-7;
-in double precision it is a sum of sines, off by less than 1e-14.
+NumPy has no error function. In single precision it is tanh of a polynomial with an error below
+1e-7; in double precision it is a sum of sines with an error below 1e-14.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from compiler.ops.math.activation import Unary
 
 
 def erf(xp: Xp, x: Value) -> Value:
-    """The error function in the precision of `x`: 2/√π times the integral of exp(-t²) to x."""
+    """Compute the error function, 2/√π · ∫ exp(-t²) dt from 0 to x, in the precision of `x`."""
     if x.dtype.itemsize == 8:
-        return erf_by_sines(xp, x)
+        return erf_fourier(xp, x)
     return xp.tanh(x * 1.4142135623730951 * half_log_odds(xp, x * x * 2.0))
 
 
-def erf_by_sines(xp: Xp, x: Value) -> Value:
-    """The error function as the Fourier series of a square wave of period 24 that it smooths.
+def erf_fourier(xp: Xp, x: Value) -> Value:
+    """Return erf(x) from the Fourier series of a Gaussian-smoothed square wave of period 24.
 
-    Each term of the wave is damped as its convolution with a Gaussian damps it; up to |x| = 6,
-    where the function is 1 in double precision, the next edges of the wave lie too far off to show.
+    Each term is damped as by the convolution with a Gaussian; up to |x| = 6, where erf is 1 in
+    double precision, the other edges of the wave are too far away to contribute.
     """
     angle = xp.minimum(xp.maximum(x, -6.0), 6.0) * 0.2617993877991494
     total = 0.0
@@ -32,10 +32,10 @@ def erf_by_sines(xp: Xp, x: Value) -> Value:
 
 
 def half_log_odds(xp: Xp, square: Value) -> Value:
-    """½·log(Φ(x) / (1 - Φ(x))) / x as a function of x², where Φ is the normal distribution.
+    """Return ½·log(Φ(x) / (1 - Φ(x))) / x as a function of x², Φ being the normal CDF.
 
-    So Φ(x) = ½ + ½·tanh(x · this). A polynomial fitted to leave Φ off by 3e-8 at most; from x² = 30
-    on, where Φ is 0 or 1 in single precision, it stays as it is there.
+    So Φ(x) = ½ + ½·tanh(x · this). A polynomial fitted for an error of Φ of at most 3e-8; x² is
+    clamped at 30, beyond which Φ is 0 or 1 in single precision.
     """
     held = xp.minimum(square, 30.0)
     slope = 1.75617079e-09
@@ -44,10 +44,10 @@ def half_log_odds(xp: Xp, square: Value) -> Value:
     return (held * slope + 0.0363330846) * held + 0.797884941
 
 
-def normal(xp: Xp, x: Value) -> Value:
-    """The normal distribution Φ(x) = ½·(1 + erf(x/√2)) in the precision of `x`."""
+def normal_cdf(xp: Xp, x: Value) -> Value:
+    """Return the normal CDF Φ(x) = ½·(1 + erf(x/√2)) in the precision of `x`."""
     if x.dtype.itemsize == 8:
-        return erf_by_sines(xp, x * 0.7071067811865476) * 0.5 + 0.5
+        return erf_fourier(xp, x * 0.7071067811865476) * 0.5 + 0.5
     return xp.tanh(x * half_log_odds(xp, x * x)) * 0.5 + 0.5
 
 
@@ -62,7 +62,7 @@ class Erf(Unary, op="erf"):
 
 
 class Gelu(Unary, op="gelu"):
-    """Out = X * Φ(X), Φ the normal distribution.
+    """Out = X * Φ(X), Φ the normal CDF.
 
     With `approximate` it is ½·X·(1 + tanh(√(2/π)·(X + 0.044715·X³))). Reference: gelu_op.h.
     """
@@ -73,7 +73,7 @@ class Gelu(Unary, op="gelu"):
         if self.approximate:
             bent = xp.tanh(X * (X * X * 0.035677408136300125 + 0.7978845608028654))
             return X * (bent * 0.5 + 0.5)
-        return X * normal(xp, X)
+        return X * normal_cdf(xp, X)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
         square = X * X
@@ -82,4 +82,4 @@ class Gelu(Unary, op="gelu"):
             slope = X * (square * 0.10703222440890037 + 0.7978845608028654)
             return {"X": d_Out * (0.5 + 0.5 * bent + 0.5 * slope * (1.0 - bent * bent))}
         density = xp.exp(square * -0.5) * 0.3989422804014327
-        return {"X": d_Out * (normal(xp, X) + X * density)}
+        return {"X": d_Out * (normal_cdf(xp, X) + X * density)}

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beside plain multiplication, and traces.
+"""Vector and matrix products other than plain matmul, and traces.
 
 Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h.
 """
@@ -15,13 +15,13 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.reduce import sum_to, summed_to
+from compiler.ops.math.reduce import sum_to, sum_to_shape
 from compiler.ops.shared_kernels import broadcast_at, inside, split_at
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
 class Dot(OpDef, op="dot"):
-    """Out = the sum of X * Y along the last axis, of one or two; it stays with size 1."""
+    """Out = the dot products of X and Y along the last axis, kept with size 1; rank 1 or 2."""
 
     X = reads()
     Y = reads()
@@ -57,10 +57,10 @@ class Dot(OpDef, op="dot"):
         d_Y: DeviceOperand | None,
     ) -> None:
         indices = k.grid(*X.shape)
-        above = d_Out[(*indices[:-1], 0)]
+        upstream = d_Out[(*indices[:-1], 0)]
         for other, result in ((Y, d_X), (X, d_Y)):
             if result is not None:
-                k.store(result, indices, above * other[indices])
+                k.store(result, indices, upstream * other[indices])
 
 
 class Addmm(OpDef, op="addmm"):
@@ -77,7 +77,9 @@ class Addmm(OpDef, op="addmm"):
         require_same_dtype(self.kind, Input=Input, X=X, Y=Y)
         given = shown(Input=Input, X=X, Y=Y)
         if (Input.rank, X.rank, Y.rank) != (2, 2, 2) or differ(X.shape[1], Y.shape[0]):
-            raise ShapeError(f"addmm: {given}, expected matrices of which X and Y fit")
+            raise ShapeError(
+                f"addmm: {given}, expected matrices, with as many columns of X as rows of Y"
+            )
         made = (X.shape[0], Y.shape[1])
         if any(size != 1 and differ(size, n) for size, n in zip(Input.shape, made, strict=True)):
             raise ShapeError(f"addmm: {given}: Input does not broadcast to the product")
@@ -89,7 +91,7 @@ class Addmm(OpDef, op="addmm"):
     def grad(self, Input: Shape, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         scaled = d_Out * self.Alpha
         by_factors = {"X": np.matmul(scaled, Y.T), "Y": np.matmul(X.T, scaled)}
-        return {"Input": summed_to(d_Out * self.Beta, Input)} | by_factors
+        return {"Input": sum_to_shape(d_Out * self.Beta, Input)} | by_factors
 
     def triton(
         self,
@@ -124,7 +126,7 @@ class Addmm(OpDef, op="addmm"):
 class Cross(OpDef, op="cross"):
     """Out = the cross products of X and Y along the axis `dim`, which has size 3.
 
-    By default that is the first axis of size 3.
+    The default is the first axis of size 3.
     """
 
     X = reads()
@@ -142,16 +144,16 @@ class Cross(OpDef, op="cross"):
         return X
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        return crossed(X, Y, vector_axis(X.shape, self.dim))
+        return cross_products(X, Y, vector_axis(X.shape, self.dim))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         axis = vector_axis(X.shape, self.dim)
-        return {"X": crossed(Y, d_Out, axis), "Y": crossed(d_Out, X, axis)}
+        return {"X": cross_products(Y, d_Out, axis), "Y": cross_products(d_Out, X, axis)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        cross_lanes(k, X, Y, self.dim, Out)
+        cross_kernel(k, X, Y, self.dim, Out)
 
     def triton_grad(
         self,
@@ -163,19 +165,21 @@ class Cross(OpDef, op="cross"):
         d_Y: DeviceOperand | None,
     ) -> None:
         if d_X is not None:
-            cross_lanes(k, Y, d_Out, self.dim, d_X)
+            cross_kernel(k, Y, d_Out, self.dim, d_X)
         if d_Y is not None:
-            cross_lanes(k, d_Out, X, self.dim, d_Y)
+            cross_kernel(k, d_Out, X, self.dim, d_Y)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = any(not isinstance(size, int) for size in types["X"].shape)
-        return "its axis is the first of size 3, and some have names" * (named and self.dim == 9)
+        return "its axis is the first of size 3, which symbolic sizes leave open" * (
+            named and self.dim == 9
+        )
 
 
 def vector_axis(shape: Any, dim: int) -> int:
-    """The axis that cross products are taken along: `dim`, or for 9 the first of size 3.
+    """Return the axis of a cross product: `dim`, or the first axis of size 3 if `dim` is 9.
 
-    Raises ValueError where no axis has that size.
+    Raises ValueError if no axis has that size.
 
     >>> vector_axis((2, 3, 3), 9), vector_axis((2, 3), -1)
     (1, -1)
@@ -185,17 +189,17 @@ def vector_axis(shape: Any, dim: int) -> int:
     return shape.index(3) if dim == 9 else dim
 
 
-def crossed(X: Array, Y: Array, axis: int) -> Array:
-    """Cross products along an axis of size 3."""
+def cross_products(X: Array, Y: Array, axis: int) -> Array:
+    """Return the cross products along an axis of size 3."""
     x, y = np.moveaxis(X, axis, 0), np.moveaxis(Y, axis, 0)
     parts = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
     return np.stack(parts, axis)
 
 
-def cross_lanes(
+def cross_kernel(
     k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand
 ) -> None:
-    """A kernel for out = the cross products of X and Y."""
+    """Emit a kernel for out = the cross products of X and Y."""
     whole = split_at(X.shape, vector_axis(X.shape, dim) % X.type.rank)
     i, c, j = k.grid(*whole)
     x, y, one, two = X.reshaped(whole), Y.reshaped(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
@@ -206,7 +210,7 @@ def cross_lanes(
 class Kron(OpDef, op="kron"):
     """Out = the Kronecker product: X with each element replaced by that element times Y.
 
-    The one with fewer axes gets more in front, of size 1.
+    The operand of lower rank gets leading axes of size 1.
     """
 
     X = reads()
@@ -223,12 +227,12 @@ class Kron(OpDef, op="kron"):
         return np.kron(X, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = paired(X, Y.ndim, 1), paired(Y, X.ndim, 0)
+        x, y = split_axes(X, Y.ndim, 1), split_axes(Y, X.ndim, 0)
         axes = [d // n for d, n in zip(d_Out.shape, y.shape[1::2], strict=True)]
         sizes = [size for pair in zip(axes, y.shape[1::2], strict=True) for size in pair]
-        seen = d_Out.reshape(sizes)
-        inner, outer = tuple(range(1, seen.ndim, 2)), tuple(range(0, seen.ndim, 2))
-        by_x, by_y = np.sum(seen * y, axis=inner), np.sum(seen * x, axis=outer)
+        viewed = d_Out.reshape(sizes)
+        inner, outer = tuple(range(1, viewed.ndim, 2)), tuple(range(0, viewed.ndim, 2))
+        by_x, by_y = np.sum(viewed * y, axis=inner), np.sum(viewed * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
     def triton(
@@ -249,7 +253,7 @@ class Kron(OpDef, op="kron"):
         d_X: DeviceOperand | None,
         d_Y: DeviceOperand | None,
     ) -> None:
-        def above(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
+        def upstream(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
             sizes = [k.size(size) for size in y.shape]
             return d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
 
@@ -257,22 +261,22 @@ class Kron(OpDef, op="kron"):
         if d_X is not None:
             i, r = k.grid(*x.shape), k.loop(product(y.shape))
             j = k.unravel(r, y.shape)
-            k.store(d_X.reshaped(x.shape), i, k.sum(above(i, j) * y[j], r))
+            k.store(d_X.reshaped(x.shape), i, k.sum(upstream(i, j) * y[j], r))
         if d_Y is not None:
             j, r = k.grid(*y.shape), k.loop(product(x.shape))
             i = k.unravel(r, x.shape)
-            k.store(d_Y.reshaped(y.shape), j, k.sum(above(i, j) * x[i], r))
+            k.store(d_Y.reshaped(y.shape), j, k.sum(upstream(i, j) * x[i], r))
 
 
 def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
-    """A tensor seen with more axes in front, of size 1."""
+    """View an operand with leading axes of size 1, up to `rank`."""
     return X.reshaped((*(1 for _ in range(rank - X.type.rank)), *X.shape))
 
 
-def paired(X: Array, rank: int, after: int) -> Array:
-    """X with each axis, of `rank` at least, split in two, of which one has size 1.
+def split_axes(X: Array, rank: int, after: int) -> Array:
+    """Split each axis of X, padded to `rank`, in two axes, one of size 1 (the second if `after`).
 
-    >>> paired(np.zeros((2, 3)), 3, 1).shape
+    >>> split_axes(np.zeros((2, 3)), 3, 1).shape
     (1, 1, 2, 1, 3, 1)
     """
     sizes = (1,) * (rank - X.ndim) + X.shape
@@ -280,9 +284,10 @@ def paired(X: Array, rank: int, after: int) -> Array:
 
 
 class Trace(OpDef, op="trace"):
-    """Out = the sum along the diagonal of axes `dim1` and `dim2`, `offset` columns to the right.
+    """Out = the sum along the diagonal of axes `dim1` and `dim2`, shifted by `offset` columns.
 
-    Columns are the later of both, whichever comes first. Both go; at least [1] stays.
+    The larger axis indexes the columns, whatever the order. Both axes are removed; Out is at least
+    [1].
     """
 
     Input = reads()
@@ -295,63 +300,63 @@ class Trace(OpDef, op="trace"):
         rank, axes = Input.rank, (self.dim1, self.dim2)
         if rank < 2 or any(not -rank <= axis < rank for axis in axes):
             raise ShapeError(f"trace: Input is {Input}, which has no axes {self.dim1}, {self.dim2}")
-        gone = {axis % rank for axis in axes}
-        if len(gone) == 1:
+        removed = {axis % rank for axis in axes}
+        if len(removed) == 1:
             raise ShapeError(f"trace: dim1 and dim2 are both axis {self.dim1} of Input {Input}")
-        return Input.with_shape([n for a, n in enumerate(Input.shape) if a not in gone] or [1])
+        return Input.with_shape([n for a, n in enumerate(Input.shape) if a not in removed] or [1])
 
     def numpy(self, Input: Array) -> Array:
-        rows, columns = plane(Input.ndim, self.dim1, self.dim2)
-        seen: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
-        along = diagonal(seen.shape, self.offset)
-        return np.atleast_1d(seen[(..., *along)].sum(axis=-1, dtype=Input.dtype))
+        rows, columns = diagonal_axes(Input.ndim, self.dim1, self.dim2)
+        viewed: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
+        along = diagonal_indices(viewed.shape, self.offset)
+        return np.atleast_1d(viewed[(..., *along)].sum(axis=-1, dtype=Input.dtype))
 
     def grad(self, Input: Shape, d_Out: Array) -> dict[str, Array]:
-        axes = plane(len(Input), self.dim1, self.dim2)
-        return {"Input": on_diagonal(d_Out, Input, self.offset, axes)}
+        axes = diagonal_axes(len(Input), self.dim1, self.dim2)
+        return {"Input": scatter_diagonal(d_Out, Input, self.offset, axes)}
 
     def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
-        rows, columns = plane(Input.type.rank, self.dim1, self.dim2)
+        rows, columns = diagonal_axes(Input.type.rank, self.dim1, self.dim2)
         kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
-        lanes = k.grid(*kept)
+        output_index = k.grid(*kept)
         r = k.loop(Input.shape[rows])
-        at = [*lanes]
+        at = [*output_index]
         at.insert(rows, r)
         at.insert(columns, r + self.offset)
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
-        k.store(Out.reshaped(kept), lanes, k.sum(value, r))
+        k.store(Out.reshaped(kept), output_index, k.sum(value, r))
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        rows, columns = plane(d_Input.type.rank, self.dim1, self.dim2)
+        rows, columns = diagonal_axes(d_Input.type.rank, self.dim1, self.dim2)
         at = k.grid(*d_Input.shape)
-        gone = (rows, columns)
-        kept = [size for a, size in enumerate(d_Input.shape) if a not in gone]
-        above = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in gone)]
+        removed = (rows, columns)
+        kept = [size for a, size in enumerate(d_Input.shape) if a not in removed]
+        upstream = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in removed)]
         own = k.equal(at[columns] - at[rows], self.offset)
-        k.store(d_Input, at, k.where(own, above, 0))
+        k.store(d_Input, at, k.where(own, upstream, 0))
 
 
-def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
-    """The axes of a diagonal, the earlier one first.
+def diagonal_axes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
+    """Return the two axes of a diagonal, in ascending order.
 
-    >>> plane(3, -1, 0)
+    >>> diagonal_axes(3, -1, 0)
     (0, 2)
     """
     return min(dim1 % rank, dim2 % rank), max(dim1 % rank, dim2 % rank)
 
 
-def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
-    """Zeros of a shape with one value along each diagonal of two axes."""
+def scatter_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
+    """Return zeros of `shape` with one value broadcast along each diagonal of two axes."""
     whole: Array = np.zeros_like(values, shape=shape)
-    seen: Array = np.moveaxis(whole, axes, (-2, -1))
-    seen[(..., *diagonal(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
+    viewed: Array = np.moveaxis(whole, axes, (-2, -1))
+    viewed[(..., *diagonal_indices(viewed.shape, offset))] = values.reshape(*viewed.shape[:-2], 1)
     return whole
 
 
-def diagonal(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
-    """Rows and columns of a diagonal of the last two axes; empty where it lies outside of them.
+def diagonal_indices(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
+    """Return the row and column indices of a diagonal of the last two axes, empty if out of range.
 
-    NumPy has its own, which crashes for an offset of -2³¹.
+    Avoids NumPy's own, which crashes for an offset of -2³¹.
     """
     rows, columns = max(-offset, 0), max(offset, 0)
     along: Array = np.arange(max(0, min(shape[-2] - rows, shape[-1] - columns)))

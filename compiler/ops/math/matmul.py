@@ -1,4 +1,4 @@
-"""Products of matrices: `mul` flattens its operands to two axes, `matmul` keeps stacks of them."""
+"""Matrix products: `mul` flattens its operands to matrices, `matmul` accepts batches."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.reduce import sum_axes, summed_to
+from compiler.ops.math.reduce import sum_axes, sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 Views: TypeAlias = "dict[str, Shape]"
-"""For each slot the shape it is multiplied in: two axes, or three with the stack in front."""
+"""View shape of each slot in the product: a matrix, or a batch of matrices with one leading axis.
+"""
 
 Factor: TypeAlias = "tuple[str, bool]"
-"""One side of a product: the slot it comes from, and whether it is transposed."""
+"""A factor of a product: its slot, and whether it is transposed."""
 
 
 class Product(OpDef):
-    """Out = alpha * X @ Y, where X and Y are seen as matrices or as stacks of matrices."""
+    """Out = alpha * X @ Y, with X and Y viewed as matrices or as batches of matrices."""
 
     linear_in = (("X",), ("Y",))
 
@@ -38,35 +39,38 @@ class Product(OpDef):
         raise NotImplementedError(self.kind)
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """The shapes to multiply in, given those of the operands."""
+        """Return the view shapes of X, Y and Out for operands of these shapes."""
         raise NotImplementedError(self.kind)
 
     def options(self) -> tuple[bool, bool, float]:
-        """Whether X is transposed, whether Y is, and alpha."""
+        """Return whether X is transposed, whether Y is transposed, and alpha."""
         return False, False, 1.0
 
     def products(self) -> dict[str, tuple[Factor, Factor]]:
-        """The factors of Out."""
-        turn_x, turn_y, _ = self.options()
-        return {"Out": (("X", turn_x), ("Y", turn_y))}
+        """Return the factors of Out."""
+        transpose_x, transpose_y, _ = self.options()
+        return {"Out": (("X", transpose_x), ("Y", transpose_y))}
 
     def gradients(self) -> dict[str, tuple[Factor, Factor]]:
-        """The factors of X's and Y's gradients; `Out` stands for the gradient of Out."""
-        turn_x, turn_y, _ = self.options()
-        plain_x, plain_y = (("Out", False), ("Y", not turn_y)), (("X", not turn_x), ("Out", False))
+        """Return the factors of X's and Y's gradients; `Out` denotes the gradient of Out."""
+        transpose_x, transpose_y, _ = self.options()
+        plain_x, plain_y = (
+            (("Out", False), ("Y", not transpose_y)),
+            (("X", not transpose_x), ("Out", False)),
+        )
         return {
-            "X": (("Y", turn_y), ("Out", True)) if turn_x else plain_x,
-            "Y": (("Out", True), ("X", turn_x)) if turn_y else plain_y,
+            "X": (("Y", transpose_y), ("Out", True)) if transpose_x else plain_x,
+            "Y": (("Out", True), ("X", transpose_x)) if transpose_y else plain_y,
         }
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
-        """Products of two numbers that Out takes, given the shapes of X and Y."""
+        """Return the number of multiplications for Out, from the shapes of X and Y."""
         views = self.views(shapes["X"], shapes["Y"])
         stack = broadcast(self.kind, [views["X"][:-2], views["Y"][:-2]])
         return product((*stack, *views["Out"][-2:])) * self.depth(views)
 
     def depth(self, views: Views) -> Size:
-        """How many products are summed for an element of Out."""
+        """Return the length of the K (reduction) dimension."""
         rows, columns = views["X"][-2:]
         return rows if self.options()[0] else columns
 
@@ -115,7 +119,7 @@ class Product(OpDef):
         slot: str,
         result: DeviceOperand,
     ) -> None:
-        """One product on the device into `result`, as `write` has it for the host."""
+        """Launch one product on the device into `result`; the device version of `write`."""
         views = self.views(operands["X"].shape, operands["Y"].shape)
         a, b = (operands[name].reshaped(views[name]) for name, _ in factors)
         transposed = (factors[0][1], factors[1][1])
@@ -137,9 +141,11 @@ class Product(OpDef):
         slot: str,
         result: Operand,
     ) -> None:
-        """Write one product into `result`, which is seen as `slot` is; sum the stack it lacks."""
+        """Write one product into `result`, viewed as `slot`, summed over broadcast batch axes."""
         views = self.views(operands["X"].shape, operands["Y"].shape)
-        left, right = (_text(k, operands[name], views[name], turn) for name, turn in factors)
+        left, right = (
+            _factor_text(k, operands[name], views[name], transpose) for name, transpose in factors
+        )
         stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
         rows, columns = views[slot][-2:]
         axes = reduced_axes(stack, views[slot][:-2])
@@ -156,23 +162,25 @@ class Product(OpDef):
             k.line(f"np.multiply({result}, {self.options()[2]!r}, out={result})")
 
 
-def transposed(array: Array, turn: bool) -> Array:
-    """A matrix, or a stack of them, transposed where asked."""
-    return array.swapaxes(-1, -2) if turn else array
+def transpose_if(array: Array, transpose: bool) -> Array:
+    """Swap the last two axes of a matrix or batch if `transpose` is true."""
+    return array.swapaxes(-1, -2) if transpose else array
 
 
-def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tuple[Array, Array]:
-    """The gradients of two factors from that of their product, in the factors' shapes."""
-    a, b = transposed(x, turn_x), transposed(y, turn_y)
+def product_gradients(
+    x: Array, y: Array, d_out: Array, transpose_x: bool, transpose_y: bool
+) -> tuple[Array, Array]:
+    """Return the gradients of both factors, in their shapes, from the product's gradient."""
+    a, b = transpose_if(x, transpose_x), transpose_if(y, transpose_y)
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
-    by_x = transposed(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
-    by_y = transposed(np.matmul(a.swapaxes(-1, -2), above), turn_y)
-    return summed_to(by_x, x.shape), summed_to(by_y, y.shape)
+    upstream = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
+    by_x = transpose_if(np.matmul(upstream, b.swapaxes(-1, -2)), transpose_x)
+    by_y = transpose_if(np.matmul(a.swapaxes(-1, -2), upstream), transpose_y)
+    return sum_to_shape(by_x, x.shape), sum_to_shape(by_y, y.shape)
 
 
 def as_matrix(array: Array, split: int) -> Array:
-    """An array with the axes before `split` as rows, the others as columns."""
+    """Reshape to a matrix: the axes before `split` are rows, the others columns."""
     rows, columns = 1, 1
     for axis, size in enumerate(array.shape):
         rows, columns = (rows * size, columns) if axis < split else (rows, columns * size)
@@ -180,7 +188,7 @@ def as_matrix(array: Array, split: int) -> Array:
 
 
 class Mul(Product, op="mul"):
-    """Out = X @ Y, X seen as a matrix with its first `x_num_col_dims` axes as rows, Y likewise.
+    """Out = X @ Y; X is flattened to a matrix after its first `x_num_col_dims` axes, Y likewise.
 
     Out has those axes of X and the remaining axes of Y. Reference: mul_op.cc.
     """
@@ -200,7 +208,7 @@ class Mul(Product, op="mul"):
         return X.with_shape(X.shape[:split] + Y.shape[cut:])
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """Both as matrices."""
+        """Return both shapes flattened to matrices."""
         split, cut = self.x_num_col_dims, self.y_num_col_dims
         x = product(X[:split]), product(X[split:])
         y = product(Y[:cut]), product(Y[cut:])
@@ -213,17 +221,17 @@ class Mul(Product, op="mul"):
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
-        by_x, by_y = slopes(x, y, d_Out, False, False)
+        by_x, by_y = product_gradients(x, y, d_Out, False, False)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
 class Matmul(Product, op="matmul"):
-    """Out = alpha * X @ Y over the last two axes, each operand transposed before where asked.
+    """Out = alpha * X @ Y over the last two axes, with optional transposes of X and Y.
 
-    Leading axes are a stack, which one operand may lack. A single axis is a row on the left and a
-    column on the right, and is dropped again from Out. With a `head_number` above 1 the graph has
-    `matmul_heads` instead. What the reference's CPU library can fuse into the product must be left
-    at its default. Reference: matmul_op.cc.
+    Leading axes are batch axes, which one operand may lack. A vector is a row on the left and a
+    column on the right; its extra axis is removed from Out. A `head_number` above 1 becomes the op
+    `matmul_heads` in the graph. The oneDNN fusion attributes must have their defaults. Reference:
+    matmul_op.cc.
     """
 
     transpose_X = attr(False)
@@ -234,12 +242,12 @@ class Matmul(Product, op="matmul"):
     fused_transpose_Out = attr_list(int)
 
     def options(self) -> tuple[bool, bool, float]:
-        """As its attributes say; ValueError for several heads, which are another op in a graph."""
+        """Return the options from the attributes; raise ValueError if `head_number` is above 1."""
         require_one_head(self.head_number)
         return self.transpose_X, self.transpose_Y, self.alpha
 
     def for_attributes(self) -> str:
-        """The product head by head, where there are several."""
+        """Return the multi-head op if there are several heads."""
         return "matmul_heads" if self.head_number > 1 else ""
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
@@ -258,18 +266,18 @@ class Matmul(Product, op="matmul"):
         return X.with_shape((*(x[:-2] or y[:-2]), *kept) or (1,))
 
     def stacks_differ(self, x: Shape, y: Shape) -> bool:
-        """Whether both operands are stacks, of different sizes."""
+        """Return whether both operands are batches of different sizes."""
         stacks = [product(shape[:-2]) for shape in (x, y) if len(shape) > 2]
         return len(stacks) == 2 and differ(*stacks)
 
     def unfit(self, X: TensorType, Y: TensorType) -> ShapeError:
-        """What is wrong where the shapes do not go together."""
+        """Return the error for incompatible operand shapes."""
         asked = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
         heads = f", head_number={self.head_number}" if self.head_number > 1 else ""
         return ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {asked}{heads}")
 
     def infer_heads(self, X: TensorType, Y: TensorType) -> TensorType:
-        """The type of Out where the product is made head by head; both have two axes at least."""
+        """Infer the type of Out of a multi-head product; both operands have rank 2 or more."""
         if X.rank < 2 or Y.rank < 2 or self.stacks_differ(X.shape, Y.shape):
             raise self.unfit(X, Y)
         rows, inner = X.shape[-2:][::-1] if self.transpose_X else X.shape[-2:]
@@ -282,18 +290,19 @@ class Matmul(Product, op="matmul"):
         return X.with_shape((*(X.shape[:-2] or Y.shape[:-2]), rows, across))
 
     def cuts_columns(self, X: Shape, Y: Shape) -> bool:
-        """Whether a head takes some of the columns of Y, not some of its rows: Y is less deep."""
+        """Return whether heads split the columns of Y instead of its rows: the K sizes differ."""
         return differ(X[-2 if self.transpose_X else -1], Y[-1 if self.transpose_Y else -2])
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """As matrices or stacks of them; of a single axis a row or a column."""
-        return flattened(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
+        """Return matrix or batch shapes; a vector becomes a row or a column."""
+        return flatten_batches(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
 
     def numpy(self, X: Array, Y: Array) -> Array:
         require_one_head(self.head_number)
-        x, y = stack_of(X, 0), stack_of(Y, -1)
+        x, y = as_batch(X, 0), as_batch(Y, -1)
         out = (
-            np.matmul(transposed(x, self.transpose_X), transposed(y, self.transpose_Y)) * self.alpha
+            np.matmul(transpose_if(x, self.transpose_X), transpose_if(y, self.transpose_Y))
+            * self.alpha
         )
         stack = X.shape[:-2] or Y.shape[:-2]
         rows = () if X.ndim == 1 and out.shape[-2] == 1 else out.shape[-2:-1]
@@ -302,19 +311,19 @@ class Matmul(Product, op="matmul"):
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         require_one_head(self.head_number)
-        x, y = stack_of(X, 0), stack_of(Y, -1)
-        by_x, by_y = slopes(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
+        x, y = as_batch(X, 0), as_batch(Y, -1)
+        by_x, by_y = product_gradients(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
 def require_one_head(heads: int) -> None:
-    """ValueError where a product would be made head by head, which is `matmul_heads` in a graph."""
+    """Raise ValueError if `heads` > 1, which a graph represents as `matmul_heads`."""
     if heads > 1:
-        raise ValueError(f"matmul with 'head_number' {heads} is 'matmul_heads' in a graph")
+        raise ValueError(f"matmul with 'head_number' {heads} must be 'matmul_heads' in a graph")
 
 
-def stack_of(array: Array, single: int) -> Array:
-    """A matrix, or a stack of them along one axis; a vector's second axis goes to `single`."""
+def as_batch(array: Array, single: int) -> Array:
+    """Flatten to a matrix or to one batch axis; a vector gets its new axis at `single`."""
     if array.ndim == 1:
         return np.expand_dims(array, single)
     return array.reshape(-1, *array.shape[-2:]) if array.ndim > 3 else array
@@ -328,23 +337,23 @@ def _column(shape: Shape) -> Shape:
     return (*shape, 1) if len(shape) == 1 else shape
 
 
-def flattened(x: Shape, y: Shape, turn_x: bool, turn_y: bool) -> Views:
-    """Stacks flattened to one axis; a stack on the left of one matrix is one tall matrix."""
-    x, y = _stacked(x), _stacked(y)
-    if len(y) == 2 and not turn_x:
+def flatten_batches(x: Shape, y: Shape, transpose_x: bool, transpose_y: bool) -> Views:
+    """Flatten batch axes to one; a batch times a single matrix becomes one tall matrix."""
+    x, y = _batched(x), _batched(y)
+    if len(y) == 2 and not transpose_x:
         x = (product(x[:-1]), x[-1])
-    rows = x[-1] if turn_x else x[-2]
-    columns = y[-2] if turn_y else y[-1]
+    rows = x[-1] if transpose_x else x[-2]
+    columns = y[-2] if transpose_y else y[-1]
     return {"X": x, "Y": y, "Out": (*(x[:-2] or y[:-2]), rows, columns)}
 
 
-def _stacked(shape: Shape) -> Shape:
+def _batched(shape: Shape) -> Shape:
     return (product(shape[:-2]), *shape[-2:]) if len(shape) > 2 else shape
 
 
-def _text(k: SourceBuilder, operand: Operand, view: Shape, turn: bool) -> str:
-    """A factor as an expression, transposed once a binding."""
-    if not turn:
+def _factor_text(k: SourceBuilder, operand: Operand, view: Shape, transpose: bool) -> str:
+    """Return a factor as source text, with its transposed view made once at bind time."""
+    if not transpose:
         return operand.view(view)
     way = ".T" if len(view) == 2 else ".mT"
     return k.at_bind(operand.view(view) + way, [operand], "transposed")

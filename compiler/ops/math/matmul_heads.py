@@ -1,4 +1,4 @@
-"""`matmul` with a `head_number`: products of parts of both operands, side by side in Out."""
+"""`matmul` with a `head_number`: per-head products, concatenated in Out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.math.matmul import Matmul
 
 
 class Heads(Composite):
-    """What the op and its gradient op share: how many heads, and along which axes they are cut."""
+    """Shared part of the op and its gradient op: number of heads and split axes."""
 
     transpose_X = attr(False)
     transpose_Y = attr(False)
@@ -21,7 +21,7 @@ class Heads(Composite):
     head_number = attr(1, at_least(1))
 
     def axes(self, steps: Steps) -> dict[str, int]:
-        """The axis along which each operand is cut; ShapeError where the shapes do not fit."""
+        """Return the split axis of each operand; raise ShapeError if the shapes do not match."""
         x, y = steps.type("X"), steps.type("Y")
         whole = Matmul(self.attributes)
         whole.infer(x, y)
@@ -29,24 +29,24 @@ class Heads(Composite):
         from_end = {"X": 2 if self.transpose_X else 1, "Y": 1 if columns != self.transpose_Y else 2}
         return {"X": x.rank - from_end["X"], "Y": y.rank - from_end["Y"]}
 
-    def cut(self, steps: Steps, slot: str, axis: int) -> list[str]:
-        """Append a split of an operand; the names of its parts."""
+    def split_operand(self, steps: Steps, slot: str, axis: int) -> list[str]:
+        """Append a split of an operand; return the names of its parts."""
         attrs = {"num": self.head_number, "axis": axis}
         made = steps.outputs("split", {"Out": self.head_number}, attrs, X=steps[slot])
         return made["Out"]
 
-    def one(self) -> dict[str, Any]:
-        """The attributes of the product of one head."""
+    def head_attributes(self) -> dict[str, Any]:
+        """Return the attributes of a single head's product."""
         transposes = {"transpose_X": self.transpose_X, "transpose_Y": self.transpose_Y}
         return {**transposes, "alpha": self.alpha}
 
 
 class MatmulHeads(Heads, op="matmul_heads"):
-    """`matmul` with `head_number` heads: part i of Out's last axis is part i of X @ part i of Y.
+    """`matmul` with `head_number` heads: head i of Out is head i of X @ head i of Y.
 
-    X is cut along the axis that is summed over. Y is cut along it, too, and Out then has
-    `head_number` times as many columns as Y; where Y has as few rows as a part of X has columns, it
-    is cut along its columns. Reference: matmul_op.cc.
+    X is split along its K axis. Y is split along K as well, and Out then has `head_number` times as
+    many columns as Y; if Y has only K / `head_number` rows, it is split along its columns instead.
+    Reference: matmul_op.cc.
     """
 
     X = reads()
@@ -54,18 +54,22 @@ class MatmulHeads(Heads, op="matmul_heads"):
     Out = writes()
 
     def expand(self, steps: Steps) -> None:
-        """A product for each head, and all of them side by side."""
+        """Expand to a matmul per head and a concat."""
         axes = self.axes(steps)
-        pairs = zip(self.cut(steps, "X", axes["X"]), self.cut(steps, "Y", axes["Y"]), strict=True)
-        made = [steps("matmul", self.one(), X=x, Y=y) for x, y in pairs]
+        pairs = zip(
+            self.split_operand(steps, "X", axes["X"]),
+            self.split_operand(steps, "Y", axes["Y"]),
+            strict=True,
+        )
+        made = [steps("matmul", self.head_attributes(), X=x, Y=y) for x, y in pairs]
         last = max(steps.type(slot).rank for slot in ("X", "Y")) - 1
         steps.write("Out", steps("concat", {"axis": last}, X=made))
 
 
 class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
-    """The gradients of `matmul_heads`: those of each head, put together as the operands were cut.
+    """Gradients of `matmul_heads`: per-head gradients, concatenated along the split axes.
 
-    Paddle 1.8.5 leaves the heads out of the gradient; here it is the true one.
+    Paddle 1.8.5 ignores the heads in the gradient; this computes the mathematical gradient.
     """
 
     slots: ClassVar[dict[str, Slot]] = {
@@ -74,16 +78,17 @@ class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
     }
 
     def expand(self, steps: Steps) -> None:
-        """The gradient of each head, from its part of Out's."""
+        """Expand to a gradient per head, from its slice of Out@GRAD."""
         axes = self.axes(steps)
         last = steps.type("Out" + GRAD).rank - 1
-        parts = [self.cut(steps, slot, axes[slot]) for slot in ("X", "Y")]
+        parts = [self.split_operand(steps, slot, axes[slot]) for slot in ("X", "Y")]
+        above = self.split_operand(steps, "Out" + GRAD, last)
         found = [
             steps.outputs(
-                "matmul_grad", {"X@GRAD": 1, "Y@GRAD": 1}, self.one(),
+                "matmul_grad", {"X@GRAD": 1, "Y@GRAD": 1}, self.head_attributes(),
                 **{"X": x, "Y": y, "Out" + GRAD: given},
             )
-            for x, y, given in zip(*parts, self.cut(steps, "Out" + GRAD, last), strict=True)
+            for x, y, given in zip(*parts, above, strict=True)
         ]  # fmt: skip
         for slot in ("X", "Y"):
             names = [made[slot + GRAD][0] for made in found]

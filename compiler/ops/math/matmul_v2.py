@@ -1,4 +1,4 @@
-"""Products of stacks of matrices: `bmm`, and Paddle 2's multiplication, whose stacks broadcast."""
+"""Batched matrix products: `bmm`, and Paddle 2's `matmul_v2` with broadcast batch axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, broadcast
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.matmul import Product, Views, flattened, slopes, transposed
+from compiler.ops.math.matmul import (
+    Product,
+    Views,
+    flatten_batches,
+    product_gradients,
+    transpose_if,
+)
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
@@ -22,32 +28,32 @@ class Bmm(Product, op="bmm"):
         return X.with_shape((*X.shape[:2], Y.shape[2]))
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """As they are."""
+        """Return the shapes unchanged."""
         return {"X": X, "Y": Y, "Out": (*X[:2], Y[2])}
 
     def numpy(self, X: Array, Y: Array) -> Array:
         return np.matmul(X, Y)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        by_x, by_y = slopes(X, Y, d_Out, False, False)
+        by_x, by_y = product_gradients(X, Y, d_Out, False, False)
         return {"X": by_x, "Y": by_y}
 
 
 class MatmulV2(Product, op="matmul_v2"):
-    """Out = X @ Y as in NumPy, each operand's last two axes transposed before where asked.
+    """Out = X @ Y as in NumPy, with optional transposes of the last two axes of X and Y.
 
-    Stacks broadcast; a single axis is no matrix, and is not transposed. An op of Paddle 2.
+    Batch axes broadcast; vectors are not transposed. Paddle 2 op.
     """
 
     trans_x = attr(False)
     trans_y = attr(False)
 
     def options(self) -> tuple[bool, bool, float]:
-        """As its attributes say."""
+        """Return the options from the attributes."""
         return self.trans_x, self.trans_y, 1.0
 
     def matrices(self, X: Shape, Y: Shape) -> tuple[Shape, Shape]:
-        """Shapes of two axes or more: a vector is what turns into a row, or into a column."""
+        """Return shapes of rank 2 or more: a vector becomes a row or column, by its flag."""
         x = X if len(X) > 1 else matrix_shape(X, self.trans_x)
         return x, Y if len(Y) > 1 else matrix_shape(Y, not self.trans_y)
 
@@ -64,10 +70,10 @@ class MatmulV2(Product, op="matmul_v2"):
         return X.with_shape((*stack, *kept) or (1,))
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """Flattened stacks where they need not broadcast, else with axes of size 1 in front."""
+        """Return flattened batches if none broadcasts, else shapes padded with leading 1s."""
         x, y = self.matrices(X, Y)
         if x[:-2] == y[:-2] or len(x) == 2 or len(y) == 2:
-            return flattened(x, y, self.trans_x, self.trans_y)
+            return flatten_batches(x, y, self.trans_x, self.trans_y)
         rank = max(len(x), len(y))
         x, y = (1,) * (rank - len(x)) + x, (1,) * (rank - len(y)) + y
         out = x[-1 if self.trans_x else -2], y[-2 if self.trans_y else -1]
@@ -75,19 +81,19 @@ class MatmulV2(Product, op="matmul_v2"):
 
     def numpy(self, X: Array, Y: Array) -> Array:
         x, y = (
-            transposed(X, self.trans_x and X.ndim > 1),
-            transposed(Y, self.trans_y and Y.ndim > 1),
+            transpose_if(X, self.trans_x and X.ndim > 1),
+            transpose_if(Y, self.trans_y and Y.ndim > 1),
         )
         return np.atleast_1d(np.matmul(x, y))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         x, y = as_matrices(X, self.trans_x), as_matrices(Y, not self.trans_y)
-        by_x, by_y = slopes(x, y, d_Out, self.trans_x, self.trans_y)
+        by_x, by_y = product_gradients(x, y, d_Out, self.trans_x, self.trans_y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
 def matrix_shape(vector: Shape, column: bool) -> Shape:
-    """The shape of a vector as a column, or as a row.
+    """Return the shape of a vector as a column or as a row.
 
     >>> matrix_shape((3,), True), matrix_shape((3,), False)
     ((3, 1), (1, 3))
@@ -96,5 +102,5 @@ def matrix_shape(vector: Shape, column: bool) -> Shape:
 
 
 def as_matrices(array: Array, column: bool) -> Array:
-    """A vector as a column, or as a row; anything else as it is."""
+    """Expand a vector to a column or a row; return other arrays unchanged."""
     return array if array.ndim > 1 else np.expand_dims(array, -1 if column else 0)

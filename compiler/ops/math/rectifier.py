@@ -1,8 +1,8 @@
-"""Activations made of straight pieces, and their kin with an exponential below 0.
+"""Piecewise linear activations, and their variants with an exponential below 0.
 
-Where two pieces meet, the gradient is that of the piece the reference's kernel takes
-(activation_op.h, prelu_op.h, selu_op.h). Pieces are told apart by factors of 0 and 1: NumPy
-multiplies many times faster than it chooses.
+At a kink the gradient is the one that the reference's kernel selects (activation_op.h, prelu_op.h,
+selu_op.h). Branches are selected by multiplying with 0/1 masks: in NumPy that is much faster than
+`where`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compiler.ops.type_checks import differ, shown
 
 
 class Brelu(Unary, op="brelu"):
-    """Out = X, but no less than `t_min` and no more than `t_max`."""
+    """Out = X clamped to [`t_min`, `t_max`]."""
 
     t_min = attr(0.0)
     t_max = attr(24.0)
@@ -38,7 +38,7 @@ class Brelu(Unary, op="brelu"):
 class LeakyRelu(Unary, op="leaky_relu"):
     """Out = max(X, alpha * X).
 
-    The gradient is that of this maximum; for an alpha above 1 the reference's is another.
+    The gradient is that of this maximum; for alpha > 1 the reference's gradient differs.
     """
 
     is_piecewise_linear = True
@@ -78,9 +78,9 @@ class HardShrink(Unary, op="hard_shrink"):
 
 
 class Softshrink(Unary, op="softshrink"):
-    """Out = X moved towards 0 by the attribute `lambda`, and no further than 0."""
+    """Out = X shrunk towards 0 by the attribute `lambda`; 0 if |X| <= lambda."""
 
-    vars()["lambda"] = attr(0.5)  # a keyword of Python
+    vars()["lambda"] = attr(0.5)  # a Python keyword
 
     def compute(self, xp: Xp, X: Value) -> Value:
         by = getattr(self, "lambda")
@@ -91,7 +91,7 @@ class Softshrink(Unary, op="softshrink"):
 
 
 class HardSigmoid(Unary, op="hard_sigmoid"):
-    """Out = slope * X + offset, held between 0 and 1."""
+    """Out = slope * X + offset, clamped to [0, 1]."""
 
     slope = attr(0.2)
     offset = attr(0.5)
@@ -104,9 +104,10 @@ class HardSigmoid(Unary, op="hard_sigmoid"):
 
 
 class HardSwish(Unary, op="hard_swish"):
-    """Out = X * (X + offset, held between 0 and threshold) / scale.
+    """Out = X * clamp(X + offset, 0, threshold) / scale.
 
-    Above, the slope is threshold / scale; the reference takes it to be 1, which it mostly is.
+    Above the threshold the derivative is threshold / scale; the reference assumes 1, the value for
+    the defaults.
     """
 
     threshold = attr(6.0)
@@ -125,7 +126,7 @@ class HardSwish(Unary, op="hard_swish"):
 
 
 class Elu(Unary, op="elu"):
-    """Out = X where it is positive, else alpha * (e ** X - 1)."""
+    """Out = X if X > 0, else alpha * (e ** X - 1)."""
 
     alpha = attr(1.0)
 
@@ -138,7 +139,7 @@ class Elu(Unary, op="elu"):
 
 
 class Selu(Unary, op="selu"):
-    """Out = scale * (X where it is positive, else alpha * (e ** X - 1))."""
+    """Out = scale * (X if X > 0, else alpha * (e ** X - 1))."""
 
     scale = attr(1.0507009873554804934193349852946)
     alpha = attr(1.6732632423543772848170429916717)
@@ -154,10 +155,10 @@ class Selu(Unary, op="selu"):
 
 
 class Prelu(Pointwise, op="prelu"):
-    """Out = X where it is positive, else Alpha * X.
+    """Out = X if X > 0, else Alpha * X.
 
-    Alpha is one number (`mode` "all"), one for each channel ("channel"; channels are axis 1, or the
-    last for `data_format` NHWC), or one for each element of a row ("element").
+    Alpha is a scalar (`mode` "all"), one value per channel ("channel"; channels are axis 1, or the
+    last for `data_format` NHWC), or one per element of a row ("element").
     """
 
     X = reads()
@@ -167,7 +168,7 @@ class Prelu(Pointwise, op="prelu"):
     data_format = attr("NCHW")
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """Alpha among the axes of X; ShapeError where it does not fit there."""
+        """Return the view shape of Alpha; raise ShapeError if its size does not match."""
         wanted = self.alpha_view(types["X"].shape)
         if differ(product(wanted), types["Alpha"].numel):
             text = shown(X=types["X"], Alpha=types["Alpha"])
@@ -179,7 +180,7 @@ class Prelu(Pointwise, op="prelu"):
         return None if self.mode == "element" else known
 
     def alpha_view(self, X: Shape) -> Shape:
-        """The shape Alpha is seen in, with as many axes as X."""
+        """Return the shape Alpha is viewed in, of the rank of X."""
         if self.mode not in ("all", "channel", "element"):
             raise BadAttribute(f"prelu: mode is {self.mode!r}, expected all, channel or element")
         if self.mode == "element":
@@ -200,9 +201,10 @@ class Prelu(Pointwise, op="prelu"):
 
 
 class Maxout(OpDef, op="maxout"):
-    """Out = the largest of every `groups` channels in a row, so that there are that many fewer.
+    """Out = the maximum over each group of `groups` consecutive channels, dividing their number.
 
-    Channels are `axis`; of equal values the first gets the gradient. Reference: maxouting.cc.
+    Channels are along `axis`; at ties the first maximum receives the gradient. Reference:
+    maxouting.cc.
     """
 
     lod_like = ""
@@ -224,40 +226,40 @@ class Maxout(OpDef, op="maxout"):
 
     def numpy(self, X: Array) -> Array:
         axis = self.axis % X.ndim
-        return in_groups(X, self.groups, axis).max(axis=axis + 1)
+        return group_channels(X, self.groups, axis).max(axis=axis + 1)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axis = self.axis % X.ndim
-        seen = in_groups(X, self.groups, axis)
-        first = np.expand_dims(seen.argmax(axis=axis + 1), axis + 1)
-        d_X = np.zeros_like(seen)
+        grouped = group_channels(X, self.groups, axis)
+        first = np.expand_dims(grouped.argmax(axis=axis + 1), axis + 1)
+        d_X = np.zeros_like(grouped)
         np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
         return {"X": d_X.reshape(X.shape)}
 
-    def seen(self, X: Shape) -> tuple[Size, Size, int, Size]:
-        """A shape as what lies before the channels, groups, what makes one, what lies behind."""
+    def grouped_shape(self, X: Shape) -> tuple[Size, Size, int, Size]:
+        """Return X's shape as (axes before the channels, groups, group size, axes after)."""
         axis = self.axis % len(X)
-        whole = X[axis] // self.groups
-        return product(X[:axis]), whole, self.groups, product(X[axis + 1 :])
+        groups = X[axis] // self.groups
+        return product(X[:axis]), groups, self.groups, product(X[axis + 1 :])
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        before, whole, group, behind = self.seen(X.shape)
-        i, c, j = k.grid(before, whole, behind)
+        outer, groups, group, inner = self.grouped_shape(X.shape)
+        i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        most = k.max(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
-        k.store(Out.reshaped((before, whole, behind)), (i, c, j), most)
+        maximum = k.max(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        k.store(Out.reshaped((outer, groups, inner)), (i, c, j), maximum)
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        before, whole, group, behind = self.seen(X.shape)
-        i, c, j = k.grid(before, whole, behind)
+        outer, groups, group, inner = self.grouped_shape(X.shape)
+        i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        first = k.argmax(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
-        share = k.where(k.equal(r, first), d_Out.reshaped((before, whole, behind))[i, c, j], 0)
-        k.store(d_X.reshaped((before, whole, group, behind)), (i, c, r, j), share)
+        first = k.argmax(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        share = k.where(k.equal(r, first), d_Out.reshaped((outer, groups, inner))[i, c, j], 0)
+        k.store(d_X.reshaped((outer, groups, group, inner)), (i, c, r, j), share)
 
 
-def in_groups(X: Array, groups: int, axis: int) -> Array:
-    """X with its channels split in two axes, of which the second is `groups` long."""
+def group_channels(X: Array, groups: int, axis: int) -> Array:
+    """Split X's channel axis in two, the second of size `groups`."""
     return X.reshape(*X.shape[:axis], -1, groups, *X.shape[axis + 1 :])

@@ -1,6 +1,6 @@
-"""Reductions over axes: sums and means, products, extremes, all and any.
+"""Reductions over axes: sum, mean, product, max, min, all and any.
 
-What is reduced over every axis has shape [1]: fluid has no tensors without axes.
+A reduction over all axes has shape [1]: fluid has no 0-d tensors.
 Reference: reduce_op.h, mean_op.cc, frobenius_norm_op.cc.
 """
 
@@ -26,10 +26,10 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.type_checks import require_dtype
 
 
-def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
-    """The axes that go, sorted: all where `reduce_all` is set or none is named.
+def normalize_axes(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
+    """Return the reduced axes, sorted: all axes if `reduce_all` is set or `dim` is empty.
 
-    >>> axes_of(3, [-1, 0], False), axes_of(2, [0], True)
+    >>> normalize_axes(3, [-1, 0], False), normalize_axes(2, [0], True)
     ((0, 2), (0, 1))
     """
     chosen = tuple(sorted({axis % rank for axis in dim}))
@@ -37,31 +37,31 @@ def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
 
 
 def element_type(code: int, like: Array) -> str:
-    """The NumPy name of a fluid element type by its number; that of an array's for -1."""
+    """Return the NumPy dtype name of a fluid dtype code; the dtype of `like` for -1."""
     names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
     names |= {6: "float64", 20: "uint8", 21: "int8", 22: "bfloat16"}
     return names.get(code, like.dtype.name)
 
 
-def reduced(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
-    """X reduced by a ufunc over axes; at least one axis stays."""
+def reduce_axes(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
+    """Reduce X with a ufunc over axes; the result has rank 1 or more."""
     dtype = element_type(out_dtype, X)
     return np.atleast_1d(ufunc.reduce(X, axis=axes, keepdims=keep_dim, dtype=dtype))
 
 
-def restored(values: Array, shape: Any, axes: Any) -> Array:
-    """What belongs to a reduced tensor, with the axes that went in their place, of size 1."""
+def expand_reduced(values: Array, shape: Any, axes: Any) -> Array:
+    """Reshape a reduced array to have size 1 in the reduced axes."""
     return values.reshape([1 if axis in axes else size for axis, size in enumerate(shape)])
 
 
-def spread_back(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
-    """What belongs to a sum given to every summand, or its share of it to a mean's."""
-    whole = np.broadcast_to(restored(values, shape, axes), shape)
+def sum_gradient(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
+    """Broadcast the gradient of a sum to `shape`, divided by the element count for a mean."""
+    whole = np.broadcast_to(expand_reduced(values, shape, axes), shape)
     return whole / values.dtype.type(max(whole.size // values.size, 1)) if averages else whole
 
 
-def summed_to(values: Array, shape: Any) -> Array:
-    """What belongs to a broadcast tensor summed to the shape that it was broadcast from."""
+def sum_to_shape(values: Array, shape: Any) -> Array:
+    """Sum over the broadcast axes, to reduce an array to `shape`."""
     padded = (1,) * (values.ndim - len(shape)) + tuple(shape)
     pairs = enumerate(zip(values.shape, padded, strict=True))
     axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
@@ -71,27 +71,30 @@ def summed_to(values: Array, shape: Any) -> Array:
 def fold_lanes(
     k: KernelBuilder, shape: Shape, axes: tuple[int, ...]
 ) -> tuple[Number, tuple[Number, ...], tuple[Number, ...]]:
-    """Begin a kernel with a lane for each element that is left of a shape, and a loop over axes.
+    """Start a kernel over the non-reduced axes of a shape, with a loop over the reduced ones.
 
-    Gives the loop, the indices of an element, and those of what is left, 0 in the axes that went.
+    Returns the loop index, the indices of the input element, and the indices of the output element,
+    0 in the reduced axes.
     """
-    lanes = iter(k.grid(*(size for axis, size in enumerate(shape) if axis not in axes)))
-    gone = [shape[axis] for axis in axes]
-    turn = k.loop(product(gone))
-    turns = iter(k.unravel(turn, gone))
-    whole = tuple(next(turns) if axis in axes else next(lanes) for axis in range(len(shape)))
-    return turn, whole, tuple(0 if a in axes else index for a, index in enumerate(whole))
+    program_indices = iter(k.grid(*(size for axis, size in enumerate(shape) if axis not in axes)))
+    reduced_sizes = [shape[axis] for axis in axes]
+    loop = k.loop(product(reduced_sizes))
+    loop_indices = iter(k.unravel(loop, reduced_sizes))
+    whole = tuple(
+        next(loop_indices) if axis in axes else next(program_indices) for axis in range(len(shape))
+    )
+    return loop, whole, tuple(0 if a in axes else index for a, index in enumerate(whole))
 
 
-def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    """A shape with every reduced axis in its place, of size 1."""
+def keepdims_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """Return the shape with size 1 in every reduced axis."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
 def sum_axes(k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
-    """A kernel for Out = X summed over axes."""
-    turn, whole, left = fold_lanes(k, X.shape, axes)
-    k.store(Out.reshaped(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
+    """Emit a kernel for Out = X summed over axes."""
+    loop, whole, left = fold_lanes(k, X.shape, axes)
+    k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, k.sum(X[whole], loop))
 
 
 def sum_to(
@@ -100,9 +103,9 @@ def sum_to(
     out: DeviceOperand,
     value: Callable[[tuple[Number, ...]], Number],
 ) -> None:
-    """A kernel for out = the values at the indices of a shape, summed to what was broadcast to it.
+    """Emit a kernel that sums values over a shape into `out`, which broadcasts to that shape.
 
-    `value` gives one for its indices, once the kernel has begun.
+    `value` maps indices to a value; it is called inside the kernel.
     """
     padded = (*(1 for _ in range(len(whole) - len(out.shape))), *out.shape)
     pairs = enumerate(zip(whole, padded, strict=True))
@@ -111,18 +114,18 @@ def sum_to(
         indices = k.grid(*whole)
         k.store(out.reshaped(whole), indices, value(indices))
         return
-    turn, indices, left = fold_lanes(k, whole, axes)
-    k.store(out.reshaped(padded), left, k.sum(value(indices), turn))
+    loop, indices, left = fold_lanes(k, whole, axes)
+    k.store(out.reshaped(padded), left, k.sum(value(indices), loop))
 
 
 class Reduction(OpDef):
-    """X reduced over axes."""
+    """A reduction of X over axes."""
 
     X = reads()
     Out = writes()
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced: here all of them."""
+        """Return the reduced axes: all of them by default."""
         return tuple(range(rank))
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
@@ -130,22 +133,22 @@ class Reduction(OpDef):
         return PermutedOp(frozenset({"X"})) if whole else None
 
     def spread(self, X: Shape) -> Shape:
-        """The shape of Out with every reduced axis in its place, of size 1."""
-        return kept_shape(X, self.axes(len(X)))
+        """Return the shape of Out with size 1 in every reduced axis."""
+        return keepdims_shape(X, self.axes(len(X)))
 
     def infer(self, X: TensorType) -> TensorType:
         axes = self.axes(X.rank)
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
 
 
-class Fold(Reduction):
-    """X reduced by the ufunc called `ufunc`, and divided by their count if it `averages`."""
+class UfuncReduction(Reduction):
+    """A reduction of X by the NumPy ufunc `ufunc`, divided by the element count if `averages`."""
 
     ufunc: ClassVar[str] = "add"
     averages: ClassVar[bool] = False
 
     def count(self, X: Shape) -> Size:
-        """How many elements of X make one of Out."""
+        """Return the number of elements of X reduced to one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
@@ -163,7 +166,7 @@ class Fold(Reduction):
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        turn, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
+        loop, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
         value = X[whole]
         if Out.type.dtype is not X.type.dtype:
             value = k.astype(value, Out.type.dtype)
@@ -171,20 +174,20 @@ class Fold(Reduction):
             "add": k.sum, "multiply": k.prod, "maximum": k.max, "minimum": k.min,
             "logical_and": k.min, "logical_or": k.max,
         }  # fmt: skip
-        result = folds[self.ufunc](value, turn)
+        result = folds[self.ufunc](value, loop)
         if self.averages:
             count = k.astype(k.size(self.count(X.shape)), Out.type.dtype)
             result = k.astype(result / count, Out.type.dtype)
         k.store(Out.reshaped(self.spread(X.shape)), left, result)
 
     def divisor(self, k: SourceBuilder, X: Shape, like: Operand) -> str:
-        """The count as an array of one element: quicker for NumPy than a Python number."""
+        """Return the count as a one-element array: NumPy divides faster by it than by a number."""
         dtype = like.type.dtype.numpy.name
         return k.at_bind(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
 
 
-class Summation(Fold):
-    """X summed; every summand's gradient is that of the sum."""
+class Summation(UfuncReduction):
+    """A sum or mean of X; its gradient broadcasts Out@GRAD."""
 
     linear_in = (("X",),)
 
@@ -219,13 +222,13 @@ class Mean(Summation, op="mean"):
         return X.mean(keepdims=True).reshape(1)
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": spread_back(d_Out, X, range(len(X)), True)}
+        return {"X": sum_gradient(d_Out, X, range(len(X)), True)}
 
 
 class AxisReduction(Reduction):
-    """Reduced over the axes `dim`, or all of them where `reduce_all` is set.
+    """A reduction over the axes `dim`, or over all if `reduce_all` is set.
 
-    Reduced axes stay with size 1 if `keep_dim`; Out has the element type `out_dtype` unless that is
+    Reduced axes are kept with size 1 if `keep_dim`; Out has the dtype `out_dtype` unless that is
     negative.
     """
 
@@ -236,15 +239,15 @@ class AxisReduction(Reduction):
     out_dtype = attr(-1)
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced; ShapeError where there is no such axis."""
+        """Return the reduced axes; raise ShapeError if one is out of range."""
         if any(not -rank <= axis < rank for axis in self.dim):
-            raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
-        return axes_of(rank, self.dim, self.reduce_all)
+            raise ShapeError(f"{self.kind}: dim {self.dim} is out of range for X of rank {rank}")
+        return normalize_axes(rank, self.dim, self.reduce_all)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The same sum finds its axes elsewhere; those that stay must stay as they were."""
-        gone = axes_of(len(order), self.dim, self.reduce_all)
-        kept = [axis for axis in order if axis not in gone]
+        """Permute the reduced axes; not applicable if the kept axes would be reordered."""
+        removed = normalize_axes(len(order), self.dim, self.reduce_all)
+        kept = [axis for axis in order if axis not in removed]
         slots = {"X", "Out"} if self.keep_dim else {"X"}
         fits = self.keep_dim or kept == sorted(kept)
         return (
@@ -262,36 +265,36 @@ class ReduceSum(AxisReduction, Summation, op="reduce_sum"):
     """Out = X summed over axes."""
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.add, X, axes, self.keep_dim, self.out_dtype)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.add, X, axes, self.keep_dim, self.out_dtype)
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(len(X), self.dim, self.reduce_all)
-        return {"X": spread_back(d_Out, X, axes, False)}
+        axes = normalize_axes(len(X), self.dim, self.reduce_all)
+        return {"X": sum_gradient(d_Out, X, axes, False)}
 
 
 class ReduceMean(AxisReduction, Summation, op="reduce_mean"):
-    """Out = X averaged over axes; for whole numbers cut off towards zero."""
+    """Out = X averaged over axes; integers are truncated towards zero."""
 
     averages = True
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        total = reduced(np.add, X, axes, self.keep_dim, self.out_dtype)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        total = reduce_axes(np.add, X, axes, self.keep_dim, self.out_dtype)
         return (total / total.dtype.type(X.size // max(total.size, 1))).astype(total.dtype)
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(len(X), self.dim, self.reduce_all)
-        return {"X": spread_back(d_Out, X, axes, True)}
+        axes = normalize_axes(len(X), self.dim, self.reduce_all)
+        return {"X": sum_gradient(d_Out, X, axes, True)}
 
 
-class Extreme(AxisReduction, Fold):
-    """The largest or smallest over axes; all that are equal to it get its gradient."""
+class MinMaxReduction(AxisReduction, UfuncReduction):
+    """A maximum or minimum over axes; at ties every equal element receives the gradient."""
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        chosen = np.equal(X, restored(Out, X.shape, axes))
-        return {"X": restored(d_Out, X.shape, axes) * chosen}
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        chosen = np.equal(X, expand_reduced(Out, X.shape, axes))
+        return {"X": expand_reduced(d_Out, X.shape, axes) * chosen}
 
     def triton_grad(
         self,
@@ -303,71 +306,71 @@ class Extreme(AxisReduction, Fold):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        extreme, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), above, 0))
+        extreme, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), upstream, 0))
 
 
-class ReduceMax(Extreme, op="reduce_max"):
-    """Out = the largest of X over axes."""
+class ReduceMax(MinMaxReduction, op="reduce_max"):
+    """Out = the maximum of X over axes."""
 
     ufunc = "maximum"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.maximum, X, axes, self.keep_dim, self.out_dtype)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.maximum, X, axes, self.keep_dim, self.out_dtype)
 
 
-class ReduceMin(Extreme, op="reduce_min"):
-    """Out = the smallest of X over axes."""
+class ReduceMin(MinMaxReduction, op="reduce_min"):
+    """Out = the minimum of X over axes."""
 
     ufunc = "minimum"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.minimum, X, axes, self.keep_dim, self.out_dtype)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.minimum, X, axes, self.keep_dim, self.out_dtype)
 
 
-def products_of_others(X: Array, axes: Any) -> Array:
-    """For each element the product of those it is multiplied with over axes, in X's shape."""
+def products_excluding_self(X: Array, axes: Any) -> Array:
+    """Return for each element the product of the other elements reduced with it, in X's shape."""
     kept = [axis for axis in range(X.ndim) if axis not in axes]
     order = [*kept, *axes]
     rows = X.transpose(order).reshape(*[X.shape[axis] for axis in kept], -1)
     before, after = np.ones_like(rows), np.ones_like(rows)
     np.multiply.accumulate(rows[..., :-1], axis=-1, out=before[..., 1:])
     np.multiply.accumulate(rows[..., :0:-1], axis=-1, out=after[..., -2::-1])
-    turned = (before * after).reshape([X.shape[axis] for axis in order])
-    return turned.transpose(np.argsort(order))
+    permuted = (before * after).reshape([X.shape[axis] for axis in order])
+    return permuted.transpose(np.argsort(order))
 
 
-class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
+class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
     """Out = the product of X over axes.
 
-    An element's gradient is the product of the others, also where that is 0; the reference divides
-    by the element, and has no number there.
+    An element's gradient is the product of the others, which is also right for 0; the reference
+    divides by the element, and yields NaN there.
     """
 
     ufunc = "multiply"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.multiply, X, axes, self.keep_dim, self.out_dtype)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.multiply, X, axes, self.keep_dim, self.out_dtype)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return {"X": restored(d_Out, X.shape, axes) * products_of_others(X, axes)}
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return {"X": expand_reduced(d_Out, X.shape, axes) * products_excluding_self(X, axes)}
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         axes, own = self.axes(X.type.rank), k.grid(*X.shape)
-        gone = [X.shape[axis] for axis in axes]
-        r = k.loop(product(gone))
-        turns = dict(zip(axes, k.unravel(r, gone), strict=True))
-        there = tuple(turns.get(axis, index) for axis, index in enumerate(own))
-        others = [k.not_equal(turns[axis], own[axis]) for axis in axes]
+        reduced_sizes = [X.shape[axis] for axis in axes]
+        r = k.loop(product(reduced_sizes))
+        loop_indices = dict(zip(axes, k.unravel(r, reduced_sizes), strict=True))
+        other_index = tuple(loop_indices.get(axis, index) for axis, index in enumerate(own))
+        others = [k.not_equal(loop_indices[axis], own[axis]) for axis in axes]
         differs = others[0]
         for each in others[1:]:
             differs = differs | each
-        result = k.prod(k.where(differs, X[there], 1), r)
+        result = k.prod(k.where(differs, X[other_index], 1), r)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
         k.store(d_X, own, d_Out.reshaped(self.spread(X.shape))[left] * result)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.reduce import AxisReduction, Fold, axes_of, reduced
+from compiler.ops.math.reduce import AxisReduction, UfuncReduction, normalize_axes, reduce_axes
 from compiler.ops.type_checks import require_dtype
 
 
-class LogicalReduction(AxisReduction, Fold):
-    """Booleans reduced over axes."""
+class LogicalReduction(AxisReduction, UfuncReduction):
+    """A reduction of booleans over axes."""
 
     def infer(self, X: TensorType) -> TensorType:
         require_dtype(self.kind, "X", X, DType.BOOL)
@@ -18,20 +18,20 @@ class LogicalReduction(AxisReduction, Fold):
 
 
 class ReduceAll(LogicalReduction, op="reduce_all"):
-    """Out = whether all of X are true over axes."""
+    """Out = whether all elements of X along the axes are true."""
 
     ufunc = "logical_and"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_and, X, axes, self.keep_dim)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.logical_and, X, axes, self.keep_dim)
 
 
 class ReduceAny(LogicalReduction, op="reduce_any"):
-    """Out = whether any of X is true over axes."""
+    """Out = whether any element of X along the axes is true."""
 
     ufunc = "logical_or"
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_or, X, axes, self.keep_dim)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        return reduce_axes(np.logical_or, X, axes, self.keep_dim)

@@ -1,4 +1,4 @@
-"""Distances and angles between the rows of two tables, of which the second may have but one.
+"""Distances and angles between corresponding rows of two tensors; the second may have one row.
 
 Reference: squared_l2_distance_op.h, cos_sim_op.h.
 """
@@ -15,16 +15,18 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.reduce import summed_to
+from compiler.ops.math.reduce import sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def check_rows(op: str, X: TensorType, Y: TensorType) -> None:
-    """ShapeError unless Y has as many rows as X, or one, of as many elements."""
+    """Raise ShapeError unless Y has as many rows as X, or one, of equal row size."""
     require_same_dtype(op, X=X, Y=Y)
     rows_fit = Y.shape[0] == 1 or not differ(X.shape[0], Y.shape[0])
     if X.rank != Y.rank or X.rank < 2 or not rows_fit or differ(_row(X), _row(Y)):
-        raise ShapeError(f"{op}: {shown(X=X, Y=Y)}, expected rows of one size, one row of Y or all")
+        raise ShapeError(
+            f"{op}: {shown(X=X, Y=Y)}, expected equal row sizes, equally many rows or one of Y"
+        )
 
 
 def _row(X: TensorType) -> Any:
@@ -32,9 +34,9 @@ def _row(X: TensorType) -> Any:
 
 
 class SquaredL2Distance(OpDef, op="squared_l2_distance"):
-    """Out [rows, 1] = the squared distance of each row of X from its row of Y, or the only one.
+    """Out [rows, 1] = the squared L2 distance between rows of X and Y, which may have one row.
 
-    `sub_result` [rows, size of a row] is X - Y, for the gradient.
+    `sub_result` [rows, row size] is X - Y, for the gradient.
     """
 
     X = reads()
@@ -48,8 +50,11 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         return {"sub_result": X.with_shape((rows, _row(X))), "Out": X.with_shape((rows, 1))}
 
     def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        apart = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
-        return {"sub_result": apart, "Out": np.sum(apart * apart, axis=1, keepdims=True)}
+        difference = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
+        return {
+            "sub_result": difference,
+            "Out": np.sum(difference * difference, axis=1, keepdims=True),
+        }
 
     def grad(self, X: Array, Y: Array, sub_result: Array, d_Out: Array) -> dict[str, Array]:
         slope = sub_result * (d_Out * 2)
@@ -86,31 +91,31 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 
         rows = sub_result.shape[0]
         if d_X is not None:
-            sum_pairs(k, rows, d_X, slope)
+            sum_rows_kernel(k, rows, d_X, slope)
         if d_Y is not None:
-            sum_pairs(k, rows, d_Y, lambda i, c: -slope(i, c))
+            sum_rows_kernel(k, rows, d_Y, lambda i, c: -slope(i, c))
 
 
-def sum_pairs(
+def sum_rows_kernel(
     k: KernelBuilder, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
 ) -> None:
-    """A kernel for out = the values of each row, or their sum over rows where out has only one."""
+    """Emit a kernel for out = the value of each row, summed over rows if out has only one row."""
     count, width = out.shape[0], product(out.shape[1:])
     j, c = k.grid(count, width)
-    turn = k.loop(rows // count)
-    total = k.sum(value(turn * k.size(count) + j, c), turn)
+    loop = k.loop(rows // count)
+    total = k.sum(value(loop * k.size(count) + j, c), loop)
     k.store(out.reshaped((count, width)), (j, c), total)
 
 
 def row_norms(rows: Array) -> Array:
-    """The length of each row, never less than 1e-4, in a column."""
+    """Return the L2 norm of each row, at least 1e-4, as a column."""
     return np.maximum(np.sqrt(np.sum(rows * rows, axis=1, keepdims=True)), rows.dtype.type(1e-4))
 
 
 class CosSim(OpDef, op="cos_sim"):
-    """Out [rows, 1] = the cosine of the angle between each row of X and its row of Y.
+    """Out [rows, 1] = the cosine similarity of each row of X and its row of Y.
 
-    Y may have one row for all. XNorm and YNorm are the lengths of rows, for the gradient.
+    Y may have one row for all. XNorm and YNorm are the row norms, for the gradient.
     """
 
     X = reads()
@@ -137,7 +142,7 @@ class CosSim(OpDef, op="cos_sim"):
         both = XNorm * YNorm
         by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
-        return {"X": by_x.reshape(X.shape), "Y": summed_to(by_y, y.shape).reshape(Y.shape)}
+        return {"X": by_x.reshape(X.shape), "Y": sum_to_shape(by_y, y.shape).reshape(Y.shape)}
 
     def triton(
         self,
@@ -183,6 +188,6 @@ class CosSim(OpDef, op="cos_sim"):
             return d_Out[i, 0] * (straight - tables[own][at[own], c] * along)
 
         if d_X is not None:
-            sum_pairs(k, rows, d_X, lambda i, c: slope(i, c, True))
+            sum_rows_kernel(k, rows, d_X, lambda i, c: slope(i, c, True))
         if d_Y is not None:
-            sum_pairs(k, rows, d_Y, lambda i, c: slope(i, c, False))
+            sum_rows_kernel(k, rows, d_Y, lambda i, c: slope(i, c, False))

@@ -1,6 +1,6 @@
-"""Smooth activations, made of exponentials and tanh. Reference: activation_op.h, mish_op.h.
+"""Smooth activations built from exp and tanh. Reference: activation_op.h, mish_op.h.
 
-Exponentials are of what is not positive wherever that can be had, so that none overflows.
+Where possible, exp is applied to non-positive values only, so that it cannot overflow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from compiler.ops.math.activation import Unary
 
 
 def sigmoid(xp: Xp, x: Value) -> Value:
-    """1 / (1 + exp(-x)), by a tanh, which does not overflow."""
+    """Return 1 / (1 + exp(-x)), computed by tanh, which cannot overflow."""
     return xp.tanh(x * 0.5) * 0.5 + 0.5
 
 
 def softplus(xp: Xp, x: Value) -> Value:
-    """log(1 + exp(x)), by an exponential that does not overflow."""
+    """Return log(1 + exp(x)) without overflow."""
     return xp.maximum(x, 0.0) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
@@ -31,10 +31,10 @@ class Logsigmoid(Unary, op="logsigmoid"):
 
 
 class Softplus(Unary, op="softplus"):
-    """Out = log(1 + exp(beta * X)) / beta, and X where beta * X is above `threshold`.
+    """Out = log(1 + exp(beta * X)) / beta, and X where beta * X > `threshold`.
 
-    From a threshold of 20 on both are the same. The reference of 1.8 has neither attribute; their
-    defaults give its numbers.
+    For thresholds from 20 on both agree. The reference 1.8 has neither attribute; their defaults
+    reproduce its results.
     """
 
     beta = attr(1.0, FINITE)
@@ -53,7 +53,7 @@ class Softplus(Unary, op="softplus"):
 
 
 class SoftRelu(Unary, op="soft_relu"):
-    """Out = log(1 + exp(X)), X held between -threshold and threshold."""
+    """Out = log(1 + exp(X)), X clamped to [-threshold, threshold]."""
 
     threshold = attr(40.0)
 
@@ -102,7 +102,7 @@ class TanhShrink(Unary, op="tanh_shrink"):
 class Swish(Unary, op="swish"):
     """Out = X / (1 + exp(-beta * X)).
 
-    `slope` says nothing: layers of the reference wrote their beta there, where no kernel reads it.
+    `slope` is ignored: layers of the reference stored beta there, but no kernel reads it.
     """
 
     beta = attr(1.0, FINITE)
@@ -128,9 +128,9 @@ class Silu(Unary, op="silu"):
 
 
 def bounded_softplus(xp: Xp, x: Value, threshold: float) -> Value:
-    """log(1 + exp(x)), but x above the threshold, and exp(x) below minus the threshold.
+    """Return log(1 + exp(x)), replaced by x above the threshold and by exp(x) below its negative.
 
-    From a threshold of 20 on all of that is the same.
+    For thresholds from 20 on these agree.
     """
     if threshold >= 20.0:
         return softplus(xp, x)
@@ -139,7 +139,7 @@ def bounded_softplus(xp: Xp, x: Value, threshold: float) -> Value:
 
 
 class Mish(Unary, op="mish"):
-    """Out = X * tanh(log(1 + exp(X))), where the logarithm is cut short beyond `threshold`."""
+    """Out = X * tanh(log(1 + exp(X))), the softplus being approximated beyond ±`threshold`."""
 
     threshold = attr(20.0)
 

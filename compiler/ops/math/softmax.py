@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the logarithm of a sum of exponentials."""
+"""Softmax, log-softmax and log-sum-exp."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, wri
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.axes import place
-from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
+from compiler.ops.math.axes import normalize_axis
+from compiler.ops.math.reduce import expand_reduced, fold_lanes, keepdims_shape, normalize_axes
 
 
 class Softmax(Rowwise, op="softmax"):
-    """Out = exp(X) over its sum along `axis`.
+    """Out = exp(X) / sum(exp(X)) along `axis`.
 
-    What lies 64 below the largest counts as 64 below it, so that no probability is 0.
-    Reference: softmax_impl.h.
+    X minus its maximum is clamped at -64, so that no probability is 0. Reference: softmax_impl.h.
     """
 
     X = reads()
@@ -30,7 +29,7 @@ class Softmax(Rowwise, op="softmax"):
         return PermutedOp(frozenset({"X", "Out"}), {"axis": permuted_axes([self.axis], order)[0]})
 
     def result(self, operand: TensorType) -> TensorType:
-        place(self.kind, self.axis, operand.rank)
+        normalize_axis(self.kind, self.axis, operand.rank)
         return operand
 
     def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
@@ -47,14 +46,14 @@ class Softmax(Rowwise, op="softmax"):
 
 
 class LogSoftmax(Rowwise, op="log_softmax"):
-    """Out = the logarithm of softmax along `axis`. An op of Paddle 2."""
+    """Out = log(softmax(X)) along `axis`. Paddle 2 op."""
 
     X = reads()
     Out = writes()
     axis = attr(-1)
 
     def result(self, operand: TensorType) -> TensorType:
-        place(self.kind, self.axis, operand.rank)
+        normalize_axis(self.kind, self.axis, operand.rank)
         return operand
 
     def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
@@ -69,9 +68,9 @@ class LogSoftmax(Rowwise, op="log_softmax"):
 
 
 class LogSumExp(OpDef, op="logsumexp"):
-    """Out = log(sum(exp(X))) over the axes `axis`, all of them with `reduce_all`: at least [1].
+    """Out = log(sum(exp(X))) over the axes `axis`, or all with `reduce_all`; rank 1 or more.
 
-    An op of Paddle 2.
+    Paddle 2 op.
     """
 
     X = reads()
@@ -82,29 +81,29 @@ class LogSumExp(OpDef, op="logsumexp"):
 
     def infer(self, X: TensorType) -> TensorType:
         if any(not -X.rank <= axis < X.rank for axis in self.axis):
-            raise ShapeError(f"logsumexp: axis {self.axis} reaches beyond the axes of X {X}")
-        axes = axes_of(X.rank, self.axis, self.reduce_all)
+            raise ShapeError(f"logsumexp: axis {self.axis} is out of range for X {X}")
+        axes = normalize_axes(X.rank, self.axis, self.reduce_all)
         if self.keepdim:
             return X.with_shape([1 if a in axes else size for a, size in enumerate(X.shape)])
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.axis, self.reduce_all)
-        most = X.max(axis=axes, keepdims=True)
-        total = np.log(np.exp(X - most).sum(axis=axes, keepdims=True)) + most
+        axes = normalize_axes(X.ndim, self.axis, self.reduce_all)
+        maximum = X.max(axis=axes, keepdims=True)
+        total = np.log(np.exp(X - maximum).sum(axis=axes, keepdims=True)) + maximum
         return np.atleast_1d(total if self.keepdim else np.squeeze(total, axes))
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, self.axis, self.reduce_all)
-        share = np.exp(X - restored(Out, X.shape, axes))
-        return {"X": restored(d_Out, X.shape, axes) * share}
+        axes = normalize_axes(X.ndim, self.axis, self.reduce_all)
+        share = np.exp(X - expand_reduced(Out, X.shape, axes))
+        return {"X": expand_reduced(d_Out, X.shape, axes) * share}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        axes = axes_of(X.type.rank, self.axis, self.reduce_all)
+        axes = normalize_axes(X.type.rank, self.axis, self.reduce_all)
         r, whole, left = fold_lanes(k, X.shape, axes)
-        most = k.max(X[whole], r)
-        total = k.log(k.sum(k.exp(X[whole] - most), r)) + most
-        k.store(Out.reshaped(kept_shape(X.shape, axes)), left, total)
+        maximum = k.max(X[whole], r)
+        total = k.log(k.sum(k.exp(X[whole] - maximum), r)) + maximum
+        k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, total)
 
     def triton_grad(
         self,
@@ -114,7 +113,9 @@ class LogSumExp(OpDef, op="logsumexp"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, whole = axes_of(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
+        axes, whole = normalize_axes(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        out, above = (each.reshaped(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * k.exp(X[whole] - out))
+        out, upstream = (
+            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+        )
+        k.store(d_X, whole, upstream * k.exp(X[whole] - out))

@@ -1,6 +1,6 @@
-"""Order: the largest of each row, where the largest stands, and sorting.
+"""Sorting, top-k and argmax.
 
-Of equal values the first comes first; the reference leaves that open (top_k_op.h, argsort_op.h,
+Ties keep the original order; the reference leaves it unspecified (top_k_op.h, argsort_op.h,
 arg_min_max_op_base.h).
 """
 
@@ -17,46 +17,46 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math import sort_kernels as order_lanes
+from compiler.ops.math import sort_kernels as sort_kernels
 from compiler.ops.math.reduce import element_type
 from compiler.ops.shared_kernels import split_at
 from compiler.ops.type_checks import require_dtype
 
 
-def sorting(X: Array, axis: int, descending: bool) -> Array:
-    """The order that sorts X along an axis; what is equal keeps its order."""
+def argsort_along(X: Array, axis: int, descending: bool) -> Array:
+    """Return the indices that sort X along an axis; the sort is stable."""
     if not descending:
         return np.argsort(X, axis=axis, kind="stable")
-    turned = np.flip(X, axis)
-    order = np.flip(np.argsort(turned, axis=axis, kind="stable"), axis)
+    flipped = np.flip(X, axis)
+    order = np.flip(np.argsort(flipped, axis=axis, kind="stable"), axis)
     return X.shape[axis] - 1 - order
 
 
-def scattered(values: Array, order: Array, shape: Any, axis: int) -> Array:
-    """Zeros of a shape with values put along an axis where they were taken from."""
+def scatter_along(values: Array, order: Array, shape: Any, axis: int) -> Array:
+    """Scatter values along an axis of a zero array, to the indices they were gathered from."""
     whole: Array = np.zeros_like(values, shape=shape)
     np.put_along_axis(whole, order, values, axis=axis)
     return whole
 
 
-def best(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
-    """The first `count` values along an axis, the largest or the smallest first, and where.
+def top_values(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
+    """Return the `count` largest or smallest values along an axis, sorted, with indices.
 
-    Raises ValueError where there are fewer.
+    Raises ValueError if there are fewer.
     """
     if not 0 < count <= X.shape[axis]:
-        raise ValueError(f"K asks for {count} of {X.shape[axis]} values")
-    order = np.take(sorting(X, axis, largest), np.arange(count), axis=axis)
+        raise ValueError(f"K is {count}, expected 1 to {X.shape[axis]}")
+    order = np.take(argsort_along(X, axis, largest), np.arange(count), axis=axis)
     return {"Out": np.take_along_axis(X, order, axis=axis), "Indices": order}
 
 
 def check_axis(op: str, X: TensorType, axis: int) -> None:
-    """ShapeError where a tensor has no such axis."""
+    """Raise ShapeError if `axis` is out of range."""
     if not -X.rank <= axis < X.rank:
         raise ShapeError(f"{op}: X is {X}, which has no axis {axis}")
 
 
-def both_of(
+def both_outputs(
     k: KernelBuilder,
     X: DeviceOperand,
     count: Size,
@@ -64,16 +64,16 @@ def both_of(
     Out: DeviceOperand | None,
     Indices: DeviceOperand | None,
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """Both outputs of an op that orders, with room for the one that nobody wants."""
-    place = axis % X.type.rank
-    shape = (*X.shape[:place], count, *X.shape[place + 1 :])
+    """Return both outputs of a sorting op, with scratch memory for an unused one."""
+    axis_index = axis % X.type.rank
+    shape = (*X.shape[:axis_index], count, *X.shape[axis_index + 1 :])
     return Out or k.scratch(shape, X.type.dtype), Indices or k.scratch(shape, DType.INT64)
 
 
 class TopK(OpDef, op="top_k"):
-    """Out = the `k` largest values along the last axis, largest first, and their Indices.
+    """Out = the `k` largest values along the last axis, in descending order, and their Indices.
 
-    K, of one element, goes before `k`.
+    The one-element tensor K overrides `k`.
     """
 
     X = reads()
@@ -85,15 +85,15 @@ class TopK(OpDef, op="top_k"):
     def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
         columns = X.shape[-1]
         if K is None and (self.k < 1 or (isinstance(columns, int) and columns < self.k)):
-            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k from 1 up")
+            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k >= 1")
         kept = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
         return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
 
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
-        return best(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
+        return top_values(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
-        return {"X": scattered(d_Out, Indices, X, -1)}
+        return {"X": scatter_along(d_Out, Indices, X, -1)}
 
     def lower(
         self, k: SourceBuilder, X: Operand, Out: Operand | None, Indices: Operand | None
@@ -115,8 +115,8 @@ class TopK(OpDef, op="top_k"):
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
-        return order_lanes.too_long(types, -1, self.k)
+        """Return why a call has no device kernel: the rows are too long."""
+        return sort_kernels.host_reason(types, -1, self.k)
 
     def triton(
         self,
@@ -125,19 +125,19 @@ class TopK(OpDef, op="top_k"):
         Out: DeviceOperand | None,
         Indices: DeviceOperand | None,
     ) -> None:
-        values, places = both_of(k, X, self.k, -1, Out, Indices)
-        order_lanes.first_few(k, X, self.k, -1 % X.type.rank, True, values, places)
+        values, indices = both_outputs(k, X, self.k, -1, Out, Indices)
+        sort_kernels.top_values(k, X, self.k, -1 % X.type.rank, True, values, indices)
 
     def triton_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        order_lanes.put_back(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
+        sort_kernels.scatter_along(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
 
 
 class TopKV2(OpDef, op="top_k_v2"):
-    """Out = the `k` largest, or smallest, values along `axis`, in order, and their Indices.
+    """Out = the `k` largest, or smallest, values along `axis`, sorted, and their Indices.
 
-    K, of one element, goes before `k`. `sorted` or not, they come in order. An op of Paddle 2.
+    The one-element tensor K overrides `k`. Results are sorted even if not `sorted`. Paddle 2 op.
     """
 
     X = reads()
@@ -161,18 +161,18 @@ class TopKV2(OpDef, op="top_k_v2"):
 
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
         count = self.k if K is None else int(K.reshape(-1)[0])
-        return best(X, count, self.axis, self.largest)
+        return top_values(X, count, self.axis, self.largest)
 
     def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
         check_axis(self.kind, X, self.axis)
         return {"X": X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
-        return {"X": scattered(d_Out, Indices, X, self.axis)}
+        return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
-        return order_lanes.too_long(types, self.axis, self.k)
+        """Return why a call has no device kernel: the rows are too long."""
+        return sort_kernels.host_reason(types, self.axis, self.k)
 
     def triton(
         self,
@@ -181,17 +181,19 @@ class TopKV2(OpDef, op="top_k_v2"):
         Out: DeviceOperand | None,
         Indices: DeviceOperand | None,
     ) -> None:
-        values, places = both_of(k, X, self.k, self.axis, Out, Indices)
-        order_lanes.first_few(k, X, self.k, self.axis % X.type.rank, self.largest, values, places)
+        values, indices = both_outputs(k, X, self.k, self.axis, Out, Indices)
+        sort_kernels.top_values(
+            k, X, self.k, self.axis % X.type.rank, self.largest, values, indices
+        )
 
     def triton_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
+        sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
 
 
 class Argsort(OpDef, op="argsort"):
-    """Out = X sorted along `axis`, the largest first if `descending`; Indices = from where."""
+    """Out = X sorted along `axis`, descending if `descending`; Indices = the permutation."""
 
     X = reads()
     Out = writes()
@@ -204,7 +206,7 @@ class Argsort(OpDef, op="argsort"):
         return {"Out": X, "Indices": X.with_dtype(DType.INT64)}
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        order = sorting(X, self.axis, self.descending)
+        order = argsort_along(X, self.axis, self.descending)
         return {"Out": np.take_along_axis(X, order, axis=self.axis), "Indices": order}
 
     def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
@@ -212,11 +214,11 @@ class Argsort(OpDef, op="argsort"):
         return {"X": X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
-        return {"X": scattered(d_Out, Indices, X, self.axis)}
+        return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Why a call has no kernels: rows are too long."""
-        return order_lanes.too_long(types, self.axis, None)
+        """Return why a call has no device kernel: the rows are too long."""
+        return sort_kernels.host_reason(types, self.axis, None)
 
     def triton(
         self,
@@ -227,22 +229,22 @@ class Argsort(OpDef, op="argsort"):
     ) -> None:
         axis = self.axis % X.type.rank
         size = X.shape[axis]
-        values, places = both_of(k, X, size, axis, Out, Indices)
+        values, indices = both_outputs(k, X, size, axis, Out, Indices)
         whole = split_at(X.shape, axis)
-        x, values, places = (each.reshaped(whole) for each in (X, values, places))
-        order_lanes.in_order(k, x, self.descending, values, places, size)
+        x, values, indices = (each.reshaped(whole) for each in (X, values, indices))
+        sort_kernels.sort_rows(k, x, self.descending, values, indices, size)
 
     def triton_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
+        sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
 
 
-class ArgExtreme(OpDef):
-    """Where along `axis` the extreme stands, as an element type of whole numbers.
+class ArgMinMax(OpDef):
+    """Index of the maximum or minimum along `axis`, int32 or int64.
 
-    That axis goes, unless `keepdims`, but the last one never; with `flatten`, of Paddle 2, it is a
-    place in all of X.
+    The axis is removed unless `keepdims`, but Out keeps at least one axis; with `flatten` (Paddle
+    2) the index is into X flattened.
     """
 
     X = reads()
@@ -264,39 +266,39 @@ class ArgExtreme(OpDef):
         return TensorType(dtype, kept or (1,))
 
     def find(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
-        """A kernel for the places of the largest, or of the smallest."""
-        seen = X.reshaped((X.type.numel,)) if self.flatten else X
+        """Emit a kernel for the indices of the maximum or minimum."""
+        searched = X.reshaped((X.type.numel,)) if self.flatten else X
         axis = 0 if self.flatten else self.axis % X.type.rank
-        order_lanes.extreme_place(k, seen, axis, largest, Out)
+        sort_kernels.arg_min_max(k, searched, axis, largest, Out)
 
 
-def places(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
-    """Indices in their element type, with at least one axis, or as many as were searched."""
+def typed_indices(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
+    """Cast indices to their dtype; a scalar becomes shape [1], or [1] * rank with `keepdims`."""
     typed = found.astype("int64" if dtype < 0 else element_type(dtype, found))
     return typed.reshape((1,) * (rank if keepdims else 1)) if typed.ndim == 0 else typed
 
 
-class ArgMax(ArgExtreme, op="arg_max"):
-    """Out = where the largest stands."""
+class ArgMax(ArgMinMax, op="arg_max"):
+    """Out = the index of the maximum along `axis`."""
 
     lod_like = ""
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis
         found = np.argmax(X, axis=axis, keepdims=self.keepdims)
-        return places(found, X.ndim, self.keepdims, self.dtype)
+        return typed_indices(found, X.ndim, self.keepdims, self.dtype)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, True)
 
 
-class ArgMin(ArgExtreme, op="arg_min"):
-    """Out = where the smallest stands."""
+class ArgMin(ArgMinMax, op="arg_min"):
+    """Out = the index of the minimum along `axis`."""
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis
         found = np.argmin(X, axis=axis, keepdims=self.keepdims)
-        return places(found, X.ndim, self.keepdims, self.dtype)
+        return typed_indices(found, X.ndim, self.keepdims, self.dtype)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, False)

@@ -1,6 +1,6 @@
-"""Kernels of order: the first few of each row, whole rows sorted, and what goes back from there.
+"""Kernels for top-k, sorting and argmax, and for their gradients.
 
-Rows lie along the middle one of three axes. Of equal values the first comes first.
+Operands are viewed as three axes and sorted along the middle one. Ties keep their order.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
 
-FEW = 16
-"""So many of a row are found one after the other; more are sorted."""
+MAX_SELECTED = 16
+"""Largest k selected by repeated reductions; a larger k sorts the row."""
 
-SORTED = 4096
-"""Values of a row that are sorted at once; in a longer one each counts what goes before it."""
+MAX_SORTED = 4096
+"""Longest row sorted within one thread block; longer rows are sorted by counting ranks."""
 
-LONGEST = 65536
-"""Values of a row up to which counting is worth its while."""
+MAX_RANKED = 65536
+"""Longest row that is sorted by counting ranks (quadratic); longer ones run on the host."""
 
 
-def limit(X: DeviceOperand, largest: bool) -> float:
-    """What comes after everything else."""
+def last_value(X: DeviceOperand, largest: bool) -> float:
+    """Return the value that is ordered after all others."""
     dtype = X.type.dtype
     if dtype.is_float:
         return float("-inf") if largest else float("inf")
@@ -32,109 +32,107 @@ def limit(X: DeviceOperand, largest: bool) -> float:
     return -(2**bits) if largest else 2**bits - 1
 
 
-def goes_before(
-    k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool
-) -> Number:
-    """Whether the value a at place i comes before the value b at place j."""
-    ahead = k.greater(a, b) if largest else k.less(a, b)
-    return ahead | (k.equal(a, b) & k.less(i, j))
+def precedes(k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
+    """Return whether value a at index i is ordered before value b at index j."""
+    first = k.greater(a, b) if largest else k.less(a, b)
+    return first | (k.equal(a, b) & k.less(i, j))
 
 
-def first_few(
+def top_values(
     k: KernelBuilder, X: DeviceOperand, count: int, axis: int, largest: bool,
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the first values along an axis, in order, and where they are."""
-    before, size, behind = split_at(X.shape, axis)
-    x = X.reshaped((before, size, behind))
-    values, places = (each.reshaped((before, count, behind)) for each in (Out, Indices))
-    if count > FEW:
-        in_order(k, x, largest, values, places, count)
+    """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
+    outer, size, inner = split_at(X.shape, axis)
+    x = X.reshaped((outer, size, inner))
+    values, indices = (each.reshaped((outer, count, inner)) for each in (Out, Indices))
+    if count > MAX_SELECTED:
+        sort_rows(k, x, largest, values, indices, count)
         return
     for n in range(count):
-        i, j = k.grid(before, behind)
+        i, j = k.grid(outer, inner)
         r = k.loop(size)
-        value, worst = x[i, r, j], limit(X, largest)
+        value, last = x[i, r, j], last_value(X, largest)
         if n:
-            known = goes_before(k, values[i, n - 1, j], places[i, n - 1, j], value, r, largest)
+            known = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)
         else:
             known = r >= 0
-        open_values = k.where(known, value, worst)
-        best = k.max(open_values, r) if largest else k.min(open_values, r)
-        place = k.where(known & k.equal(value, best), r, k.size(size) - 1)
+        candidates = k.where(known, value, last)
+        best = k.max(candidates, r) if largest else k.min(candidates, r)
+        index = k.where(known & k.equal(value, best), r, k.size(size) - 1)
         k.store(values, (i, n, j), best)
-        k.store(places, (i, n, j), k.min(k.astype(place, DType.INT32), r))
+        k.store(indices, (i, n, j), k.min(k.astype(index, DType.INT32), r))
 
 
-def sorts_at_once(x: DeviceOperand) -> bool:
-    """True where the rows of three axes are short, and their values, too."""
+def fits_one_sort(x: DeviceOperand) -> bool:
+    """Return whether a row fits into one sort: at most MAX_SORTED values of at most 4 bytes."""
     size = x.shape[1]
-    return isinstance(size, int) and size <= SORTED and x.type.dtype.itemsize <= 4
+    return isinstance(size, int) and size <= MAX_SORTED and x.type.dtype.itemsize <= 4
 
 
-def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
-    """Why the host orders the rows of X along an axis; empty where kernels do."""
+def host_reason(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
+    """Return why the rows of X have no sorting kernel; empty if they have one."""
     X = types.get("X")
     size = None if X is None else X.shape[axis]
-    few = isinstance(count, int) and count <= FEW
-    long = isinstance(size, int) and size > LONGEST and not few
-    return f"it puts rows of more than {LONGEST} values in order" if long else ""
+    few = isinstance(count, int) and count <= MAX_SELECTED
+    long = isinstance(size, int) and size > MAX_RANKED and not few
+    return f"it sorts rows of more than {MAX_RANKED} values" if long else ""
 
 
-def in_order(
-    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
-    count: Size,
+def sort_rows(
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
+    indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
-    """A kernel for the first `count` values of each row in their order, and where they are."""
-    if not sorts_at_once(x):
-        ranked(k, x, largest, values, places, count)
+    """Emit a kernel for the first `count` values of each row, sorted, and their indices."""
+    if not fits_one_sort(x):
+        sort_by_rank(k, x, largest, values, indices, count)
         return
-    before, size, behind = x.shape
-    i, j = k.grid(before, behind)
+    outer, size, inner = x.shape
+    i, j = k.grid(outer, inner)
     r = k.loop(size)
-    place = k.argsort(x[i, r, j], r, largest)
+    index = k.argsort(x[i, r, j], r, largest)
     kept = r < k.size(count)
-    k.store(values, (i, r, j), x.at(i, place, j, where=kept), kept)
-    k.store(places, (i, r, j), place, kept)
+    k.store(values, (i, r, j), x.at(i, index, j, where=kept), kept)
+    k.store(indices, (i, r, j), index, kept)
 
 
-def ranked(
-    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
-    count: Size,
+def sort_by_rank(
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
+    indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
-    """A kernel that puts each value where as many go before it; those beyond `count` nowhere."""
-    before, size, behind = x.shape
-    i, n, j = k.grid(before, size, behind)
+    """Emit a kernel that stores each value at its rank, skipping ranks from `count` on."""
+    outer, size, inner = x.shape
+    i, n, j = k.grid(outer, size, inner)
     r = k.loop(size)
     own = x[i, n, j]
-    ahead = goes_before(k, x[i, r, j], r, own, n, largest)
-    rank = k.sum(k.astype(ahead, DType.INT32), r)
+    first = precedes(k, x[i, r, j], r, own, n, largest)
+    rank = k.sum(k.astype(first, DType.INT32), r)
     kept = rank < k.size(count)
     k.store(values, (i, rank, j), own, kept)
-    k.store(places, (i, rank, j), n, kept)
+    k.store(indices, (i, rank, j), n, kept)
 
 
-def put_back(
+def scatter_along(
     k: KernelBuilder, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
 ) -> None:
-    """Kernels for zeros with values put along an axis where they were taken from."""
+    """Emit kernels that scatter values along an axis of zeros, the gradient of a gather."""
     fill(k, out, 0)
-    before, size, behind = split_at(out.shape, axis)
-    shape = (before, values.shape[axis], behind)
+    outer, size, inner = split_at(out.shape, axis)
+    shape = (outer, values.shape[axis], inner)
     i, n, j = k.grid(*shape)
-    place = Indices.reshaped(shape)[i, n, j]
+    index = Indices.reshaped(shape)[i, n, j]
     value = values.reshaped(shape)[i, n, j]
-    k.store(out.reshaped((before, size, behind)), (i, place, j), value, inside(k, place, size))
+    k.store(out.reshaped((outer, size, inner)), (i, index, j), value, inside(k, index, size))
 
 
-def extreme_place(
+def arg_min_max(
     k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand
 ) -> None:
-    """A kernel for where along an axis the largest or the smallest stands."""
-    before, size, behind = split_at(X.shape, axis)
-    i, j = k.grid(before, behind)
+    """Emit a kernel for the index of the maximum or minimum along an axis."""
+    outer, size, inner = split_at(X.shape, axis)
+    i, j = k.grid(outer, inner)
     r = k.loop(size)
-    value = X.reshaped((before, size, behind))[i, r, j]
+    value = X.reshaped((outer, size, inner))[i, r, j]
     best = k.max(value, r) if largest else k.min(value, r)
-    place = k.where(k.equal(value, best), r, k.size(size) - 1)
-    k.store(Out.reshaped((before, behind)), (i, j), k.min(k.astype(place, DType.INT32), r))
+    index = k.where(k.equal(value, best), r, k.size(size) - 1)
+    k.store(Out.reshaped((outer, inner)), (i, j), k.min(k.astype(index, DType.INT32), r))

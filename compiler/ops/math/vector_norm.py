@@ -1,4 +1,4 @@
-"""Norms of vectors and distances between them.
+"""Vector norms and distances.
 
 Reference: norm_op.h, p_norm_op.h, squared_l2_norm_op.h, l1_norm_op.h, dist_op.h,
 frobenius_norm_op.cc.
@@ -18,12 +18,12 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
     AxisReduction,
-    axes_of,
+    expand_reduced,
     fold_lanes,
-    kept_shape,
-    restored,
+    keepdims_shape,
+    normalize_axes,
     sum_to,
-    summed_to,
+    sum_to_shape,
 )
 from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import broadcast_at, split_at
@@ -31,7 +31,7 @@ from compiler.ops.type_checks import require_same_dtype
 
 
 class Norm(OpDef, op="norm"):
-    """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, which it keeps."""
+    """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, kept with size 1."""
 
     lod_like = ""
 
@@ -84,17 +84,17 @@ class Norm(OpDef, op="norm"):
         whole = split_at(X.shape, self.axis % X.type.rank)
         i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x, above = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
+        x, upstream = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
         length = Norm.reshaped((whole[0], whole[2]))[i, j]
-        along = k.sum(x * above, r) / (length * length)
-        k.store(d_X.reshaped(whole), (i, r, j), (above - x * along) / length)
+        along = k.sum(x * upstream, r) / (length * length)
+        k.store(d_X.reshaped(whole), (i, r, j), (upstream - x * along) / length)
 
 
 # ---- p-norms -----------------------------------------------------------------------------------
 
 
 def p_norm(X: Array, p: float, axis: Any) -> Array:
-    """(sum(|X| ** p)) ** (1/p) over axes that stay; for 0 how many are not 0, for ±inf extremes."""
+    """Return (sum(|X| ** p)) ** (1/p), axes kept; non-zero count for 0, max or min for ±inf."""
     size = np.abs(X)
     if p == 0.0:
         return np.sum(size != 0, axis=axis, keepdims=True).astype(X.dtype)
@@ -104,7 +104,7 @@ def p_norm(X: Array, p: float, axis: Any) -> Array:
 
 
 def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
-    """The derivative of a p-norm by each element of X; 0 where the element is 0."""
+    """Return the derivative of a p-norm with respect to X; 0 where an element is 0."""
     if p == 0.0:
         return np.zeros_like(X)
     if p in (np.inf, -np.inf):
@@ -113,8 +113,8 @@ def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
     return np.sign(X) * np.where(X == 0, 1, relative) ** (p - 1.0)
 
 
-def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
-    """`p_norm` over all turns of a loop."""
+def kernel_p_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
+    """Return the `p_norm` of a kernel value over a loop."""
     size = k.absolute(x)
     if p == 0.0:
         return k.sum(k.where(size > 0, size * 0 + 1, size * 0), over)
@@ -123,8 +123,8 @@ def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
     return k.power(k.sum(k.power(size, p), over), 1.0 / p)
 
 
-def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
-    """`p_norm_slope` of one element."""
+def kernel_p_norm_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
+    """Return the `p_norm_slope` of one kernel value."""
     size = k.absolute(x)
     if p == 0.0:
         return x * 0
@@ -135,10 +135,10 @@ def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
 
 
 class PNorm(OpDef, op="p_norm"):
-    """Out = the p-norm of X along `axis`, p being `porder`; of all of X with `asvector`.
+    """Out = the p-norm of X along `axis`, p being `porder`; of all elements with `asvector`.
 
-    The axis goes unless `keepdim`. The reference has finite orders above 0 only, and no `asvector`;
-    Paddle 2 has both.
+    The axis is removed unless `keepdim`. The reference supports finite orders above 0 only, and no
+    `asvector`; Paddle 2 has both.
     """
 
     X = reads()
@@ -157,19 +157,19 @@ class PNorm(OpDef, op="p_norm"):
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, [self.axis], self.asvector)
+        axes = normalize_axes(X.ndim, [self.axis], self.asvector)
         norm = p_norm(X, self.porder, axes)
         return norm if self.keepdim else np.atleast_1d(np.squeeze(norm, axes))
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, [self.axis], self.asvector)
-        slope = p_norm_slope(X, restored(Out, X.shape, axes), self.porder)
-        return {"X": restored(d_Out, X.shape, axes) * slope}
+        axes = normalize_axes(X.ndim, [self.axis], self.asvector)
+        slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), self.porder)
+        return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = fold_lanes(k, X.shape, axes)
-        k.store(Out.reshaped(kept_shape(X.shape, axes)), left, lane_norm(k, X[whole], p, r))
+        k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r))
 
     def triton_grad(
         self,
@@ -179,11 +179,13 @@ class PNorm(OpDef, op="p_norm"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.reshaped(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * lane_slope(k, X[whole], norm, p))
+        norm, upstream = (
+            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+        )
+        k.store(d_X, whole, upstream * kernel_p_norm_slope(k, X[whole], norm, p))
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
@@ -197,14 +199,14 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         return super().infer(X)
 
     def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
         norm = np.sqrt(np.sum(X * X, axis=axes, keepdims=self.keep_dim))
         return np.atleast_1d(norm)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        slope = p_norm_slope(X, restored(Out, X.shape, axes), 2.0)
-        return {"X": restored(d_Out, X.shape, axes) * slope}
+        axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
+        slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), 2.0)
+        return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         r, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
@@ -220,12 +222,12 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
-        k.store(d_X, whole, above * X[whole] / k.where(norm > 0, norm, 1))
+        norm, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, upstream * X[whole] / k.where(norm > 0, norm, 1))
 
 
 class Dist(OpDef, op="dist"):
-    """Out = the p-norm of X - Y, which broadcast as in NumPy: one number."""
+    """Out = the p-norm of X - Y, which broadcast as in NumPy: a scalar, [1]."""
 
     X = reads()
     Y = reads()
@@ -243,14 +245,14 @@ class Dist(OpDef, op="dist"):
 
     def grad(self, X: Array, Y: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
-        return {"X": summed_to(slope, X.shape), "Y": -summed_to(slope, Y.shape)}
+        return {"X": sum_to_shape(slope, X.shape), "Y": -sum_to_shape(slope, Y.shape)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.grid(1)
         r = k.loop(product(whole))
-        k.store(Out, (one,), lane_norm(k, apart(X, Y, k.unravel(r, whole)), self.p, r))
+        k.store(Out, (one,), kernel_p_norm(k, difference_at(X, Y, k.unravel(r, whole)), self.p, r))
 
     def triton_grad(
         self,
@@ -263,7 +265,7 @@ class Dist(OpDef, op="dist"):
         d_Y: DeviceOperand | None,
     ) -> None:
         def slope(at: tuple[Number, ...]) -> Number:
-            return lane_slope(k, apart(X, Y, at), Out[0], self.p) * d_Out[0]
+            return kernel_p_norm_slope(k, difference_at(X, Y, at), Out[0], self.p) * d_Out[0]
 
         whole = broadcast(self.kind, [X.shape, Y.shape])
         if d_X is not None:
@@ -272,13 +274,13 @@ class Dist(OpDef, op="dist"):
             sum_to(k, whole, d_Y, lambda at: -slope(at))
 
 
-def apart(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
-    """An element of X - Y, which broadcast."""
+def difference_at(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
+    """Load an element of X - Y, which broadcast."""
     return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 
 
-class WholeNorm(Whole):
-    """One number made of all elements of X."""
+class GlobalNorm(Whole):
+    """A norm over all elements of X, [1]."""
 
     X = reads()
     Out = writes()
@@ -288,7 +290,7 @@ class WholeNorm(Whole):
         return X.with_shape((1,))
 
 
-class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
+class SquaredL2Norm(GlobalNorm, op="squared_l2_norm"):
     """Out = the sum of squares of X."""
 
     def numpy(self, X: Array) -> Array:
@@ -311,7 +313,7 @@ class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
         return {"X": X * (d_Out * 2)}
 
 
-class L1Norm(WholeNorm, op="l1_norm"):
+class L1Norm(GlobalNorm, op="l1_norm"):
     """Out = the sum of |X|."""
 
     def numpy(self, X: Array) -> Array:

@@ -1,1 +1,1 @@
-"""Ops that judge results."""
+"""Metrics: accuracy, AUC, chunk evaluation, mean IoU, mAP, edit distance and others."""

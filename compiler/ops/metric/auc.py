@@ -1,4 +1,4 @@
-"""The area under the curve of a classifier of two classes, from counts by score."""
+"""Area under the ROC curve of a binary classifier, from histograms of scores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def area_under(positive: Array, negative: Array) -> float:
-    """The share of pairs of a positive and a negative in which the positive scores higher.
+    """Return the fraction of (positive, negative) pairs in which the positive scores higher.
 
-    Both are counts by rising score; pairs of one score count half.
+    Both are histograms by ascending score; ties count half.
 
     >>> area_under(np.array([0, 1, 2]), np.array([2, 0, 1]))
     0.7777777777777778
@@ -25,14 +25,14 @@ def area_under(positive: Array, negative: Array) -> float:
     return area / positives / negatives if positives > 0 and negatives > 0 else area
 
 
-def slide(counts: Array, fresh: Array, steps: int) -> Array:
-    """Put a batch's counts among those of the last `steps` batches, in place; returns their sum.
+def add_to_window(counts: Array, fresh: Array, steps: int) -> Array:
+    """Add a batch's histogram to a sliding window of `steps` batches, in place; return their sum.
 
-    `counts` holds a line for each batch, a line for the sum, and how many batches there were.
+    `counts` holds a line per batch, a line for the sum, and the number of batches so far.
     """
-    lines, place = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
-    lines[steps] += fresh - lines[place]
-    lines[place] = fresh
+    lines, line = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
+    lines[steps] += fresh - lines[line]
+    lines[line] = fresh
     counts[-1] += 1
     return lines[steps]
 
@@ -40,18 +40,20 @@ def slide(counts: Array, fresh: Array, steps: int) -> Array:
 def count_area(
     Predict: Array, Label: Array, positive: Array, negative: Array, thresholds: int, steps: int
 ) -> float:
-    """Add the batch to the counts, in place, and return the area under the curve of all.
+    """Add the batch to the histograms, in place, and return the area under the ROC curve.
 
-    A module carries this function. Raises ValueError for a score that is no probability.
+    Generated modules copy this function. Raises ValueError for a score that is not a probability.
     """
     scores, labels = Predict[:, -1], Label.reshape(-1)
     if not ((scores >= 0) & (scores <= 1)).all():
         wrong = scores[~((scores >= 0) & (scores <= 1))][0]
         raise ValueError(f"auc: Predict has {wrong}, expected probabilities from 0 to 1")
-    places = (scores * thresholds).astype(np.int64)
-    fresh = [np.bincount(places[of], minlength=thresholds + 1) for of in (labels > 0, labels == 0)]
+    bins = (scores * thresholds).astype(np.int64)
+    fresh = [np.bincount(bins[of], minlength=thresholds + 1) for of in (labels > 0, labels == 0)]
     if steps:
-        return area_under(slide(positive, fresh[0], steps), slide(negative, fresh[1], steps))
+        return area_under(
+            add_to_window(positive, fresh[0], steps), add_to_window(negative, fresh[1], steps)
+        )
     for counts, more in zip((positive, negative), fresh, strict=True):
         counts += more.reshape(counts.shape)
     return area_under(positive.reshape(-1), negative.reshape(-1))
@@ -62,11 +64,11 @@ class Auc(OpDef, op="auc"):
 
     Predict is [rows, 2], the probability of class 1 last, or [rows, 1]; a Label is 0 or above.
     StatPos and StatNeg count scores in `num_thresholds` + 1 bins, in place: of all batches so far
-    [1, bins], or with `slide_steps` s of the last s: [(s + 1) * bins + 1]. `curve` is as
-    meaningless as in the reference: auc_op.h.
+    [1, bins], or with `slide_steps` s of the last s: [(s + 1) * bins + 1]. `curve` has no effect,
+    as in the reference: auc_op.h.
     """
 
-    no_kernel_reason = "a curve is summed up bucket by bucket, once a step"
+    no_kernel_reason = "its histograms are small and updated once per step"
 
     Predict = reads()
     Label = reads()
@@ -89,7 +91,7 @@ class Auc(OpDef, op="auc"):
         odd = isinstance(width, int) and width not in (1, 2)
         if odd or differ(Predict.shape[0], Label.numel):
             given = shown(Predict=Predict, Label=Label)
-            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label a row")
+            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label per row")
         bins = self.num_thresholds + 1
         count = (self.slide_steps + 1) * bins + 1 if self.slide_steps else bins
         for slot, counts in (("StatPos", StatPos), ("StatNeg", StatNeg)):

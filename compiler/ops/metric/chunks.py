@@ -1,4 +1,4 @@
-"""Chunks: runs of tags that name one thing, and how many of them a model has found."""
+"""Chunk evaluation: precision and recall of tagged spans."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Slot, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss.padded import places_by_length
+from compiler.ops.loss.padded import rows_by_length
 from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
 F1 = "F1-Score"
 CHUNK_SHARES: tuple[str, ...] = ("Precision", "Recall", F1)
 CHUNK_COUNTS: tuple[str, ...] = ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
 CHUNK_SCHEMES = (("IOB", "BI"), ("IOE", "IE"), ("IOBES", "BIES"), ("plain", "-"))
-"""What the tags of one type of chunk say: Begin, Inside, End, Single."""
+"""Tags of each scheme within a chunk type: Begin, Inside, End, Single."""
 
 
 def chunk_starts(labels: Array, first: Array, tags: str, kinds: int) -> tuple[Array, Array]:
-    """Where chunks begin, and the kind of each label; `kinds` itself is outside of all chunks.
+    """Return where chunks begin, and the type of each label; `kinds` means outside of all chunks.
 
-    A chunk begins where the kind is another one than before, where a tag begins or is single, and
-    after an end or a single tag. `first` marks where sequences begin.
+    A chunk begins where the type changes, at a Begin or Single tag, and after an End or Single tag.
+    `first` marks the first label of each sequence.
     """
     kind, tag = labels // len(tags), np.array(list(tags))[labels % len(tags)]
     before = np.concatenate([["-"], tag[:-1]])
@@ -34,7 +34,7 @@ def chunk_starts(labels: Array, first: Array, tags: str, kinds: int) -> tuple[Ar
 
 
 def chunk_ends(starts: Array, first: Array, outside: Array) -> Array:
-    """For each place where a chunk begins, the place after its last; elsewhere 0."""
+    """Return the end (exclusive) of the chunk that begins at each position, 0 elsewhere."""
     breaks = np.append(np.flatnonzero(starts | first | outside), len(starts))
     begun = np.flatnonzero(starts)
     ends = np.zeros(len(starts), np.int64)
@@ -45,7 +45,7 @@ def chunk_ends(starts: Array, first: Array, outside: Array) -> Array:
 def count_chunks(
     found: Array, real: Array, first: Array, tags: str, kinds: int, excluded: list[int]
 ) -> tuple[int, int, int]:
-    """How many chunks the found labels have, how many the real ones, and how many both."""
+    """Return the number of predicted chunks, of true chunks, and of chunks in both."""
     starts, kind = chunk_starts(found, first, tags, kinds)
     real_starts, real_kind = chunk_starts(real, first, tags, kinds)
     ends = chunk_ends(starts, first, kind == kinds)
@@ -57,14 +57,14 @@ def count_chunks(
 
 
 def first_steps(count: int, offsets: Array) -> Array:
-    """Which of so many rows begin a sequence."""
+    """Return the mask of rows that begin a sequence."""
     first = np.zeros(count, np.bool_)
     first[offsets[:-1][np.diff(offsets) > 0]] = True
     return first
 
 
 def checked_labels(labels: Array, slot: str, highest: int) -> Array:
-    """The labels in one line; ValueError for one that is no tag of the scheme."""
+    """Return the labels flattened; raise ValueError for one out of range."""
     flat = labels.reshape(-1)
     wrong = (flat < 0) | (flat > highest)
     if wrong.any():
@@ -73,15 +73,15 @@ def checked_labels(labels: Array, slot: str, highest: int) -> Array:
 
 
 class ChunkEval(OpDef, op="chunk_eval"):
-    """Precision, Recall and F1-Score [1] of the chunks that Inference has, against those of Label.
+    """Precision, Recall and F1-Score [1] of the chunks in Inference against those in Label.
 
-    A label is `kind * tags + tag` for the tags of the scheme (IOB, IOE, IOBES, plain), and
+    A label is `type * tags + tag` for the tags of the scheme (IOB, IOE, IOBES, plain), and
     `num_chunk_types * tags` outside of all chunks. Both are [rows, 1] with LoD, or padded [lines,
-    longest] with SeqLength. The counts are int64 [1]; kinds in `excluded_chunk_types` count
-    nowhere. Reference: chunk_eval_op.h.
+    longest] with SeqLength. The counts are int64 [1]; types in `excluded_chunk_types` are ignored.
+    Reference: chunk_eval_op.h.
     """
 
-    no_kernel_reason = "chunks begin and end by rules over labels, one after the other"
+    no_kernel_reason = "chunk boundaries are found sequentially"
 
     slots: ClassVar[dict[str, Slot]] = {F1: replace(writes(), name=F1)}
 
@@ -131,10 +131,10 @@ class ChunkEval(OpDef, op="chunk_eval"):
         found = checked_labels(Inference, "Inference", highest)
         real = checked_labels(Label, "Label", highest)
         if SeqLength is not None:
-            _, there = places_by_length(SeqLength, Label.shape[1], "SeqLength")
-            first = np.zeros(there.shape, np.bool_)
+            _, valid = rows_by_length(SeqLength, Label.shape[1], "SeqLength")
+            first = np.zeros(valid.shape, np.bool_)
             first[:, :1] = True
-            found, real, first = found[there.ravel()], real[there.ravel()], first[there]
+            found, real, first = found[valid.ravel()], real[valid.ravel()], first[valid]
         elif levels:
             first = first_steps(len(real), levels[-1])
         else:

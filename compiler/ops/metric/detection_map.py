@@ -1,4 +1,4 @@
-"""Mean average precision of detected boxes."""
+"""Mean average precision of object detection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.type_checks import shown
 
 
 def overlaps(box: Array, others: Array) -> Array:
-    """Intersection / union of a box with others; a box is left, top, right, bottom.
+    """Return the intersection over union of a box with others; a box is (left, top, right, bottom).
 
     >>> overlaps(np.array([0.0, 0.0, 1.0, 1.0]), np.array([[0.5, 0.0, 1.5, 1.0]])).round(3)
     array([0.333])
@@ -24,29 +24,31 @@ def overlaps(box: Array, others: Array) -> Array:
     return np.where(shared > 0, shared / np.where(whole > 0, whole, 1), 0)
 
 
-def judge(found: Array, boxes: Array, counts: Array, least: float) -> tuple[list[int], list[bool]]:
-    """Which found boxes of one class, best first, are right: each true box goes to the first.
+def match_boxes(
+    found: Array, boxes: Array, counts: Array, least: float
+) -> tuple[list[int], list[bool]]:
+    """Match the detections of one class, best first, to ground truth boxes, each matched once.
 
-    Returns the places of the boxes that were judged, and whether each is right. A box that falls
-    on a true one that does not count (a difficult one) is not judged at all.
+    Returns the indices of the detections counted, and whether each is correct. A detection that
+    matches an ignored (difficult) box is not counted.
     """
     if not len(boxes):
         return list(range(len(found))), [False] * len(found)
     judged, right, taken = list[int](), list[bool](), set[int]()
-    for place in np.argsort(-found[:, 1], kind="stable").tolist():
-        shares = overlaps(found[place, 2:].clip(0, 1), boxes)
+    for index in np.argsort(-found[:, 1], kind="stable").tolist():
+        shares = overlaps(found[index, 2:].clip(0, 1), boxes)
         best = int(shares.argmax())
         hit = bool(shares[best] > least)
         if hit and not counts[best]:
             continue
-        judged.append(place)
+        judged.append(index)
         right.append(hit and best not in taken)
         taken |= {best} if hit else set()
     return judged, right
 
 
 def average_precision(scores: Array, right: Array, count: int, way: str) -> float:
-    """The area under precision by recall, or at eleven recalls its mean, for one class."""
+    """Return the average precision of one class: the area under the curve, or the 11-point mean."""
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(right[order])
     precision, recall = hits / np.arange(1, len(hits) + 1), hits / count
@@ -59,19 +61,19 @@ def average_precision(scores: Array, right: Array, count: int, way: str) -> floa
 def mean_precision(
     scores: list[Array], right: list[Array], totals: Array, rated: list[int], way: str
 ) -> float:
-    """The mean of `average_precision` over classes; 0 for one of which nothing was found."""
-    seen = [kind for kind in rated if len(scores[kind])]
-    parts = [average_precision(scores[k], right[k], totals[k], way) for k in seen]
+    """Return the mean of `average_precision` over classes; 0 for classes without detections."""
+    detected = [kind for kind in rated if len(scores[kind])]
+    parts = [average_precision(scores[k], right[k], totals[k], way) for k in detected]
     return sum(parts) / len(rated) if parts else 0.0
 
 
-def spans(rows: Array, levels: list[Array]) -> list[Array]:
-    """The rows of each sequence."""
+def split_sequences(rows: Array, levels: list[Array]) -> list[Array]:
+    """Split rows by sequence."""
     return np.split(rows, levels[-1][1:-1])
 
 
-def expect_as_many(found: list[Array], true: list[Array]) -> None:
-    """ValueError where found and true boxes are not of equally many images."""
+def require_equal_images(found: list[Array], true: list[Array]) -> None:
+    """Raise ValueError unless detections and ground truth have the same number of images."""
     counts = [len(each[-1]) - 1 for each in (found, true)]
     if counts[0] != counts[1]:
         raise ValueError(
@@ -79,40 +81,41 @@ def expect_as_many(found: list[Array], true: list[Array]) -> None:
         )
 
 
-def earlier(
+def previous_state(
     HasState: Array | None,
     PosCount: Array | None,
     TruePos: Array | None,
     TruePos_lod: list[Array] | None,
     kinds: int,
 ) -> tuple[Array, list[Array], list[Array]]:
-    """What earlier batches left: true boxes by class, scores, and which of them were right."""
+    """Return the accumulated ground truth counts by class, scores, and correctness flags."""
     nothing = [np.zeros(0, np.float32) for _ in range(kinds)]
     if HasState is None or not HasState.any() or PosCount is None or not TruePos_lod:
         return np.zeros(kinds, np.int64), nothing, list(nothing)
     kept = np.zeros((0, 2)) if TruePos is None else TruePos
-    scores, right = (spans(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
+    scores, right = (split_sequences(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
     return PosCount.reshape(-1).astype(np.int64), scores, right
 
 
-def occurring(kinds: int, *columns: Array) -> list[int]:
-    """The classes from 0 up to `kinds` that are in one of the columns, sorted."""
+def classes_present(kinds: int, *columns: Array) -> list[int]:
+    """Return the classes below `kinds` that occur in the columns, sorted."""
     values = np.unique(np.concatenate(columns))
     return [int(value) for value in values if value in range(kinds)]
 
 
 class DetectionMap(OpDef, op="detection_map"):
-    """MAP [1] = the mean over classes of the average precision of found boxes.
+    """MAP [1] = the mean over classes of the average precision of detected boxes.
 
-    DetectRes is [found, 6]: class, score, box; Label [true, 5]: class, box, or [true, 6] with
-    whether it is difficult after the class; both have LoD, a sequence an image. A found box is
-    right where it overlaps a true one by more than `overlap_threshold`. The counts of true boxes
-    by class and the scores of right and wrong ones (with LoD, a sequence a class) go on from what
-    PosCount, TruePos and FalsePos hold if HasState is not 0. Classes with as many true boxes as
-    `background_label` says are left out, as in the reference: detection_map_op.h.
+    DetectRes is [detections, 6]: class, score, box; Label [boxes, 5]: class, box, or [boxes, 6]
+    with a difficult flag after the class; both have LoD, a sequence per image. A detection is
+    correct if its IoU with a ground truth box exceeds `overlap_threshold`. The counts of ground
+    truth boxes by class and the scores of true and false positives (with LoD, a sequence per class)
+    are accumulated onto PosCount, TruePos and FalsePos if HasState is not 0. Classes whose number
+    of ground truth boxes equals `background_label` are omitted, as in the reference:
+    detection_map_op.h.
     """
 
-    no_kernel_reason = "detections are matched one after the other, into lists of any length"
+    no_kernel_reason = "detections are matched sequentially, with data-dependent counts"
 
     DetectRes = reads()
     Label = reads()
@@ -171,20 +174,20 @@ class DetectionMap(OpDef, op="detection_map"):
         Label_lod: list[Array],
         TruePos_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
-        kinds = self.class_num
-        expect_as_many(DetectRes_lod, Label_lod)
-        totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, kinds)
+        kinds, least = self.class_num, self.overlap_threshold
+        require_equal_images(DetectRes_lod, Label_lod)
+        totals, scores, right = previous_state(HasState, PosCount, TruePos, TruePos_lod, kinds)
         difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
         images = zip(
-            spans(DetectRes, DetectRes_lod),
-            spans(Label, Label_lod),
-            spans(~difficult | self.evaluate_difficult, Label_lod),
+            split_sequences(DetectRes, DetectRes_lod),
+            split_sequences(Label, Label_lod),
+            split_sequences(~difficult | self.evaluate_difficult, Label_lod),
             strict=True,
         )
         for found, true, counts in images:
-            for kind in occurring(kinds, found[:, 0], true[:, 0]):
+            for kind in classes_present(kinds, found[:, 0], true[:, 0]):
                 mine, real = found[found[:, 0] == kind], true[:, 0] == kind
-                judged, hits = judge(mine, true[real, -4:], counts[real], self.overlap_threshold)
+                judged, hits = match_boxes(mine, true[real, -4:], counts[real], least)
                 totals[kind] += counts[real].sum()
                 scores[kind] = np.append(scores[kind], mine[judged, 1])
                 right[kind] = np.append(right[kind], hits)

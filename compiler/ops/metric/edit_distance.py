@@ -1,4 +1,4 @@
-"""How many tokens it takes to turn one sequence into another."""
+"""Edit distance between token sequences."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) -> Array:
-    """The edit distance of each pair of padded lines, all pairs walked together.
+    """Return the edit distance of each pair of padded lines, all pairs computed together.
 
-    A row of the table has, for each prefix of the reference, its distance to the tokens read so
-    far. Insertions run along the row: a running minimum of what is left when places are taken off.
+    Levenshtein's dynamic programming, vectorised over pairs: a row has the distance of each prefix
+    of the reference to the tokens read so far. Insertions along the row are a running minimum of
+    the row minus its indices.
     """
-    place: Array = np.arange(int(refs.shape[1]) + 1)
-    row: Array = np.broadcast_to(place, (len(refs), len(place)))
+    index: Array = np.arange(int(refs.shape[1]) + 1)
+    row: Array = np.broadcast_to(index, (len(refs), len(index)))
     for step in range(hyps.shape[1]):
         changed = row[:, :-1] + (refs != hyps[:, step, None])
         best = np.minimum(changed, row[:, 1:] + 1)
         now = np.concatenate([row[:, :1] + 1, best], axis=1)
-        now = np.minimum.accumulate(now - place, axis=1) + place
+        now = np.minimum.accumulate(now - index, axis=1) + index
         row = np.where((step < hyp_counts)[:, None], now, row)
     return np.take_along_axis(row, ref_counts[:, None], 1)
 
 
 class EditDistance(OpDef, op="edit_distance"):
-    """Out = the fewest insertions, deletions and changes that turn Hyps into Refs: [pairs, 1].
+    """Out = the fewest insertions, deletions and substitutions from Hyps to Refs: [pairs, 1].
 
     `normalized` divides by the length of the reference. Both are [tokens, 1] with LoD, or padded
-    [pairs, longest] with HypsLength and RefsLength. SequenceNum counts the pairs. Reference:
+    [pairs, longest] with HypsLength and RefsLength. SequenceNum is the number of pairs. Reference:
     edit_distance_op.h.
     """
 
-    no_kernel_reason = "each cell of its table waits for its neighbours"
+    no_kernel_reason = "its dynamic programming is sequential"
 
     Hyps = reads()
     Refs = reads()
@@ -65,7 +66,9 @@ class EditDistance(OpDef, op="edit_distance"):
         flat = not (differ(Hyps.shape[-1], 1) or differ(Refs.shape[-1], 1))
         if (Hyps.rank, Refs.rank) != (2, 2) or not (padded or flat):
             given = shown(Hyps=Hyps, Refs=Refs)
-            raise ShapeError(f"{self.kind}: {given}, expected [tokens, 1], or lengths beside them")
+            raise ShapeError(
+                f"{self.kind}: {given}, expected [tokens, 1], or lengths for padded input"
+            )
         count: Size = UNKNOWN
         if padded or Refs_lod:
             count = Refs.shape[0] if padded or not Refs_lod else Refs_lod[-1].shape[0] - 1
@@ -86,11 +89,11 @@ class EditDistance(OpDef, op="edit_distance"):
         Refs_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         if HypsLength is not None and RefsLength is not None:
-            hyps, read = places_by_length(HypsLength, Hyps.shape[1], "HypsLength")
-            refs, meant = places_by_length(RefsLength, Refs.shape[1], "RefsLength")
+            hyps, read = rows_by_length(HypsLength, Hyps.shape[1], "HypsLength")
+            refs, meant = rows_by_length(RefsLength, Refs.shape[1], "RefsLength")
         elif Hyps_lod and Refs_lod:
-            hyps, read = places_by_lod(Hyps_lod[-1])
-            refs, meant = places_by_lod(Refs_lod[-1])
+            hyps, read = rows_by_lod(Hyps_lod[-1])
+            refs, meant = rows_by_lod(Refs_lod[-1])
         else:
             raise ValueError("edit_distance needs LoD of Hyps and Refs, or both their lengths")
         if len(hyps) != len(refs):
@@ -99,7 +102,7 @@ class EditDistance(OpDef, op="edit_distance"):
         found = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
         if self.normalized and not counts.all():
             empty = int(counts.argmin())
-            raise ValueError(f"sequence {empty} of Refs is empty: nothing can be normalized by it")
+            raise ValueError(f"sequence {empty} of Refs is empty: it cannot be normalized")
         share = found / counts[:, None] if self.normalized else found
         return {
             "SequenceNum": np.array([len(refs)], np.int64),

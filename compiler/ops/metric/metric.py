@@ -1,4 +1,4 @@
-"""How good a model is, counted beside its training."""
+"""Classification metrics: accuracy, mean IoU, precision and recall, ranking pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.type_checks import require_dtype, require_same_dtype, require_
 
 
 class Accuracy(OpDef, op="accuracy"):
-    """Accuracy = Correct / Total: the share of rows whose Label is among the row's Indices.
+    """Accuracy = Correct / Total: the fraction of rows whose Label is among the row's Indices.
 
     Out and Indices are those of `top_k`; Label is [rows, 1]. Accuracy is float32, Correct and Total
     int32, each of shape [1]. Reference: accuracy_op.h.
@@ -89,7 +89,7 @@ class Accuracy(OpDef, op="accuracy"):
 
 
 def checked_classes(classes: Array, slot: str, count: int) -> Array:
-    """The classes in one line; ValueError for one that is not from 0 up to `count`."""
+    """Return the classes flattened; raise ValueError for one not in [0, count)."""
     flat = classes.reshape(-1)
     wrong = (flat < 0) | (flat >= count)
     if wrong.any():
@@ -98,11 +98,11 @@ def checked_classes(classes: Array, slot: str, count: int) -> Array:
 
 
 class MeanIou(OpDef, op="mean_iou"):
-    """OutMeanIou [1] = the mean over classes of what is right / what is claimed or true or both.
+    """OutMeanIou [1] = the mean over classes of intersection / union of predictions and labels.
 
-    OutCorrect counts the right ones by class, OutWrong each wrong one for both its classes: int32
-    [num_classes]. What is in InWrongs and InCorrects counts too, and what is in InMeanIou is added.
-    Classes that do not occur are left out. Reference: mean_iou_op.h.
+    OutCorrect counts correct predictions by class, OutWrong each wrong one for both its classes:
+    int32 [num_classes]. InWrongs and InCorrects are added to the counts, InMeanIou to the result.
+    Classes that do not occur are omitted. Reference: mean_iou_op.h.
     """
 
     Predictions = reads()
@@ -164,10 +164,11 @@ class MeanIou(OpDef, op="mean_iou"):
         )
         (c,) = k.grid(classes)
         r = k.loop(count)
-        said, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
+        predicted, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
         for out, found, before in (
-            (wrong, k.logical_xor(said, true), InWrongs), (correct, said & true, InCorrects)
-        ):  # fmt: skip
+            (wrong, k.logical_xor(predicted, true), InWrongs),
+            (correct, predicted & true, InCorrects),
+        ):
             total = k.sum(k.astype(found, DType.INT32), r)
             for each in before or []:
                 total = total + each[c]
@@ -185,37 +186,37 @@ class MeanIou(OpDef, op="mean_iou"):
         k.store(OutMeanIou, (one,), mean)
 
 
-def share_of(part: Array, rest: Array) -> Array:
-    """Part / (part + rest), and 1 where nothing is there to be right or wrong about."""
+def ratio(part: Array, rest: Array) -> Array:
+    """Return part / (part + rest), and 1 where both are 0."""
     whole = part + rest
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 1.0)
 
 
-def summary(states: Array) -> Array:
-    """Precision, recall and F1, averaged over classes and then over all rows: [6] float64.
+def precision_recall_f1(states: Array) -> Array:
+    """Return precision, recall and F1, macro-averaged, then micro-averaged: [6] float64.
 
     `states` [classes, 4] has true positives, false positives, true negatives, false negatives.
     """
     found = np.empty(6)
     total = states.sum(0, keepdims=True)
-    for place, counts in ((0, states), (3, total)):
-        precision = share_of(counts[:, 0], counts[:, 1]).mean()
-        recall = share_of(counts[:, 0], counts[:, 3]).mean()
+    for start, counts in ((0, states), (3, total)):
+        precision = ratio(counts[:, 0], counts[:, 1]).mean()
+        recall = ratio(counts[:, 0], counts[:, 3]).mean()
         both = precision + recall
         score = 2 * precision * recall / both if both > 0 else 0.0
-        found[place : place + 3] = precision, recall, score
+        found[start : start + 3] = precision, recall, score
     return found
 
 
 class PrecisionRecall(OpDef, op="precision_recall"):
-    """Precision, recall and F1 of guessed classes, for the batch and together with StatesInfo.
+    """Precision, recall and F1 of predicted classes, for the batch and accumulated with StatesInfo.
 
-    Metrics are [6] float64: averaged over classes, then over rows. States are [class_number, 4]
+    Metrics are [6] float64: macro-averaged, then micro-averaged. States are [class_number, 4]
     float32: true positives, false positives, true negatives, false negatives, each row counted
     with its weight. Indices and Labels are int32 [rows, 1]. Reference: precision_recall_op.h.
     """
 
-    no_kernel_reason = "its states are a few numbers a class, which the host adds up"
+    no_kernel_reason = "its states are a few numbers per class"
 
     MaxProbs = reads(shape_only=True)
     Indices = reads()
@@ -251,22 +252,22 @@ class PrecisionRecall(OpDef, op="precision_recall"):
         batch = np.stack([hits, false, weights.sum() - hits - false - missed, missed], axis=1)
         states = batch if StatesInfo is None else batch + StatesInfo
         return {
-            "BatchMetrics": summary(batch),
-            "AccumMetrics": summary(states),
+            "BatchMetrics": precision_recall_f1(batch),
+            "AccumMetrics": precision_recall_f1(states),
             "AccumStatesInfo": states.astype(np.float32),
         }
 
 
 class PositiveNegativePair(OpDef, op="positive_negative_pair"):
-    """How many pairs of rows of one query the scores put in the order of their labels.
+    """Counts of row pairs of the same query whose scores are ordered as their labels.
 
-    Score is [rows, width], of which `column` counts; Label and QueryID are [rows, 1]. Pairs of
+    Score is [rows, width], of which `column` is used; Label and QueryID are [rows, 1]. Pairs of
     different labels count with the mean of their weights: PositivePair those in order,
-    NegativePair all others, NeutralPair those of equal scores; [1] each, added to what has been
-    accumulated. Reference: positive_negative_pair_op.h.
+    NegativePair all others, NeutralPair those of equal scores; [1] each, added to the accumulated
+    counts. Reference: positive_negative_pair_op.h.
     """
 
-    no_kernel_reason = "queries are groups of rows that only data decides"
+    no_kernel_reason = "its groups of rows are data-dependent"
 
     Score = reads()
     Label = reads()

@@ -1,1 +1,1 @@
-"""Ops of programs whose parameters live on servers: exchange of variables, rows of tables."""
+"""Parameter server ops: exchange of variables, and lookups in distributed tables."""

@@ -1,4 +1,4 @@
-"""Variables sent to parameter servers and received from them, in the order of the program."""
+"""Variables sent to and received from parameter servers, in program order."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import numpy as np
 
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, reads_rows, writes, writes_order
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.ps.unsupported import Absent, reached
+from compiler.ops.ps.unsupported import NoServers, server_interface
 
 CONTROL = TensorType(DType.FP32, (0,))
-"""The type of control variables, which order ops by data: tensors without elements."""
+"""Type of control variables, empty tensors that represent dependencies between ops."""
 
 
 def control_value() -> Array:
-    """The value of a control variable."""
+    """Return the value of a control variable."""
     return np.zeros(0, np.float32)
 
 
 class Exchange(HostOp):
-    """An op that talks to servers: `Before` and `After` chain those of a block in program order."""
+    """An op that communicates with servers; `Before` and `After` keep program order."""
 
-    no_kernel_reason = "it talks to parameter servers"
+    no_kernel_reason = "it communicates with parameter servers"
     lod_like = ""
 
     Before = reads_order()
     After = writes_order()
-    parameter_server: ClassVar[Any] = Absent()
+    parameter_server: ClassVar[Any] = NoServers()
 
 
-def row_parts(sections: Sequence[int], values: Array) -> list[Array]:
-    """The rows of an array, cut into parts of so many rows each."""
+def split_rows(sections: Sequence[int], values: Array) -> list[Array]:
+    """Split the rows of an array into sections."""
     return [np.ascontiguousarray(part) for part in np.split(values, np.cumsum(sections)[:-1])]
 
 
-def sparse_parts(
+def split_sparse_rows(
     sections: Sequence[int], values: Array, rows: Array
 ) -> tuple[list[Array], list[Array]]:
-    """Sparse rows, each in the part of the whole that it lies in, numbered within that part.
+    """Split sparse rows by section, with row indices relative to the section.
 
-    Raises IndexError for a row beyond the last part.
+    Raises IndexError for a row beyond the last section.
     """
     ends = np.cumsum(sections)
     if rows.size and not 0 <= rows.min() <= rows.max() < ends[-1]:
         raise IndexError(
-            f"a row is not among the {ends[-1]} of the table: {rows.min()}, {rows.max()}"
+            f"row indices range from {rows.min()} to {rows.max()}, expected 0 to {ends[-1] - 1}"
         )
     part = np.searchsorted(ends, rows, side="right")
     starts = ends - np.asarray(sections)
@@ -56,14 +56,14 @@ def sparse_parts(
 
 
 class Send(Exchange, op="send"):
-    """Set the variables X on the servers `epmap`; Out is a control variable.
+    """Send the variables X to the servers `epmap`; Out is a control variable.
 
-    They are called as here, or `send_varnames` there. With several of these, X is one variable
-    whose rows are cut into `sections` first; one name for many servers is for all of them. With
-    `merge_add` the values are added to what the server has. ClipX with a `clip_norm` scales what is
-    sent by clip_norm / max(clip_norm, norm of all ClipX), and Scale keeps that factor for other
-    `send` ops, which read it as Factor; `share` is one more factor. Reference: send_op.cc; clipping
-    and `share` are this compiler's.
+    On the server they are called `send_varnames`, else as here. With several such names, X is one
+    variable whose rows are split into `sections` first; one name with many servers is sent to all
+    of them. With `merge_add` the values are added to the server's. ClipX with a `clip_norm` scales
+    the sent values by clip_norm / max(clip_norm, norm of all ClipX), and Scale returns that factor
+    for other `send` ops, which read it as Factor; `share` is another factor. Reference: send_op.cc;
+    clipping and `share` are extensions.
     """
 
     X = reads(many=True)
@@ -103,12 +103,12 @@ class Send(Exchange, op="send"):
         if Factor is not None:
             arrays = [each * Factor.astype(each.dtype) for each in arrays]
         if self.sections and len(names) > len(arrays) == 1 and rows:
-            arrays, rows = sparse_parts(self.sections, arrays[0], rows[0])
+            arrays, rows = split_sparse_rows(self.sections, arrays[0], rows[0])
         elif self.sections and len(names) > len(arrays) == 1:
-            arrays = row_parts(self.sections, arrays[0])
+            arrays = split_rows(self.sections, arrays[0])
         elif len(self.epmap) > len(names) == 1:
             names, arrays = names * len(self.epmap), arrays * len(self.epmap)
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         given = (names, self.epmap, arrays, rows, self.trainer_id)
         server.send(*given, self.merge_add, self.use_send_handler)
         scale = np.ones(1, np.float32) if Factor is None else Factor
@@ -116,24 +116,24 @@ class Send(Exchange, op="send"):
 
 
 def clip_factor(values: Sequence[Array], rows: Sequence[Array] | None, limit: float) -> Array:
-    """Limit / max(limit, norm of all values), float32 [1]; rows that repeat are added up."""
+    """Return limit / max(limit, norm of values), float32 [1]; duplicate rows are summed first."""
     merged = values if not rows else [row_sums(*each) for each in zip(values, rows, strict=True)]
     squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in merged)
     return np.full(1, limit / max(limit, squares**0.5), np.float32)
 
 
 def row_sums(values: Array, rows: Array) -> Array:
-    """One row for each row number: the sum of the values that carry it."""
-    numbers, places = np.unique(rows, return_inverse=True)
+    """Sum the values of each distinct row index."""
+    numbers, inverse = np.unique(rows, return_inverse=True)
     total = np.zeros((len(numbers), *values.shape[1:]), values.dtype)
-    np.add.at(total, places.reshape(-1), values)
+    np.add.at(total, inverse.reshape(-1), values)
     return total
 
 
 class Recv(Exchange, op="recv"):
-    """Out = the variables of the servers `epmap`, called as here, or `recv_varnames` there.
+    """Out = the variables of the servers `epmap`, called `recv_varnames` there, else as here.
 
-    With several names for one Out, its rows are theirs, one below the other. Reference: recv_op.cc.
+    Several names for one Out are concatenated along rows. Reference: recv_op.cc.
     """
 
     X = reads(many=True, optional=True)
@@ -151,14 +151,16 @@ class Recv(Exchange, op="recv"):
 
     def numpy(self) -> dict[str, list[Array]]:
         names = self.recv_varnames or self.varnames or self.Out_names
-        found = list(reached(self.parameter_server).recv(names, self.epmap, self.trainer_id))
+        found = list(
+            server_interface(self.parameter_server).recv(names, self.epmap, self.trainer_id)
+        )
         if len(found) > 1 and len(self.Out_names) == 1:
             found = [np.concatenate(found)]
         return {"Out": found}
 
 
 class SendBarrier(Exchange, op="send_barrier"):
-    """Say that all gradients of a step are sent, and wait for the updates.
+    """Signal that all gradients of a step are sent, and wait for the updates.
 
     Reference: send_barrier_op.cc.
     """
@@ -173,13 +175,13 @@ class SendBarrier(Exchange, op="send_barrier"):
         return {"Out": [CONTROL]}
 
     def numpy(self) -> dict[str, list[Array]]:
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         server.send_barrier(self.endpoints, self.trainer_id, self.half_async)
         return {"Out": [control_value()]}
 
 
-class Fetching(Exchange):
-    """What ends the receiving of a step's parameters."""
+class EndOfReceive(Exchange):
+    """An op that ends the receiving of a step's parameters."""
 
     trainer_id = attr(0)
     endpoints = attr(list[str]())
@@ -188,23 +190,23 @@ class Fetching(Exchange):
         return {}
 
 
-class FetchBarrier(Fetching, op="fetch_barrier"):
-    """Say that all parameters of a step are received, which Out names.
+class FetchBarrier(EndOfReceive, op="fetch_barrier"):
+    """Signal that all parameters of a step, listed in Out, are received.
 
-    Nothing is written: converting a program makes it `fetched`. Reference: fetch_barrier_op.cc.
+    Out is not written: program conversion rewrites it to `fetched`. Reference: fetch_barrier_op.cc.
     """
 
     X = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
 
     def numpy(self) -> dict[str, list[Array]]:
-        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {"Out": []}
 
 
-class Fetched(Fetching, op="fetched"):
-    """`fetch_barrier` without the names of what was received before it."""
+class Fetched(EndOfReceive, op="fetched"):
+    """`fetch_barrier` without the list of received variables."""
 
     def numpy(self) -> dict[str, list[Array]]:
-        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {}

@@ -1,4 +1,4 @@
-"""Gradients cut into the blocks that servers hold, and ids sorted by server."""
+"""Gradients split into the blocks of servers, and ids grouped by server."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writ
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.ps.exchange import row_parts, sparse_parts
+from compiler.ops.ps.exchange import split_rows, split_sparse_rows
 from compiler.ops.shape.join import copy_part, shares_along
 from compiler.ops.train.sparse_rows import rows_type
 
-MOST_PARTS = 4096
-"""The most parts that a variable is cut into: one for each server."""
+MAX_PARTS = 4096
+"""Maximum number of parts of a variable: one per server."""
 
 
 class SplitByref(OpDef, op="split_byref"):
-    """Out = the rows of X in parts of `sections` rows, or in `num` equal parts.
+    """Out = the rows of X split into `sections`, or into `num` equal parts.
 
-    The parts are views of X where memory allows. Reference: split_byref_op.cc.
+    The parts are views of X where the memory plan allows it. Reference: split_byref_op.cc.
     """
 
     is_cheap = True
-    no_kernel_reason = "what it cuts is sent by the host"
+    no_kernel_reason = "the host sends its outputs"
 
     X = reads()
     Out = writes(many=True)
     sections = attr(list[int]())
-    num = attr(0, between(0, MOST_PARTS))
+    num = attr(0, between(0, MAX_PARTS))
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
 
     def rows(self, X: TensorType) -> list[Size]:
-        """The number of rows of each part; ShapeError where they are not those of X."""
+        """Return the number of rows of each part; raise ShapeError unless they add up to X's."""
         whole: Size = X.shape[0] if X.rank else 0
         if self.num:
             part = whole // self.num
             return [part if part * self.num == whole else UNKNOWN] * self.num
         if not self.sections or (isinstance(whole, int) and sum(self.sections) != whole):
-            raise ShapeError(f"split_byref: X {X} does not fall into parts of {self.sections} rows")
+            raise ShapeError(f"split_byref: X {X} cannot be split into {self.sections} rows")
         return list[Size](self.sections)
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         sections = [len(X) // self.num] * self.num if self.num else self.sections
-        return {"Out": row_parts(sections, X)}
+        return {"Out": split_rows(sections, X)}
 
     def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
         parts = shares_along("X", "Out", self.rows(X.type), 0)
@@ -57,17 +57,17 @@ class SplitByref(OpDef, op="split_byref"):
             copy_part(k, part, X, share)
 
     def shares(self, types: Types) -> list[Share]:
-        """Each part is one of X."""
+        """Return each part as a view of X."""
         return shares_along("X", "Out", self.rows(types["X"][0]), 0)
 
 
 class SplitSelectedRows(OpDef, op="split_selected_rows"):
-    """Out = the sparse rows of X in parts of `height_sections` rows, numbered within each part.
+    """Out = the sparse rows of X split into `height_sections`, indexed relative to the section.
 
     Reference: split_selected_rows_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows each part has"
+    no_kernel_reason = "the number of rows per part is data-dependent"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -77,27 +77,27 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
-        if count > MOST_PARTS:
-            raise ShapeError(f"split_selected_rows: {count} parts, but at most {MOST_PARTS} may be")
+        if count > MAX_PARTS:
+            raise ShapeError(f"split_selected_rows: {count} parts, expected at most {MAX_PARTS}")
         part = X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, list[Array]]:
         if X_rows is None:
-            raise ValueError("split_selected_rows takes a sparse gradient, but X is dense")
-        values, rows = sparse_parts(self.height_sections, X, X_rows)
+            raise ValueError("split_selected_rows: X is dense, expected a sparse gradient")
+        values, rows = split_sparse_rows(self.height_sections, X, X_rows)
         return {"Out": values, "Out_rows": rows}
 
 
 class SplitIds(OpDef, op="split_ids"):
-    """Out = for each server, which of the ids it holds: id mod the number of servers.
+    """Out = the ids of each server: server = id mod the number of servers.
 
-    Ids are unique and in rising order in each, int64 [count, 1]. Where Ids is a sparse gradient,
-    so are the outputs: its rows, numbered as on the server, which has row r as r // servers.
+    Ids are unique and ascending in each output, int64 [count, 1]. If Ids is a sparse gradient, so
+    are the outputs, with row indices relative to the server, which stores row r as r // servers.
     Reference: split_ids_op.h.
     """
 
-    no_kernel_reason = "only data decides how many ids each server has"
+    no_kernel_reason = "the number of ids per server is data-dependent"
 
     Ids = reads(many=True)
     Ids_rows = reads_rows("Ids")
@@ -125,12 +125,12 @@ class SplitIds(OpDef, op="split_ids"):
 
 
 class MergeIds(OpDef, op="merge_ids"):
-    """Out = for each of Ids the rows that its ids name, found in X, whose rows have the ids Rows.
+    """Out = for each of Ids the rows of its ids, gathered from X, whose rows have the ids Rows.
 
     Reference: merge_ids_op.h.
     """
 
-    no_kernel_reason = "rows are found by their ids"
+    no_kernel_reason = "rows are looked up by id"
 
     Ids = reads(many=True)
     Rows = reads(many=True)
@@ -145,14 +145,14 @@ class MergeIds(OpDef, op="merge_ids"):
         known = np.concatenate([each.reshape(-1) for each in Rows])
         values = np.concatenate(X)
         order = np.argsort(known, kind="stable")
-        return {"Out": [found_rows(each, known, values, order) for each in Ids]}
+        return {"Out": [gather_by_id(each, known, values, order) for each in Ids]}
 
 
-def found_rows(ids: Array, known: Array, values: Array, order: Array) -> Array:
-    """The rows of `values` that ids name, [*ids.shape[:-1], width]; IndexError for others."""
+def gather_by_id(ids: Array, known: Array, values: Array, order: Array) -> Array:
+    """Return the rows of `values` by id, [*ids.shape[:-1], width]; raise IndexError if missing."""
     flat = ids.reshape(-1)
-    places = np.searchsorted(known[order], flat)
-    inside = places < len(known)
-    if not inside.all() or not np.array_equal(known[order[places]], flat):
-        raise IndexError("merge_ids: an id is among none of the rows that the servers sent")
-    return values[order[places]].reshape(*ids.shape[:-1], values.shape[-1])
+    positions = np.searchsorted(known[order], flat)
+    in_range = positions < len(known)
+    if not in_range.all() or not np.array_equal(known[order[positions]], flat):
+        raise IndexError("merge_ids: an id is missing from the rows that the servers sent")
+    return values[order[positions]].reshape(*ids.shape[:-1], values.shape[-1])

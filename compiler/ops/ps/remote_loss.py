@@ -1,8 +1,8 @@
-"""Losses over many classes whose weights servers hold: only the rows that a batch needs are asked.
+"""Sampled losses with weights on parameter servers: only the rows needed by a batch are fetched.
 
-A program has `nce` and `hierarchical_sigmoid` with `remote_prefetch`, `table_names`, `epmap` and
-`height_sections`; converting it to a graph makes them these ops. Their gradients need no server
-for what is sparse, and are of the plain ops.
+Programs have `nce` and `hierarchical_sigmoid` with `remote_prefetch`, `table_names`, `epmap` and
+`height_sections`; program conversion rewrites them to these ops. Sparse gradients need no server
+and use the gradient ops of the plain versions.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import numpy as np
 from compiler.ir.opdef import attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, fork_costs, fork_paths
+from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, node_costs, node_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.tables import joined_rows, remote_rows
-from compiler.ops.ps.unsupported import reached
+from compiler.ops.ps.tables import concat_rows, remote_rows
+from compiler.ops.ps.unsupported import server_interface
 from compiler.ops.type_checks import numeric
 
 
 def remote_vectors(
     server: Any, tables: tuple[Any, ...], trainer_id: int, numbers: Array, whole: Shape
 ) -> tuple[Array, Array]:
-    """The rows of a table that some numbers name, each asked for once, and where each number's is.
+    """Fetch the distinct rows of a table for some indices; return them and each index's position.
 
-    `tables` has the blocks of the table, their servers and their numbers of rows; `whole` is the
-    shape of the table.
+    `tables` is (blocks of the table, their servers, their numbers of rows); `whole` is the shape of
+    the table.
     """
-    unique, places = np.unique(numbers, return_inverse=True)
+    unique, positions = np.unique(numbers, return_inverse=True)
     names, endpoints, sections = tables
     found = remote_rows(server, names, endpoints, sections, unique, trainer_id)
-    return joined_rows(found, whole), places.reshape(numbers.shape)
+    return concat_rows(found, whole), positions.reshape(numbers.shape)
 
 
 class RemoteNce(Exchange, op="remote_nce"):
-    """Cost of each row as `nce` computes it, with the rows of Weight asked of servers.
+    """Cost of each row as in `nce`, with the rows of Weight fetched from servers.
 
-    Of Weight only the shape is read. Reference: nce_op.h with remote_prefetch.
+    Only the shape of Weight is read. Reference: nce_op.h with remote_prefetch.
     """
 
     is_random = True
@@ -95,18 +95,18 @@ class RemoteNce(Exchange, op="remote_nce"):
         given = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
         labels = sampled_labels(Label, *given, (Key, self.place), alias)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = reached(self.parameter_server)
-        vectors, places = remote_vectors(server, tables, self.trainer_id, labels, Weight)
+        server = server_interface(self.parameter_server)
+        vectors, positions = remote_vectors(server, tables, self.trainer_id, labels, Weight)
         bias = None if Bias is None else Bias.reshape(-1)[labels]
         how = (self.sampler, count, negatives, SampleWeight, CustomDistProbs)
-        cost, shares = sampled_costs(Input, vectors[places], bias, labels, *how)
+        cost, shares = sampled_costs(Input, vectors[positions], bias, labels, *how)
         return {"Cost": cost, "SampleLogits": shares, "SampleLabels": labels}
 
 
 class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
-    """Cost of each row as `hierarchical_sigmoid` computes it, with the forks' rows of W on servers.
+    """Cost of each row as in `hierarchical_sigmoid`, with the rows of W fetched from servers.
 
-    Of W only the shape is read, and there is no W_Out. Reference: hierarchical_sigmoid_op.h with
+    Only the shape of W is read, and there is no W_Out. Reference: hierarchical_sigmoid_op.h with
     remote_prefetch.
     """
 
@@ -147,10 +147,10 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
         Bias: Array | None,
     ) -> dict[str, Array]:
         classes, (height, _) = self.num_classes, numeric(W)
-        forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, height)
+        forks, branches, valid = node_paths(Label, PathTable, PathCode, classes, height)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = reached(self.parameter_server)
-        vectors, places = remote_vectors(server, tables, self.trainer_id, forks, W)
+        server = server_interface(self.parameter_server)
+        vectors, positions = remote_vectors(server, tables, self.trainer_id, forks, W)
         bias = None if Bias is None else Bias.reshape(-1)[forks]
-        cost, passed = fork_costs(X, vectors[places], bias, turns, there)
+        cost, passed = node_costs(X, vectors[positions], bias, branches, valid)
         return {"Out": cost, "PreOut": passed}

@@ -1,4 +1,4 @@
-"""What servers do besides updates, and what trainers ask of them besides variables."""
+"""Server control: the server loop, checkpoints, reductions over servers, and received variables."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.unsupported import reached
+from compiler.ops.ps.unsupported import server_interface
 from compiler.ops.type_checks import literal_shape
 
 
 class ListenAndServ(HostOp, op="listen_and_serv"):
     """Serve parameters at `endpoint` until all `Fanin` trainers have completed.
 
-    X names the gradients that trainers send; `grad_to_block_id` says which block a gradient
-    updates by, "name:block". A step runs `lr_decay_block_id`, then `clip_block_id`, then the other
-    `optimize_blocks`. `sync_mode` says whether steps wait for all trainers; `distributed_mode` is
-    what release 1.8.5 writes. The runtime takes the program apart: no module contains this op.
-    Reference: listen_and_serv_op.cc; `sync_mode` is of release 1.6, `clip_block_id` this
-    compiler's.
+    X lists the gradients that trainers send; `grad_to_block_id` maps a gradient to the block of its
+    update, "name:block". A step runs `lr_decay_block_id`, then `clip_block_id`, then the other
+    `optimize_blocks`. `sync_mode` selects whether steps wait for all trainers; `distributed_mode`
+    is its form in release 1.8.5. The runtime interprets the program: no module contains this op.
+    Reference: listen_and_serv_op.cc; `sync_mode` is of release 1.6, `clip_block_id` an extension.
     """
 
     no_kernel_reason = "it serves trainers"
@@ -51,13 +50,13 @@ class ListenAndServ(HostOp, op="listen_and_serv"):
 
     def numpy(self) -> dict[str, Array]:
         raise RuntimeError(
-            f"a server of {self.endpoint} runs as a program of its own: pass the program of "
+            f"a server of {self.endpoint} must run as its own program: pass the result of "
             "get_pserver_program to Executor.run"
         )
 
 
 class SumOverServers(Exchange, op="sum_over_servers"):
-    """Out = the sum of X over the servers of a job, each of which runs this op once a step."""
+    """Out = the sum of X over the servers of a job, each of which runs this op once per step."""
 
     X = reads()
     Out = writes(inplace="X")
@@ -68,13 +67,15 @@ class SumOverServers(Exchange, op="sum_over_servers"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         name = self.X_names[0] if self.X_names else ""
-        return {"Out": np.asarray(reached(self.parameter_server).sum_over_servers(name, X))}
+        return {
+            "Out": np.asarray(server_interface(self.parameter_server).sum_over_servers(name, X))
+        }
 
 
 class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
-    """Out = the one of X whose number is TrainerId. Reference: ref_by_trainer_id_op.cc."""
+    """Out = X[TrainerId]. Reference: ref_by_trainer_id_op.cc."""
 
-    no_kernel_reason = "the trainer is known when its gradient arrives"
+    no_kernel_reason = "the trainer is known at run time only"
 
     X = reads(many=True)
     TrainerId = reads(no_grad=True)
@@ -86,17 +87,19 @@ class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
     def numpy(self, X: list[Array], TrainerId: Array) -> Array:
         number = int(TrainerId.reshape(-1)[0])
         if not 0 <= number < len(X):
-            raise IndexError(f"there is no trainer {number}: ref_by_trainer_id has {len(X)}")
+            raise IndexError(
+                f"ref_by_trainer_id: TrainerId is {number}, expected 0 to {len(X) - 1}"
+            )
         return X[number]
 
 
 class FakeInit(OpDef, op="fake_init"):
-    """Out stands for a table that servers hold: zeros, of which nobody reads more than the shape.
+    """Out = a placeholder for a table on servers: zeros, of which only the shape is used.
 
     Reference: fake_init_op.cc.
     """
 
-    no_kernel_reason = "nobody reads the values"
+    no_kernel_reason = "its values are never read"
 
     Out = writes()
     shape = attr(list[int]())
@@ -109,7 +112,7 @@ class FakeInit(OpDef, op="fake_init"):
 
 
 class CheckpointNotify(Exchange, op="checkpoint_notify"):
-    """Let the servers `epmap` save their part of `lookup_table` below `dir`.
+    """Request the servers `epmap` to save their shard of `lookup_table` below `dir`.
 
     Reference: checkpoint_notify_op.cc.
     """
@@ -123,18 +126,18 @@ class CheckpointNotify(Exchange, op="checkpoint_notify"):
         return {}
 
     def numpy(self) -> dict[str, Array]:
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         server.checkpoint_notify(self.epmap, self.dir, self.lookup_table, self.trainer_id)
         return {}
 
 
 class RecvSave(Exchange, op="recv_save"):
-    """Receive the slices of a variable from the servers `endpoints` and write it whole to a file.
+    """Receive the slices of a variable from the servers `endpoints` and write it to a file.
 
     Slice i is `remote_varnames[i]` there and has the shape `slice_shapes[i]`, such as "500,1000";
-    the rows of all, one below the other, are the variable of shape `shape` and type `dtype`.
-    `slice_varnames` are the names on the trainer, which nothing reads. Raises ValueError for slices
-    that do not make up `shape`, FileExistsError for a file that is there without `overwrite`.
+    concatenated along rows they are the variable of shape `shape` and type `dtype`.
+    `slice_varnames` are the names on the trainer, which are unused. Raises ValueError if the slices
+    do not match `shape`, FileExistsError for an existing file without `overwrite`.
     Reference: recv_save_op.cc.
     """
 
@@ -152,24 +155,22 @@ class RecvSave(Exchange, op="recv_save"):
         return {}
 
     def numpy(self) -> dict[str, Array]:
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         parts = server.recv(self.remote_varnames, self.endpoints, self.trainer_id)
-        whole = joined_slices(parts, self.slice_shapes, self.shape)
+        whole = concat_slices(parts, self.slice_shapes, self.shape)
         found = element_type(self.dtype)
         if whole.dtype != found:
-            raise ValueError(f"recv_save: the servers have {whole.dtype}, 'dtype' is {found}")
+            raise ValueError(f"recv_save: the servers sent {whole.dtype}, expected 'dtype' {found}")
         server.save_tensor(self.file_path, whole, self.overwrite)
         return {}
 
 
-def joined_slices(parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]) -> Array:
-    """Slices one below the other; ValueError where they are not what `recv_save` says of them."""
+def concat_slices(parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]) -> Array:
+    """Concatenate slices along rows; raise ValueError if shapes differ from those described."""
     for part, text in zip(parts, described, strict=True):
         if [int(size) for size in text.split(",")] != list(part.shape):
             raise ValueError(f"recv_save: a slice is {list(part.shape)}, expected [{text}]")
     whole = np.concatenate([np.asarray(part) for part in parts])
     if list(whole.shape) != list(shape):
-        raise ValueError(
-            f"recv_save: the slices make up {list(whole.shape)}, expected {list(shape)}"
-        )
+        raise ValueError(f"recv_save: the slices form {list(whole.shape)}, expected {list(shape)}")
     return whole

@@ -1,4 +1,4 @@
-"""Embedding tables that servers hold: rows looked up from afar, and on the server itself."""
+"""Embedding tables on parameter servers: remote lookups, and lookups on the server itself."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.ps.exchange import Exchange, sparse_parts
-from compiler.ops.ps.unsupported import reached
+from compiler.ops.ps.exchange import Exchange, split_sparse_rows
+from compiler.ops.ps.unsupported import server_interface
 
 OLD = "lookup_table"
-"""The version of the lookup whose ids have a last axis of size 1 that outputs do not have."""
+"""Version of the lookup op whose ids have a last axis of size 1, absent from outputs."""
 
 
 class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
-    """Outputs = the rows of a table that Ids name; padding_idx names a row of zeros.
+    """Outputs = the rows of a table by Ids; padding_idx yields a row of zeros.
 
-    The table lies on servers: `table_names` are blocks of `height_sections` rows on `endpoints`.
-    Of W only the shape is read. Each row is requested once. Reference:
+    The table is sharded over servers: `table_names` are blocks of `height_sections` rows on
+    `endpoints`. Only the shape of W is read. Each row is requested once. Reference:
     distributed_lookup_table_op.cc.
     """
 
@@ -49,12 +49,12 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
         self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
     ) -> dict[str, list[Array]]:
         flat = np.concatenate([each.reshape(-1) for each in Ids])
-        unique, places = unique_ids(flat)
-        server = reached(self.parameter_server)
+        unique, positions = unique_ids(flat)
+        server = server_interface(self.parameter_server)
         found = remote_rows(
             server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
         )
-        rows = joined_rows(found, W).take(places, axis=0, mode="clip")
+        rows = concat_rows(found, W).take(positions, axis=0, mode="clip")
         if self.padding_idx >= 0:
             rows[flat == self.padding_idx] = 0
         ends = np.cumsum([each.size for each in Ids])[:-1]
@@ -65,23 +65,23 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
 
 
 def unique_ids(ids: Array) -> tuple[Array, Array]:
-    """The different ids, which rise, and for each of ids its place among them; int64.
+    """Return the distinct ids, ascending, and each id's index among them; int64.
 
-    Ids and positions are sorted as single integers, several times as fast as `np.unique`.
+    Ids and positions are sorted packed in one integer, several times as fast as `np.unique`.
     """
     if not ids.size or not 0 <= ids.min() <= ids.max() < 1 << 38 or len(ids) >= 1 << 24:
-        unique, places = np.unique(ids, return_inverse=True)
-        return unique, places.reshape(-1)
+        unique, positions = np.unique(ids, return_inverse=True)
+        return unique, positions.reshape(-1)
     packed = np.sort((ids << 24) | np.arange(len(ids)))
     known = packed >> 24
     is_first = np.append(True, known[1:] != known[:-1])
-    places = np.empty(len(ids), np.int64)
-    places[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
-    return known[is_first], places
+    positions = np.empty(len(ids), np.int64)
+    positions[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
+    return known[is_first], positions
 
 
-def joined_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
-    """Rows from several servers, one below the other: none of them has [0, width of the table]."""
+def concat_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
+    """Concatenate rows from several servers; with none, return [0, width of the table]."""
     if found:
         return np.concatenate(found)
     return np.zeros((0, int(table[1])), np.float32)
@@ -95,8 +95,8 @@ def remote_rows(
     ids: Array,
     trainer_id: int,
 ) -> Sequence[Array]:
-    """The rows of ids that rise, by the block that has them; IndexError for one beyond all."""
-    _, rows = sparse_parts(sections, ids, ids)
+    """Fetch the rows of ascending ids, by block; raise IndexError for an id out of range."""
+    _, rows = split_sparse_rows(sections, ids, ids)
     asked = [index for index, each in enumerate(rows) if len(each)]
     names = [tables[index] for index in asked]
     chosen = [endpoints[index] for index in asked]
@@ -104,7 +104,7 @@ def remote_rows(
 
 
 class Prefetch(Exchange, op="prefetch"):
-    """Out = the rows that X has the ids of, read from the servers `epmap`, one for each X.
+    """Out = the rows with the ids X, fetched from the servers `epmap`, one for each X.
 
     Reference: prefetch_op.cc.
     """
@@ -120,15 +120,15 @@ class Prefetch(Exchange, op="prefetch"):
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
         rows = [each.reshape(-1) for each in X]
-        server = reached(self.parameter_server)
+        server = server_interface(self.parameter_server)
         return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
 
 
 class LookupSparseTable(OpDef, op="lookup_sparse_table"):
-    """Out = the rows of W whose numbers Ids has, on the server that holds every n-th row.
+    """Out = the rows of W with the ids Ids, on the server that holds every n-th row.
 
-    Row i of W is the table's row i * n + the number of the server; Ids are the table's.
-    Reference: lookup_sparse_table_op.cc, where W grows by itself.
+    Row i of W is the table's row i * n + the server's index; Ids refer to the table.
+    Reference: lookup_sparse_table_op.cc, where W grows automatically.
     """
 
     W = reads()
@@ -140,16 +140,18 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     is_sparse = attr(True)
     is_distributed = attr(True)
     servers = attr(1)
-    no_kernel_reason = "tables lie on the host"
+    no_kernel_reason = "its table is in host memory"
 
     def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
         return W.with_shape((Ids.shape[0], W.shape[1]))
 
     def numpy(self, W: Array, Ids: Array) -> Array:
-        places = Ids.reshape(-1) // self.servers
-        if places.size and not 0 <= places.min() <= places.max() < len(W):
-            raise IndexError(f"lookup_sparse_table: an id is beyond the {len(W)} rows held here")
-        found = W[places]
+        positions = Ids.reshape(-1) // self.servers
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(W):
+            raise IndexError(
+                f"lookup_sparse_table: an id is out of range for the {len(W)} local rows"
+            )
+        found = W[positions]
         if self.padding_idx >= 0:
             found[Ids.reshape(-1) == self.padding_idx] = 0
         return found

@@ -1,1 +1,1 @@
-"""Ops that make tensors, give them other shapes, pick, place and join their elements."""
+"""Ops that create, reshape, index, gather, scatter and join tensors."""

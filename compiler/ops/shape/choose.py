@@ -1,4 +1,4 @@
-"""Rows chosen out of several tensors."""
+"""`multiplex`: row-wise selection among several tensors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.shape.join import common
+from compiler.ops.shape.join import common_shape
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ
 
 
 class Multiplex(OpDef, op="multiplex"):
-    """Row i of Out is row i of that tensor of X whose number is in Ids, int32 [rows, 1].
+    """Out[i] = X[Ids[i]][i]: row i is taken from the tensor with index Ids[i], int32 [rows, 1].
 
     Reference: multiplex_op.cc.
     """
@@ -27,15 +27,19 @@ class Multiplex(OpDef, op="multiplex"):
 
     def infer(self, X: list[TensorType], Ids: TensorType) -> TensorType:
         if len(X) < 2 or X[0].rank < 2:
-            raise ShapeError(f"multiplex: X holds {len(X)} of {X[0]}, expected two or more tables")
+            raise ShapeError(
+                f"multiplex: X has {len(X)} tensors of type {X[0]}, expected two or more matrices"
+            )
         if Ids.rank != 2 or differ(Ids.shape[1], 1) or differ(Ids.shape[0], X[0].shape[0]):
             raise ShapeError(f"multiplex: Ids is {Ids}, expected [{X[0].shape[0]}, 1] for X {X[0]}")
-        return X[0].with_shape(common(self.kind, X))
+        return X[0].with_shape(common_shape(self.kind, X))
 
     def numpy(self, X: list[Array], Ids: Array) -> Array:
         chosen = Ids.reshape(-1)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(X):
-            raise ValueError(f"multiplex: Ids go from {chosen.min()} to {chosen.max()}")
+            raise ValueError(
+                f"multiplex: Ids are {chosen.min()} to {chosen.max()}, expected 0 to {len(X) - 1}"
+            )
         return np.stack(X)[chosen, np.arange(len(chosen))]
 
     def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:

@@ -1,4 +1,4 @@
-"""`coalesce_tensor`: tensors one behind the other in the memory of one."""
+"""`coalesce_tensor`: several tensors packed into one buffer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from compiler.ir.types import DType, TensorType
 
 
 class CoalesceTensor(Composite, op="coalesce_tensor"):
-    """FusedOutput = the elements of all of Input in a row, each from a multiple of 4096 bytes on.
+    """FusedOutput = the elements of all of Input, flattened, each input aligned to 4096 bytes.
 
-    Output has the tensors one by one and shares that memory: writing one changes the other. Without
-    `copy_data` the values are not those of Input but `constant`, where `set_constant` is given;
-    otherwise Paddle 1.8.5 leaves what was there, and here they are those of Input. Between tensors
-    there are zeros. Raises ShapeError for sizes that are not known and for other element types than
-    `dtype`. Reference: coalesce_tensor_op.cc.
+    Output has the individual tensors as views of that buffer: writing one changes the other.
+    Without `copy_data`, the values are `constant` if `set_constant` is set; otherwise Paddle 1.8.5
+    leaves the buffer uninitialised, while here it holds the values of Input. Padding between
+    tensors is zero. Raises ShapeError for unknown sizes and for dtypes other than `dtype`.
+    Reference: coalesce_tensor_op.cc.
     """
 
     Input = reads(many=True)
@@ -31,38 +31,38 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
     dtype = attr(DType.FP32.code)
 
     def expand(self, steps: Steps) -> None:
-        """A padded row of each input, all of them in a row, and each input again."""
+        """Expand to padded rows, a concat of them, and a copy of each input."""
         types = [steps.type("Input", i) for i in range(len(steps.all("Input")))]
         self.require_types(types)
-        places = places_in(types)
+        ranges = places_in(types)
         if self.set_constant and not self.copy_data:
-            self.fill(steps, types, places)
+            self.fill(steps, types, ranges)
             return
         last = places_in([*types, types[0]])[-1][0]
-        ends = [start for start, _ in places[1:]] + [last]
+        ends = [start for start, _ in ranges[1:]] + [last]
         rows = [
             self.row(steps, name, end - start - size)
-            for name, (start, size), end in zip(steps.all("Input"), places, ends, strict=True)
+            for name, (start, size), end in zip(steps.all("Input"), ranges, ends, strict=True)
         ]
         steps.write("FusedOutput", steps("concat", {"axis": 0}, X=rows))
         steps.write("Output", *(steps("assign", X=name) for name in steps.all("Input")))
 
     def require_types(self, types: list[TensorType]) -> None:
-        """ShapeError unless all inputs have the element type that the attribute says."""
+        """Raise ShapeError unless all inputs have the dtype of the attribute."""
         wanted = DType.of(self.dtype)
         for number, type in enumerate(types):
             if type.dtype is not wanted:
                 raise ShapeError(
-                    f"{self.kind}: Input {number} is {type}, attribute 'dtype' says {wanted.text}"
+                    f"{self.kind}: Input {number} is {type}, attribute 'dtype' is {wanted.text}"
                 )
 
     def row(self, steps: Steps, name: str, behind: int) -> str:
-        """Append one input as a row with zeros behind it."""
+        """Append ops that flatten one input and pad it with zeros at the end."""
         flat = steps("reshape2", {"shape": [-1]}, X=name)
         return steps("pad", {"paddings": [0, behind]}, X=flat)
 
-    def fill(self, steps: Steps, types: list[TensorType], places: list[tuple[int, int]]) -> None:
-        """Append constants in place of all values."""
+    def fill(self, steps: Steps, types: list[TensorType], ranges: list[tuple[int, int]]) -> None:
+        """Append constants instead of the inputs' values."""
         whole = places_in([*types, types[0]])[-1][0]
         about: dict[str, Any] = {"dtype": self.dtype, "value": self.constant}
         shapes = [[size for size in type.shape if isinstance(size, int)] for type in types]

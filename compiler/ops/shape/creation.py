@@ -1,4 +1,4 @@
-"""New tensors: constants, ranges, and what has the shape of another tensor."""
+"""Tensor creation: constants, and tensors shaped like another one."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
     element_type,
-    hoped,
-    listed_count,
-    open_shape,
-    whole_numbers,
+    int_values,
+    positive_or_unknown,
+    static_count,
+    unknown_shape,
 )
 from compiler.ops.shared_kernels import fill, number
 from compiler.ops.type_checks import literal_shape
 
 
-def number_from(text: str, value: float, dtype: Any) -> float:
-    """The number that a text says, or else a value, as the element type can hold it."""
+def parse_number(text: str, value: float, dtype: Any) -> float:
+    """Return the number parsed from `text`, else `value`, converted to what the dtype can hold."""
     stripped = text.strip()
     exact = stripped.lstrip("+-").isdigit()
     value = int(stripped) if exact else float(stripped) if stripped else value
     return value if dtype.kind in "fV" else int(value)
 
 
-def expect_number(op: str, text: str, dtype: DType) -> None:
-    """BadAttribute where a text is no number that the element type has."""
+def check_number(op: str, text: str, dtype: DType) -> None:
+    """Raise BadAttribute unless `text` is empty or a number of the dtype."""
     try:
-        number_from(text, 0.0, dtype.numpy)
+        parse_number(text, 0.0, dtype.numpy)
     except (ValueError, OverflowError):
-        raise BadAttribute(f"{op}: 'str_value' {text!r} is no number of {dtype.text}") from None
+        raise BadAttribute(
+            f"{op}: 'str_value' {text!r} is not a number of type {dtype.text}"
+        ) from None
 
 
-def number_text(number: float) -> str:
-    """A number as Python, also where it has no literal."""
+def number_source(number: float) -> str:
+    """Return a number as Python source text, including inf and nan."""
     return repr(number) if math.isfinite(number) else f"float('{number}')"
 
 
@@ -53,9 +55,9 @@ def number_text(number: float) -> str:
 class FillConstant(Whole, op="fill_constant"):
     """Out = `value` everywhere, in the shape `shape`.
 
-    `str_value` is the same number as text, for what a float32 attribute cannot hold; it goes first
-    where it is given. The number may stand in ValueTensor, the sizes in ShapeTensor or in a tensor
-    each. Reference: fill_constant_op.h.
+    `str_value` is the same number as text, for values that a float32 attribute cannot hold; it
+    takes precedence if present. ValueTensor overrides the value; ShapeTensor, or one tensor per
+    size, overrides the shape. Reference: fill_constant_op.h.
     """
 
     sizing = frozenset({"shape"})
@@ -78,9 +80,11 @@ class FillConstant(Whole, op="fill_constant"):
         ShapeTensorList: list[TensorType] | None,
     ) -> TensorType:
         if ValueTensor is not None and ValueTensor.dtype is not DType.of(self.dtype):
-            raise ShapeError(f"fill_constant: ValueTensor is {ValueTensor}, expected 'dtype'")
-        expect_number(self.kind, self.str_value, DType.of(self.dtype))
-        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+            raise ShapeError(
+                f"fill_constant: ValueTensor is {ValueTensor}, expected the type of 'dtype'"
+            )
+        check_number(self.kind, self.str_value, DType.of(self.dtype))
+        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
 
     def numpy(
@@ -89,16 +93,16 @@ class FillConstant(Whole, op="fill_constant"):
         ShapeTensor: Array | None,
         ShapeTensorList: list[Array] | None,
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype)
         if ValueTensor is not None:
             return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
-        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+        return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
     def lower(self, k: SourceBuilder, ValueTensor: Operand | None, Out: Operand) -> None:
-        number = number_from(self.str_value, self.value, element_type(self.dtype))
+        number = parse_number(self.str_value, self.value, element_type(self.dtype))
         if ValueTensor is None:
-            k.line(f"{Out}.fill({number_text(number)})")
+            k.line(f"{Out}.fill({number_source(number)})")
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
 
@@ -106,7 +110,7 @@ class FillConstant(Whole, op="fill_constant"):
         self, k: KernelBuilder, ValueTensor: DeviceOperand | None, Out: DeviceOperand
     ) -> None:
         if ValueTensor is None:
-            fill(k, Out, number_from(self.str_value, self.value, element_type(self.dtype)))
+            fill(k, Out, parse_number(self.str_value, self.value, element_type(self.dtype)))
             return
         indices = k.grid(*Out.shape)
         k.store(Out, indices, number(k, ValueTensor))
@@ -115,19 +119,21 @@ class FillConstant(Whole, op="fill_constant"):
         return {}
 
     def compute(self, xp: Xp, ValueTensor: Value | None) -> Value:
-        known = number_from(self.str_value, self.value, element_type(self.dtype))
+        known = parse_number(self.str_value, self.value, element_type(self.dtype))
         return known if ValueTensor is None else ValueTensor
 
 
-def told_shape(
+def shape_from_inputs(
     op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType] | None
 ) -> Shape:
-    """The shape an attribute says, or what is known of one that tensors say."""
+    """Return the shape from the attribute, or the known part of a shape given by tensors."""
     if listing is not None:
-        count = listed_count(op, "ShapeTensor", listing)
-        return hoped(sizes) if len(sizes) == count else open_shape(count)
+        count = static_count(op, "ShapeTensor", listing)
+        return positive_or_unknown(sizes) if len(sizes) == count else unknown_shape(count)
     if single:
-        return hoped(sizes) if len(sizes) == len(single) else open_shape(len(single))
+        return (
+            positive_or_unknown(sizes) if len(sizes) == len(single) else unknown_shape(len(single))
+        )
     return literal_shape(op, sizes)
 
 
@@ -135,7 +141,7 @@ def told_shape(
 
 
 class FillZerosLike(Pointwise, op="fill_zeros_like"):
-    """Out = 0 everywhere, in the type of X."""
+    """Out = zeros of the type of X."""
 
     X = reads(shape_only=True)
     Out = writes()
@@ -145,14 +151,14 @@ class FillZerosLike(Pointwise, op="fill_zeros_like"):
 
 
 class FillZerosLike2(Pointwise, op="fill_zeros_like2"):
-    """Out = 0 everywhere, in the shape of X and the element type `dtype`."""
+    """Out = zeros of the shape of X and the dtype `dtype`."""
 
     X = reads(shape_only=True)
     Out = writes()
     dtype = attr(DType.FP32.code)
 
     def result(self, operand: TensorType) -> TensorType:
-        """The shape of X in the wanted element type."""
+        """Return the shape of X with the dtype `dtype`."""
         return operand.with_dtype(DType.of(self.dtype))
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -160,7 +166,7 @@ class FillZerosLike2(Pointwise, op="fill_zeros_like2"):
 
 
 def limits(dtype: DType) -> tuple[float, float]:
-    """The smallest and the largest number of an element type."""
+    """Return the smallest and the largest number of a dtype."""
     if dtype.is_float:
         return -math.inf, math.inf
     info = np.iinfo(dtype.numpy) if dtype is not DType.BOOL else None
@@ -168,7 +174,7 @@ def limits(dtype: DType) -> tuple[float, float]:
 
 
 class FillAnyLike(OpDef, op="fill_any_like"):
-    """Out = `value` everywhere, in the shape of X; of X's element type where `dtype` is -1.
+    """Out = `value` everywhere, in the shape of X, and in its dtype if `dtype` is -1.
 
     Reference: fill_any_like_op.h.
     """
@@ -182,7 +188,9 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         dtype = X.dtype if self.dtype < 0 else DType.of(self.dtype)
         low, high = limits(dtype)
         if not (low <= self.value <= high or (dtype.is_float and math.isnan(self.value))):
-            raise BadAttribute(f"fill_any_like: 'value' {self.value} is not one of {dtype.text}")
+            raise BadAttribute(
+                f"fill_any_like: 'value' {self.value} is not representable as {dtype.text}"
+            )
         return X.with_dtype(dtype)
 
     def numpy(self, X: Array) -> Array:
@@ -190,21 +198,22 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         return np.full(X.shape, self.value, dtype)
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
-        k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
+        k.line(f"{Out}.fill({number_source(parse_number('', self.value, Out.type.dtype.numpy))})")
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, number_from("", self.value, Out.type.dtype.numpy))
+        fill(k, Out, parse_number("", self.value, Out.type.dtype.numpy))
 
 
-def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
-    """The sizes with that of an axis of another tensor at a place."""
-    return [*sizes[:place], like[axis], *sizes[place + 1 :]]
+def with_size_of(sizes: list[int], target_axis: int, like: Sizes, axis: int) -> list[int]:
+    """Return the sizes with the one at `target_axis` replaced by a size of another tensor."""
+    return [*sizes[:target_axis], like[axis], *sizes[target_axis + 1 :]]
 
 
 class BatchSizeLike(OpDef):
-    """A new tensor in the shape `shape`, one size of which is taken from Input.
+    """A new tensor of shape `shape`, with one size copied from Input.
 
-    That of axis `input_dim_idx` goes to axis `output_dim_idx`. Reference: batch_size_like.h.
+    The size of axis `input_dim_idx` replaces that of axis `output_dim_idx`. Reference:
+    batch_size_like.h.
     """
 
     lod_like = ""
@@ -220,7 +229,7 @@ class BatchSizeLike(OpDef):
         return self.sized(Input.shape[self.source(Input)])
 
     def source(self, Input: TensorType) -> int:
-        """The axis of Input that counts; BadAttribute where it has none or Out has no place."""
+        """Return the source axis of Input; raise BadAttribute if either axis is out of range."""
         source, target = self.input_dim_idx, self.output_dim_idx
         if not (0 <= source < Input.rank and 0 <= target < len(self.shape)):
             raise BadAttribute(
@@ -230,16 +239,16 @@ class BatchSizeLike(OpDef):
         return source
 
     def sized(self, count: Size) -> TensorType:
-        """The type of Out; BadAttribute for a negative size anywhere else."""
+        """Return the type of Out; raise BadAttribute if another size is negative."""
         target = self.output_dim_idx
         others = literal_shape(self.kind, [*self.shape[:target], 0, *self.shape[target + 1 :]])
         return TensorType(DType.of(self.dtype), (*others[:target], count, *others[target + 1 :]))
 
 
 class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like"):
-    """`BatchSizeLike`, with `value` everywhere; `str_value` is the same as text and goes first.
+    """`BatchSizeLike` filled with `value`, or with the number in the text `str_value`.
 
-    Where Input has sequences, they are counted in place of its first axis.
+    If Input has a LoD, its number of sequences replaces the size of its first axis.
     Reference: fill_constant_batch_size_like_op.h.
     """
 
@@ -259,12 +268,12 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
         like: Sizes = Input
         if Input_lod and self.input_dim_idx == 0:
             like = (len(Input_lod[-1]) - 1,)
-        sizes = sizes_like(self.shape, self.output_dim_idx, like, self.input_dim_idx)
-        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+        sizes = with_size_of(self.shape, self.output_dim_idx, like, self.input_dim_idx)
+        return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
-        number = number_from(self.str_value, self.value, Out.type.dtype.numpy)
-        k.line(f"{Out}.fill({number_text(number)})")
+        number = parse_number(self.str_value, self.value, Out.type.dtype.numpy)
+        k.line(f"{Out}.fill({number_source(number)})")
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, number_from(self.str_value, self.value, Out.type.dtype.numpy))
+        fill(k, Out, parse_number(self.str_value, self.value, Out.type.dtype.numpy))

@@ -1,4 +1,4 @@
-"""Diagonals and triangles of matrices."""
+"""Diagonal and triangular matrices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.axes import element_type, place
+from compiler.ops.math.axes import element_type, normalize_axis
 
 
 class Eye(OpDef, op="eye"):
-    """Out = ones on the diagonal and zeros elsewhere; `num_columns` -1 is as many as rows.
+    """Out = the identity matrix; `num_columns` -1 means a square matrix.
 
     Reference: eye_op.h.
     """
@@ -29,7 +29,9 @@ class Eye(OpDef, op="eye"):
     def infer(self) -> TensorType:
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         if self.num_rows < 0 or columns < 0:
-            raise BadAttribute(f"eye: {self.num_rows} rows and {columns} columns are no matrix")
+            raise BadAttribute(
+                f"eye: {self.num_rows} rows and {columns} columns, expected non-negative sizes"
+            )
         return TensorType(DType.of(self.dtype), (self.num_rows, columns))
 
     def numpy(self) -> Array:
@@ -65,7 +67,7 @@ class Diag(OpDef, op="diag"):
 class DiagV2(OpDef, op="diag_v2"):
     """Out = the diagonal of the matrix X, or a matrix with the vector X on its diagonal.
 
-    The diagonal lies `offset` above the middle one; elsewhere is `padding_value`. From Paddle 2.0.
+    `offset` shifts the diagonal upwards; other elements are `padding_value`. Paddle 2 op.
     """
 
     lod_like = ""
@@ -90,8 +92,8 @@ class DiagV2(OpDef, op="diag_v2"):
     def numpy(self, X: Array) -> Array:
         Out = np.diag(X, self.offset)
         if X.ndim == 1 and self.padding_value:
-            there = np.eye(len(Out), k=self.offset, dtype=np.bool_)
-            Out = np.where(there, Out, X.dtype.type(self.padding_value))
+            on_diagonal = np.eye(len(Out), k=self.offset, dtype=np.bool_)
+            Out = np.where(on_diagonal, Out, X.dtype.type(self.padding_value))
         return Out
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
@@ -101,14 +103,14 @@ class DiagV2(OpDef, op="diag_v2"):
             k.store(Out, (n,), X[n + down, n + right])
             return
         i, j = k.grid(*Out.shape)
-        there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
-        k.store(Out, (i, j), X.at(i - down, where=there, other=self.padding_value))
+        on_diagonal = k.equal(i + right, j + down) & (i >= down) & (j >= right)
+        k.store(Out, (i, j), X.at(i - down, where=on_diagonal, other=self.padding_value))
 
 
 class DiagEmbed(OpDef, op="diag_embed"):
-    """Out = matrices with the last axis of Input on a diagonal, `offset` above the middle one.
+    """Out = matrices with the last axis of Input on their diagonal, shifted upwards by `offset`.
 
-    Its rows are axis `dim1` of Out, its columns axis `dim2`. Reference: diag_embed_op.h.
+    Axis `dim1` of Out is the rows, axis `dim2` the columns. Reference: diag_embed_op.h.
     """
 
     lod_like = ""
@@ -121,10 +123,10 @@ class DiagEmbed(OpDef, op="diag_embed"):
 
     def infer(self, Input: TensorType) -> TensorType:
         rank = Input.rank + 1
-        rows, columns = (place(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
+        rows, columns = (normalize_axis(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
         if rows == columns:
             raise BadAttribute(
-                f"diag_embed: axes {self.dim1} and {self.dim2} of the result are one"
+                f"diag_embed: axes {self.dim1} and {self.dim2} of the result are the same"
             )
         sizes: list[Size] = list(Input.shape[:-1])
         for axis in sorted((rows, columns)):
@@ -146,18 +148,18 @@ class DiagEmbed(OpDef, op="diag_embed"):
         down, right = max(-self.offset, 0), max(self.offset, 0)
         indices = k.grid(*Out.shape)
         i, j = indices[rows], indices[columns]
-        there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
+        on_diagonal = k.equal(i + right, j + down) & (i >= down) & (j >= right)
         others = [index for axis, index in enumerate(indices) if axis not in (rows, columns)]
-        k.store(Out, indices, Input.at(*others, i - down, where=there, other=0))
+        k.store(Out, indices, Input.at(*others, i - down, where=on_diagonal, other=0))
 
 
 def triangle(X: Array, diagonal: int, lower: Any) -> Array:
-    """What lies on one side of a diagonal of matrices, with zeros on the other."""
+    """Return the lower or upper triangle of matrices, the rest zeroed."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
 
 
 class TrilTriu(OpDef, op="tril_triu"):
-    """Out = the matrices of X with zeros above the diagonal, or below it unless `lower`.
+    """Out = the lower triangle of the matrices of X if `lower`, else the upper; the rest is 0.
 
     Reference: tril_triu_op.h.
     """

@@ -1,7 +1,7 @@
-"""Dropout: elements that are left out by chance while a network learns.
+"""Dropout.
 
-On a device the chance comes from a key and the place of an element, so that the gradient draws it
-once more instead of reading a mask, and both go into kernels with what stands beside them.
+On a device random numbers are computed from an RNG key and the element index, so that the gradient
+recomputes the mask instead of loading it, and both can be fused with neighbouring pointwise ops.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 SEED_LIMIT = 2**32
 
 
-def dropout_source(Seed: Array | None, fixed: bool, seed: int) -> np.random.Generator:
-    """Where chance comes from: the number in Seed, the attribute if it is fixed, or nowhere."""
+def dropout_generator(Seed: Array | None, fixed: bool, seed: int) -> np.random.Generator:
+    """Return a generator seeded by Seed, else by the attribute if it is fixed, else by the OS."""
     if Seed is not None:
         return np.random.default_rng(int(Seed.reshape(-1)[0]) % SEED_LIMIT)
     return np.random.default_rng(seed % SEED_LIMIT if fixed else None)
 
 
-def kept_factor(probability: float, implementation: str, testing: bool) -> float:
-    """What the elements that are kept are multiplied by."""
+def keep_scale(probability: float, implementation: str, testing: bool) -> float:
+    """Return the scale of the kept elements."""
     kept = 1.0 - probability
     if implementation == "downgrade_in_infer":
         return kept if testing else 1.0
@@ -38,12 +38,12 @@ def kept_factor(probability: float, implementation: str, testing: bool) -> float
 
 
 class Dropout(OpDef, op="dropout"):
-    """In training Out = X where Mask, else 0; each Mask is 0 with probability `dropout_prob`.
+    """Training: Out = X where Mask, else 0; each Mask element is 0 with probability `dropout_prob`.
 
-    `upscale_in_train` divides what is kept by 1 - dropout_prob, and testing passes X on;
-    `downgrade_in_infer` keeps X as it is in training and multiplies by 1 - dropout_prob in testing.
-    Where Seed holds a number, or else with `fix_seed`, every step leaves out the same elements.
-    Reference: dropout_op.h.
+    `upscale_in_train` divides kept elements by 1 - dropout_prob, and inference is the identity;
+    `downgrade_in_infer` leaves kept elements unscaled, and inference multiplies by 1 -
+    dropout_prob. With a Seed input or `fix_seed` every step drops the same elements. Reference:
+    dropout_op.h.
     """
 
     is_random = True
@@ -59,13 +59,13 @@ class Dropout(OpDef, op="dropout"):
     dropout_implementation = attr("downgrade_in_infer")
 
     def again(self) -> Again:
-        """Out is X where Mask is, as the gradient of X is that of Out."""
+        """Recompute Out as the gradient op does, from X and Mask."""
         inputs = {"Mask": "Mask", "Out@GRAD": "X"}
         return Again("dropout_grad", inputs, {"Out": "X@GRAD"}, self.attributes)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if not 0.0 <= self.dropout_prob <= 1.0:
-            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, not from 0 to 1")
+            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, expected 0 to 1")
         if self.dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
             raise BadAttribute(
                 f"dropout: 'dropout_implementation' is {self.dropout_implementation!r}, expected "
@@ -76,29 +76,29 @@ class Dropout(OpDef, op="dropout"):
         return {"Out": X, "Mask": X.with_dtype(DType.UINT8)}
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The same over turned values, unless a seed says which elements are left out."""
+        """Permute the op, unless a seed determines which elements are dropped."""
         free = not self.fix_seed and "Seed" not in types
         return PermutedOp(frozenset({"X", "Out", "Mask"})) if free else None
 
     def factor(self) -> float:
-        """What the elements that are kept are multiplied by."""
-        return kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        """Return the scale of the kept elements."""
+        return keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
 
-    def noise(self, X: DType) -> DType:
-        """The element type in which chance is drawn: X's, where NumPy's generators have it."""
+    def noise_dtype(self, X: DType) -> DType:
+        """Return the dtype of the random numbers: X's if NumPy's generators support it."""
         return X if X in (DType.FP32, DType.FP64) else DType.FP32
 
     def numpy(self, X: Array, Seed: Array | None) -> dict[str, Array]:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         if self.is_test:
             return {"Out": X * X.dtype.type(factor), "Mask": np.ones(X.shape, np.uint8)}
         noise = np.float64 if X.dtype == np.float64 else np.float32
-        source = dropout_source(Seed, self.fix_seed, self.seed)
+        source = dropout_generator(Seed, self.fix_seed, self.seed)
         kept = source.random(X.shape, noise) >= noise(self.dropout_prob)
         return {"Out": X * kept * X.dtype.type(factor), "Mask": kept.view(np.uint8)}
 
     def grad(self, xp: Xp, Mask: Value, d_Out: Value) -> Value:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         return {"X": d_Out * Mask if factor == 1.0 else d_Out * Mask * factor}
 
     def lower(
@@ -115,28 +115,28 @@ class Dropout(OpDef, op="dropout"):
             if Mask is not None:
                 k.line(f"{Mask}.fill(1)")
             return
-        dtype = self.noise(X.type.dtype)
-        chance = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
+        dtype = self.noise_dtype(X.type.dtype)
+        noise = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
         mask = Mask or k.scratch(X.shape, DType.UINT8)
         kept = k.at_bind(f"{mask}.view(np.bool_)", [mask], "kept")
-        k.line(f"{self.source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={chance})")
-        k.line(f"np.greater_equal({chance}, {self.dropout_prob!r}, out={kept})")
+        k.line(f"{self.generator_source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={noise})")
+        k.line(f"np.greater_equal({noise}, {self.dropout_prob!r}, out={kept})")
         k.line(f"np.multiply({X}, {kept}, out={result})")
         if self.factor() != 1.0:
             k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
 
-    def source(self, k: SourceBuilder, Seed: Operand | None) -> str:
-        """Where chance comes from in generated code; one source serves all unseeded steps."""
+    def generator_source(self, k: SourceBuilder, Seed: Operand | None) -> str:
+        """Return source text for the generator; one generator serves all unseeded steps."""
         if Seed is None and not self.fix_seed:
             return k.at_bind("np.random.default_rng()", [], "generator")
-        return f"{k.function(dropout_source)}({Seed}, {self.fix_seed}, {self.seed})"
+        return f"{k.function(dropout_generator)}({Seed}, {self.fix_seed}, {self.seed})"
 
 
 class DropoutByKey(Pointwise, op="dropout_by_key"):
-    """`dropout` by the chance that Key[place] has for each element; the same wherever it is drawn.
+    """`dropout` with a counter-based RNG: the mask depends on Key[place] and the element index.
 
-    No op of programs: the pass `draw_keys` makes it of a dropout. The gradient of X is the same op
-    on the gradient of Out, and needs no Mask.
+    Not a program op: the pass `draw_keys` rewrites dropout to it. The gradient of X is the same op
+    applied to the gradient of Out, and needs no Mask.
     """
 
     X = reads()
@@ -149,27 +149,27 @@ class DropoutByKey(Pointwise, op="dropout_by_key"):
     place = attr(0)
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """One key serves all elements."""
+        """View Key as one key shared by all elements."""
         return {"Key": (1,)} if "Key" in types else {}
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """None: an element's chance hangs on its place."""
+        """Return None: the mask depends on the element index."""
         return None
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Out is as X."""
+        """Return X's type for Out, and uint8 for Mask."""
         if not types["X"].dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {types['X']}, expected floating point")
         return {"Out": types["X"], "Mask": types["X"].with_dtype(DType.UINT8)}
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What it means, in NumPy."""
+        """Evaluate the op in NumPy; the reference implementation."""
         X = np.asarray(values["X"])
         found = call(self, "compute", {**values, "X": X}, NUMBERS)
         return {"Out": found["Out"].astype(X.dtype), "Mask": found["Mask"].astype(np.uint8)}
 
     def compute(self, xp: Xp, X: Value, Key: Value) -> Value:
-        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         scaled = X if factor == 1.0 else X * factor
         least = 0.0 if self.is_test else self.dropout_prob
         kept = xp.uniform_by_key(Key, self.place, X.shape) >= least

@@ -1,4 +1,4 @@
-"""The same elements many times over: expand and tile, and expand to another tensor's shape."""
+"""Repetition of elements: expand, tile and broadcasting to another tensor's shape."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
+from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
 from compiler.ops.shared_kernels import tiled, untiled
 
 
-class Repeated(OpDef):
-    """Out repeats the elements of X along axes, as often as the sizes of both say."""
+class TilingOp(OpDef):
+    """An op that repeats X along axes, as often as Out's sizes are multiples of X's."""
 
     X = reads()
     Out = writes()
@@ -28,25 +28,25 @@ class Repeated(OpDef):
         untiled(k, d_Out, d_X)
 
 
-def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
-    """The sum over all copies of what was laid out `times` times along each axis."""
+def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
+    """Sum over all copies of a tensor that was tiled `times` times along each axis."""
     pairs = [(count, size // count) for count, size in zip(times, d_Out.shape, strict=True)]
-    apart = d_Out.reshape([number for pair in pairs for number in pair])
-    return apart.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
+    split = d_Out.reshape([number for pair in pairs for number in pair])
+    return split.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
 
 
-def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
-    """How many times each axis of one shape holds that of another; ValueError where not whole."""
+def tile_counts(sizes: Sizes, small: Sizes) -> list[int]:
+    """Return the ratio of two shapes by axis; raise ValueError if one is not an integer."""
     times = [size // part if part else 1 for size, part in zip(sizes, small, strict=True)]
     if any(n * part != size for n, part, size in zip(times, small, sizes, strict=True)):
-        raise ValueError(f"expand_as: {list(small)} does not go into {list(sizes)} whole times")
+        raise ValueError(f"expand_as: {list(small)} does not divide {list(sizes)}")
     return times
 
 
-class Expand(Repeated, op="expand"):
-    """Out = X, laid out `expand_times` times along each axis.
+class Expand(TilingOp, op="expand"):
+    """Out = X, tiled `expand_times` times along each axis.
 
-    How many may stand in one tensor, or in a tensor for each axis. Reference: expand_op.h.
+    The counts may also come from one tensor, or from one tensor per axis. Reference: expand_op.h.
     """
 
     linear_in = (("X",),)
@@ -62,10 +62,10 @@ class Expand(Repeated, op="expand"):
         ExpandTimes: TensorType | None,
         expand_times_tensor: list[TensorType] | None,
     ) -> TensorType:
-        told = ExpandTimes is not None or bool(expand_times_tensor)
-        if told and len(self.expand_times) != X.rank:
-            return X.with_shape(open_shape(X.rank))
-        if len(self.expand_times) != X.rank or (not told and min(self.expand_times) < 1):
+        from_tensor = ExpandTimes is not None or bool(expand_times_tensor)
+        if from_tensor and len(self.expand_times) != X.rank:
+            return X.with_shape(unknown_shape(X.rank))
+        if len(self.expand_times) != X.rank or (not from_tensor and min(self.expand_times) < 1):
             raise ShapeError(
                 f"expand: 'expand_times' is {self.expand_times}, expected {X.rank} numbers from 1 "
                 f"up for X {X}"
@@ -76,7 +76,7 @@ class Expand(Repeated, op="expand"):
     def numpy(
         self, X: Array, ExpandTimes: Array | None, expand_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times))
+        return np.tile(X, int_values(ExpandTimes, expand_times_tensor, self.expand_times))
 
     def grad(
         self,
@@ -85,12 +85,12 @@ class Expand(Repeated, op="expand"):
         expand_times_tensor: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        times = whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times)
-        return {"X": gathered_up(d_Out, times)}
+        times = int_values(ExpandTimes, expand_times_tensor, self.expand_times)
+        return {"X": sum_tiles(d_Out, times)}
 
 
-class ExpandAs(Repeated, op="expand_as"):
-    """Out = X, laid out as often along each axis as fills the shape of `target_tensor`.
+class ExpandAs(TilingOp, op="expand_as"):
+    """Out = X, tiled to the shape of `target_tensor`.
 
     Reference: expand_as_op.h.
     """
@@ -107,33 +107,31 @@ class ExpandAs(Repeated, op="expand_as"):
             (a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a and b % a
         ]
         if X.rank != target_tensor.rank or odd:
-            raise ShapeError(
-                f"expand_as: X {X} does not go into target_tensor {target_tensor} whole times"
-            )
+            raise ShapeError(f"expand_as: X {X} does not divide target_tensor {target_tensor}")
         return X.with_shape(target_tensor.shape)
 
     def numpy(self, X: Array, target_tensor: Shape) -> Array:
-        return np.tile(X, times_larger(target_tensor, X.shape))
+        return np.tile(X, tile_counts(target_tensor, X.shape))
 
     def grad(self, X: Shape, target_tensor: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": gathered_up(d_Out, times_larger(d_Out.shape, X))}
+        return {"X": sum_tiles(d_Out, tile_counts(d_Out.shape, X))}
 
 
-# ---- the spellings of Paddle 2.0, for models that were saved there ------------------------------
+# ---- Paddle 2 versions, for models saved there --------------------------------------------------
 
 
-def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
-    """The sum of what was broadcast from a shape, in that shape."""
-    ahead = d_Out.ndim - len(sizes)
-    total = d_Out.sum(axis=tuple(range(ahead)))
+def sum_broadcast(d_Out: Array, sizes: Sizes) -> Array:
+    """Sum a broadcast gradient down to the original shape."""
+    leading = d_Out.ndim - len(sizes)
+    total = d_Out.sum(axis=tuple(range(leading)))
     axes = tuple(a for a, size in enumerate(sizes) if size == 1 and total.shape[a] != 1)
     return total.sum(axis=axes, keepdims=True)
 
 
-class Tile(Repeated, op="tile"):
-    """Out = X, laid out `repeat_times` times; the shorter of both lists has ones put in front.
+class Tile(TilingOp, op="tile"):
+    """Out = X, tiled `repeat_times` times; the shorter of shape and counts gets leading ones.
 
-    From Paddle 2.0.
+    Paddle 2 op.
     """
 
     X = reads()
@@ -149,10 +147,10 @@ class Tile(Repeated, op="tile"):
         repeat_times_tensor: list[TensorType] | None,
     ) -> TensorType:
         if RepeatTimes is not None:
-            count = listed_count(self.kind, "RepeatTimes", RepeatTimes)
-            return X.with_shape(open_shape(max(X.rank, count)))
+            count = static_count(self.kind, "RepeatTimes", RepeatTimes)
+            return X.with_shape(unknown_shape(max(X.rank, count)))
         if repeat_times_tensor:
-            return X.with_shape(open_shape(max(X.rank, len(repeat_times_tensor))))
+            return X.with_shape(unknown_shape(max(X.rank, len(repeat_times_tensor))))
         rank = max(X.rank, len(self.repeat_times))
         times = [1] * (rank - len(self.repeat_times)) + self.repeat_times
         sizes = (1,) * (rank - X.rank) + X.shape
@@ -161,7 +159,7 @@ class Tile(Repeated, op="tile"):
     def numpy(
         self, X: Array, RepeatTimes: Array | None, repeat_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times))
+        return np.tile(X, int_values(RepeatTimes, repeat_times_tensor, self.repeat_times))
 
     def grad(
         self,
@@ -170,19 +168,19 @@ class Tile(Repeated, op="tile"):
         repeat_times_tensor: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        times = whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times)
-        whole = gathered_up(d_Out, [1] * (d_Out.ndim - len(times)) + times)
+        times = int_values(RepeatTimes, repeat_times_tensor, self.repeat_times)
+        whole = sum_tiles(d_Out, [1] * (d_Out.ndim - len(times)) + times)
         return {"X": whole.reshape(whole.shape[whole.ndim - len(X) :])}
 
 
-def broadcast_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
-    """The wanted sizes, where a -1 keeps that of the tensor."""
-    ahead = len(wanted) - len(sizes)
-    return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
+def target_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
+    """Return the target sizes, with each -1 replaced by the tensor's size."""
+    leading = len(wanted) - len(sizes)
+    return [sizes[a - leading] if n == -1 else n for a, n in enumerate(wanted)]
 
 
-class ExpandInputs(Repeated):
-    """What `expand_v2` reads."""
+class ExpandInputs(TilingOp):
+    """The inputs of `expand_v2`."""
 
     X = reads()
     Shape = reads(optional=True, no_grad=True)
@@ -192,24 +190,26 @@ class ExpandInputs(Repeated):
 
 
 class ExpandV2(ExpandInputs, op="expand_v2"):
-    """Out = X broadcast to a shape, in which -1 keeps a size. From Paddle 2.0."""
+    """Out = X broadcast to a shape, in which -1 keeps a size. Paddle 2 op."""
 
     def infer(
         self, X: TensorType, Shape: TensorType | None, expand_shapes_tensor: list[TensorType] | None
     ) -> TensorType:
         if Shape is not None and not self.shape:
-            return X.with_shape(open_shape(listed_count(self.kind, "Shape", Shape)))
-        told = Shape is not None or bool(expand_shapes_tensor)
+            return X.with_shape(unknown_shape(static_count(self.kind, "Shape", Shape)))
+        from_tensor = Shape is not None or bool(expand_shapes_tensor)
         if len(self.shape) < X.rank:
             raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
-        ahead = len(self.shape) - X.rank
-        return X.with_shape([self.size(X, a - ahead, n, told) for a, n in enumerate(self.shape)])
+        leading = len(self.shape) - X.rank
+        return X.with_shape(
+            [self.size(X, a - leading, n, from_tensor) for a, n in enumerate(self.shape)]
+        )
 
-    def size(self, X: TensorType, axis: int, wanted: int, told: bool) -> Size:
-        """The size of Out at an axis of X; a negative one is an axis in front of it."""
+    def size(self, X: TensorType, axis: int, wanted: int, from_tensor: bool) -> Size:
+        """Return the size of Out at an axis of X; negative axes are new leading axes."""
         here: Size = X.shape[axis] if axis >= 0 else 1
         if wanted == -1:
-            return UNKNOWN if told else here
+            return UNKNOWN if from_tensor else here
         if isinstance(here, int) and here not in (1, wanted):
             raise ShapeError(f"expand_v2: X is {X}, which does not broadcast to {self.shape}")
         return wanted
@@ -217,15 +217,15 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
     def numpy(
         self, X: Array, Shape: Array | None, expand_shapes_tensor: list[Array] | None
     ) -> Array:
-        wanted = whole_numbers(Shape, expand_shapes_tensor, self.shape)
-        return np.broadcast_to(X, broadcast_sizes(X.shape, wanted))
+        wanted = int_values(Shape, expand_shapes_tensor, self.shape)
+        return np.broadcast_to(X, target_sizes(X.shape, wanted))
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": unbroadcast(d_Out, X)}
+        return {"X": sum_broadcast(d_Out, X)}
 
 
-class ExpandAsV2(Repeated, op="expand_as_v2"):
-    """Out = X broadcast to the shape of Y, or to `target_shape`. From Paddle 2.0."""
+class ExpandAsV2(TilingOp, op="expand_as_v2"):
+    """Out = X broadcast to the shape of Y, or to `target_shape`. Paddle 2 op."""
 
     X = reads()
     Y = reads(optional=True, shape_only=True, no_grad=True)
@@ -238,14 +238,14 @@ class ExpandAsV2(Repeated, op="expand_as_v2"):
     ) -> TensorType:
         like = Y or target_tensor
         wanted = like.shape if like is not None else tuple(self.target_shape)
-        ahead = len(wanted) - X.rank
-        pairs = zip(X.shape, wanted[max(ahead, 0) :], strict=False)
-        if ahead < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
+        leading = len(wanted) - X.rank
+        pairs = zip(X.shape, wanted[max(leading, 0) :], strict=False)
+        if leading < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
             raise ShapeError(f"expand_as_v2: X is {X}, which does not broadcast to {wanted}")
         return X.with_shape(wanted)
 
     def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
-        return spread(X, Y or target_tensor or tuple(self.target_shape))
+        return broadcast_array(X, Y or target_tensor or tuple(self.target_shape))
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": unbroadcast(d_Out, X)}
+        return {"X": sum_broadcast(d_Out, X)}

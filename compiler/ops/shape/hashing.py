@@ -1,4 +1,4 @@
-"""Rows of whole numbers as numbers below a limit, so that words need no dictionary: xxHash64."""
+"""`hash`: rows of integers hashed to bounded ids by xxHash64, so that words need no vocabulary."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ PRIME_4 = 0x85EBCA77C2B2AE63
 PRIME_5 = 0x27D4EB2F165667C5
 
 
-def rotated(bits: Array, by: int) -> Array:
-    """Numbers of 64 bits turned to the left."""
+def rotate_left(bits: Array, by: int) -> Array:
+    """Rotate 64-bit words to the left."""
     return (bits << by) | (bits >> (64 - by))
 
 
-def round_of(state: Array, lane: Array) -> Array:
-    """A state of xxHash64 after 8 bytes more."""
-    return rotated(state + lane * PRIME_2, 31) * PRIME_1
+def xxhash_round(state: Array, lane: Array) -> Array:
+    """Return the xxHash64 state after a round with 8 more bytes."""
+    return rotate_left(state + lane * PRIME_2, 31) * PRIME_1
 
 
-def stripes_hashed(lanes: Array, seeds: Array) -> Array:
-    """The hash of stripes of four lanes: uint64 [4 * stripes, rows, 1] to [rows, seeds]."""
+def hash_stripes(lanes: Array, seeds: Array) -> Array:
+    """Hash stripes of four lanes: uint64 [4 * stripes, rows, 1] to [rows, seeds]."""
     starts = (PRIME_1 + PRIME_2, PRIME_2, 0, -PRIME_1)
     states = [seeds + start % 2**64 for start in starts]
-    for place, lane in enumerate(lanes):
-        states[place % 4] = round_of(states[place % 4], lane)
-    turned = [rotated(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)]
-    merged = turned[0] + turned[1] + turned[2] + turned[3]
+    for index, lane in enumerate(lanes):
+        states[index % 4] = xxhash_round(states[index % 4], lane)
+    mixed_states = [
+        rotate_left(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)
+    ]
+    merged = mixed_states[0] + mixed_states[1] + mixed_states[2] + mixed_states[3]
     nothing = np.zeros_like(seeds)
     for state in states:
-        merged = (merged ^ round_of(nothing, state)) * PRIME_1 + PRIME_4
+        merged = (merged ^ xxhash_round(nothing, state)) * PRIME_1 + PRIME_4
     return merged
 
 
-def scattered(state: Array) -> Array:
-    """The end of xxHash64: every bit of the state moves every bit of the hash."""
+def avalanche(state: Array) -> Array:
+    """Apply the final avalanche of xxHash64."""
     state = (state ^ (state >> 33)) * PRIME_2
     state = (state ^ (state >> 29)) * PRIME_3
     return state ^ (state >> 32)
 
 
-def hashed_rows(X: Array, times: int) -> Array:
-    """The xxHash64 of each row's bytes by the seeds 0 to `times` - 1, uint64 [rows, times].
+def hash_rows(X: Array, times: int) -> Array:
+    """Return the xxHash64 of each row's bytes with seeds 0 to `times` - 1, uint64 [rows, times].
 
-    >>> [hex(each) for each in hashed_rows(np.array([[1, 2]], np.int32), 2)[0]]
+    >>> [hex(each) for each in hash_rows(np.array([[1, 2]], np.int32), 2)[0]]
     ['0xcd3d4c871ee4183a', '0x146745e59b4ed4e7']
     """
     words = np.ascontiguousarray(X).view(np.uint32).astype(np.uint64).T[:, :, None]
@@ -59,23 +61,23 @@ def hashed_rows(X: Array, times: int) -> Array:
     lanes = words[0:even:2] | (words[1:even:2] << 32)
     seeds = np.arange(times, dtype=np.uint64) + np.zeros((len(X), 1), np.uint64)
     full = len(lanes) // 4 * 4
-    state = stripes_hashed(lanes[:full], seeds) if full else seeds + PRIME_5
+    state = hash_stripes(lanes[:full], seeds) if full else seeds + PRIME_5
     state = state + 4 * len(words)
     for lane in lanes[full:]:
-        mixed = round_of(np.zeros_like(seeds), lane)
-        state = rotated(state ^ mixed, 27) * PRIME_1 + PRIME_4
+        mixed = xxhash_round(np.zeros_like(seeds), lane)
+        state = rotate_left(state ^ mixed, 27) * PRIME_1 + PRIME_4
     for word in words[even:]:
-        state = rotated(state ^ (word * PRIME_1), 23) * PRIME_2 + PRIME_3
-    return scattered(state)
+        state = rotate_left(state ^ (word * PRIME_1), 23) * PRIME_2 + PRIME_3
+    return avalanche(state)
 
 
 class Hash(OpDef, op="hash"):
-    """Out[i, k] = the xxHash64 of the bytes of row i of X by the seed k, modulo `mod_by`.
+    """Out[i, k] = the xxHash64 of the bytes of row i of X with seed k, modulo `mod_by`.
 
     X is int32 or int64 [rows, width], Out [rows, `num_hash`, 1]. Reference: hash_op.h.
     """
 
-    no_kernel_reason = "bytes are mixed in 64 bits without a sign"
+    no_kernel_reason = "it needs unsigned 64-bit arithmetic"
 
     X = reads(no_grad=True)
     Out = writes()
@@ -88,9 +90,9 @@ class Hash(OpDef, op="hash"):
             raise ShapeError(f"hash: X is {X}, expected [rows, width]")
         for name, number in (("num_hash", self.num_hash), ("mod_by", self.mod_by)):
             if number < 1:
-                raise BadAttribute(f"hash: {name!r} is {number}, expected a number from 1 up")
+                raise BadAttribute(f"hash: {name!r} is {number}, expected 1 or more")
         return X.with_shape((X.shape[0], self.num_hash, 1))
 
     def numpy(self, X: Array) -> Array:
-        places = hashed_rows(X, self.num_hash) % self.mod_by
-        return places.astype(X.dtype)[:, :, None]
+        hashes = hash_rows(X, self.num_hash) % self.mod_by
+        return hashes.astype(X.dtype)[:, :, None]

@@ -1,7 +1,7 @@
-"""Taking elements out by their places, and putting them back: gather, scatter and their like.
+"""Indexing by tensors: gather, scatter and related ops.
 
-A place beyond its axis is an error, and so is a negative one: the reference reads or writes there
-whatever lies beside the tensor.
+Indices out of range, including negative ones, are errors: the reference reads or writes out of
+bounds there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Value, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
+from compiler.ops.math.axes import (
+    broadcast_array,
+    check_indices,
+    int_values,
+    normalize_axis,
+    unknown_shape,
+    zeros_shaped,
+)
 from compiler.ops.shared_kernels import (
     add_rows,
     copy,
@@ -28,14 +35,14 @@ from compiler.ops.shared_kernels import (
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
-def require_places(op: str, **slots: TensorType) -> None:
-    """ShapeError unless what holds places holds int32 or int64."""
+def require_index_dtype(op: str, **slots: TensorType) -> None:
+    """Raise ShapeError unless index tensors are int32 or int64."""
     for slot, type in slots.items():
         require_dtype(op, slot, type, DType.INT32, DType.INT64)
 
 
 def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
-    """An index that takes some places of one axis, and all of every axis before it."""
+    """Return an index that takes `positions` along one axis and all of the axes before it."""
     return (*(slice(None),) * axis, positions)
 
 
@@ -43,11 +50,11 @@ def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
 
 
 class Gather(OpDef, op="gather"):
-    """Out = the slices of X at the places Index along an axis.
+    """Out = the slices of X at the indices Index along an axis.
 
-    With `overwrite` the gradient of a slice that is taken more than once is that of its last use,
-    else their sum. The axis is 0, unless a later model says it in `axis` or the tensor Axis.
-    Reference: gather_op.h.
+    With `overwrite` the gradient of a slice that is gathered repeatedly is that of its last use,
+    else their sum. The axis is 0, unless later models set `axis` or the tensor Axis. Reference:
+    gather_op.h.
     """
 
     lod_like = ""
@@ -60,22 +67,22 @@ class Gather(OpDef, op="gather"):
     axis = attr(0)
 
     def infer(self, X: TensorType, Index: TensorType, Axis: TensorType | None) -> TensorType:
-        require_places(self.kind, Index=Index)
+        require_index_dtype(self.kind, Index=Index)
         if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
             raise ShapeError(f"gather: Index is {Index}, expected [count] or [count, 1]")
         if Axis is not None:
-            return X.with_shape(open_shape(X.rank))
-        axis = place(self.kind, self.axis, X.rank)
+            return X.with_shape(unknown_shape(X.rank))
+        axis = normalize_axis(self.kind, self.axis, X.rank)
         return X.with_shape((*X.shape[:axis], Index.shape[0], *X.shape[axis + 1 :]))
 
     def numpy(self, X: Array, Index: Array, Axis: Array | None) -> Array:
-        axis = whole_numbers(Axis, None, [self.axis])[0]
-        expect_inside(Index, X.shape[axis], "gather")
+        axis = int_values(Axis, None, [self.axis])[0]
+        check_indices(Index, X.shape[axis], "gather")
         return np.take(X, Index.reshape(-1), axis=axis)
 
     def grad(self, X: Shape, Index: Array, Axis: Array | None, d_Out: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Out)
-        taken = axis_index(Index.reshape(-1), whole_numbers(Axis, None, [self.axis])[0] % d_X.ndim)
+        d_X = zeros_shaped(X, d_Out)
+        taken = axis_index(Index.reshape(-1), int_values(Axis, None, [self.axis])[0] % d_X.ndim)
         if self.overwrite:
             d_X[taken] = d_Out
         else:
@@ -85,7 +92,7 @@ class Gather(OpDef, op="gather"):
     def lower(self, k: SourceBuilder, X: Operand, Index: Operand, Out: Operand) -> None:
         rows = Index.view((Index.type.numel,))
         axis = self.axis % X.type.rank
-        k.line(f"{k.function(expect_inside)}({Index}, {X.shape[axis]}, 'gather')")
+        k.line(f"{k.function(check_indices)}({Index}, {X.shape[axis]}, 'gather')")
         k.line(f"np.take({X}, {rows}, axis={axis}, out={Out}, mode='clip')")
 
     def lower_grad(
@@ -117,7 +124,7 @@ class Gather(OpDef, op="gather"):
 
 
 class IndexSelect(OpDef, op="index_select"):
-    """Out = the slices of X at the places Index along the axis `dim`; gradients add up.
+    """Out = the slices of X at the indices Index along the axis `dim`; gradients are summed.
 
     Reference: index_select_op.h.
     """
@@ -128,18 +135,18 @@ class IndexSelect(OpDef, op="index_select"):
     dim = attr(0)
 
     def infer(self, X: TensorType, Index: TensorType) -> TensorType:
-        require_places(self.kind, Index=Index)
+        require_index_dtype(self.kind, Index=Index)
         if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
             raise ShapeError(f"index_select: Index is {Index}, expected [count] or [count, 1]")
-        axis = place(self.kind, self.dim, X.rank, "dim")
+        axis = normalize_axis(self.kind, self.dim, X.rank, "dim")
         return X.with_shape((*X.shape[:axis], Index.shape[0], *X.shape[axis + 1 :]))
 
     def numpy(self, X: Array, Index: Array) -> Array:
-        expect_inside(Index, X.shape[self.dim], "index_select")
+        check_indices(Index, X.shape[self.dim], "index_select")
         return np.take(X, Index.reshape(-1), axis=self.dim)
 
     def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Out)
+        d_X = zeros_shaped(X, d_Out)
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
@@ -156,7 +163,7 @@ class IndexSelect(OpDef, op="index_select"):
 
 
 class IndexSample(OpDef, op="index_sample"):
-    """Row i of Out = the elements of row i of X at the places in row i of Index.
+    """Out[i, j] = X[i, Index[i, j]].
 
     Reference: index_sample_op.h.
     """
@@ -166,17 +173,17 @@ class IndexSample(OpDef, op="index_sample"):
     Out = writes(shares_lod=False)
 
     def infer(self, X: TensorType, Index: TensorType) -> TensorType:
-        require_places(self.kind, Index=Index)
+        require_index_dtype(self.kind, Index=Index)
         if X.rank != 2 or Index.rank != 2 or differ(X.shape[0], Index.shape[0]):
-            raise ShapeError(f"index_sample: X {X} and Index {Index} are not of one batch of rows")
+            raise ShapeError(f"index_sample: X {X} and Index {Index} differ in the number of rows")
         return X.with_shape(Index.shape)
 
     def numpy(self, X: Array, Index: Array) -> Array:
-        expect_inside(Index, X.shape[1], "index_sample")
+        check_indices(Index, X.shape[1], "index_sample")
         return np.take_along_axis(X, Index, axis=1)
 
     def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Out)
+        d_X = zeros_shaped(X, d_Out)
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
 
@@ -184,32 +191,32 @@ class IndexSample(OpDef, op="index_sample"):
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
         i, j = k.grid(*Out.shape)
-        place = Index[i, j]
-        k.store(Out, (i, j), X.at(i, place, where=inside(k, place, X.shape[1]), other=0))
+        index = Index[i, j]
+        k.store(Out, (i, j), X.at(i, index, where=inside(k, index, X.shape[1]), other=0))
 
     def triton_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
         i, j = k.grid(*d_Out.shape)
-        place = Index[i, j]
-        k.add(d_X, (i, place), d_Out[i, j], inside(k, place, d_X.shape[1]))
+        index = Index[i, j]
+        k.add(d_X, (i, index), d_Out[i, j], inside(k, index, d_X.shape[1]))
 
 
-# ---- by places in several axes ------------------------------------------------------------------
+# ---- indices along several axes -----------------------------------------------------------------
 
 
-def places_in(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:
-    """Index, [.., axes], as one array of places for each of the first axes of a tensor."""
-    places = np.moveaxis(Index, -1, 0)
-    for axis, size in enumerate(sizes[: len(places)]):
-        expect_inside(places[axis], size, op)
-    return tuple(places)
+def split_index(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:
+    """Split Index, [.., axes], into one index array per leading axis, checking bounds."""
+    indices = np.moveaxis(Index, -1, 0)
+    for axis, size in enumerate(sizes[: len(indices)]):
+        check_indices(indices[axis], size, op)
+    return tuple(indices)
 
 
 def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
-    """The shape of what Index, [.., axes], picks; ShapeError where it names too many axes."""
-    require_places(op, Index=Index)
+    """Return the shape of the slices at Index, [.., axes]; raise ShapeError for too many axes."""
+    require_index_dtype(op, Index=Index)
     count = Index.shape[-1]
     if Index.rank < 2 or not isinstance(count, int) or count > X.rank:
         raise ShapeError(f"{op}: Index is {Index}, expected a known last size, up to {X.rank}")
@@ -217,7 +224,7 @@ def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
 
 
 class GatherNd(OpDef, op="gather_nd"):
-    """Out = what X has at each place that Index lists along its last axis; gradients add up.
+    """Out = the slice of X at each index tuple in Index's last axis; gradients are summed.
 
     Reference: gather_nd_op.h.
     """
@@ -232,36 +239,36 @@ class GatherNd(OpDef, op="gather_nd"):
     def numpy(self, X: Array, Index: Array) -> Array:
         if not Index.shape[-1]:
             return np.broadcast_to(X, (*Index.shape[:-1], *X.shape))
-        return X[places_in(Index, X.shape, "gather_nd")]
+        return X[split_index(Index, X.shape, "gather_nd")]
 
     def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
         if not Index.shape[-1]:
             return {"X": d_Out.reshape(-1, *X).sum(axis=0)}
-        d_X = blank(X, d_Out)
+        d_X = zeros_shaped(X, d_Out)
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        lanes, places, where = listed_places(k, Index, X.shape)
-        value = X.at(*places, where=where, other=0)
-        k.store(Out, lanes, value)
+        output_index, indices, where = listed_places(k, Index, X.shape)
+        value = X.at(*indices, where=where, other=0)
+        k.store(Out, output_index, value)
 
     def triton_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
-        lanes, places, where = listed_places(k, Index, d_X.shape)
-        k.add(d_X, places, d_Out[lanes], where)
+        output_index, indices, where = listed_places(k, Index, d_X.shape)
+        k.add(d_X, indices, d_Out[output_index], where)
 
 
 class Scatter(OpDef, op="scatter"):
-    """Out = X, but its slices at the places Ids are those of Updates.
+    """Out = X with the slices at the indices Ids replaced by Updates.
 
-    Where a place comes more than once, its last update counts with `overwrite`, else their sum. As
-    in the reference the gradient of X is that of Out, also where X was written over, and every
-    update has that of its place. Reference: scatter_op.h.
+    For repeated indices the last update wins with `overwrite`, else updates are summed. As in the
+    reference, the gradient of X is that of Out, overwritten slices included, and each update has
+    the gradient of its slice. Reference: scatter_op.h.
     """
 
     lod_like = ""
@@ -273,7 +280,7 @@ class Scatter(OpDef, op="scatter"):
     overwrite = attr(True)
 
     def infer(self, X: TensorType, Ids: TensorType, Updates: TensorType) -> TensorType:
-        require_places(self.kind, Ids=Ids)
+        require_index_dtype(self.kind, Ids=Ids)
         require_same_dtype(self.kind, X=X, Updates=Updates)
         if Ids.rank != 1:
             raise ShapeError(f"scatter: Ids is {Ids}, expected [count]")
@@ -283,7 +290,7 @@ class Scatter(OpDef, op="scatter"):
         return X
 
     def numpy(self, X: Array, Ids: Array, Updates: Array) -> Array:
-        expect_inside(Ids, len(X), "scatter")
+        check_indices(Ids, len(X), "scatter")
         Out = X.copy()
         if self.overwrite:
             Out[Ids] = Updates
@@ -326,7 +333,7 @@ class Scatter(OpDef, op="scatter"):
 
 
 class ScatterNdAdd(OpDef, op="scatter_nd_add"):
-    """Out = X plus every update at the place that Index lists for it along its last axis.
+    """Out = X plus each update at its index tuple in Index's last axis.
 
     Reference: scatter_nd_add_op.h.
     """
@@ -346,7 +353,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         if not Index.shape[-1]:
             return X + Updates.reshape((-1, *X.shape)).sum(axis=0)
         Out = X.copy()
-        np.add.at(Out, places_in(Index, X.shape, "scatter_nd_add"), Updates)
+        np.add.at(Out, split_index(Index, X.shape, "scatter_nd_add"), Updates)
         return Out
 
     def infer_grad(
@@ -356,7 +363,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
 
     def grad(self, Index: Array, Updates: Shape, d_Out: Value) -> dict[str, Value]:
         if not Index.shape[-1]:
-            return {"X": d_Out, "Updates": spread(d_Out, Updates)}
+            return {"X": d_Out, "Updates": broadcast_array(d_Out, Updates)}
         return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
 
     def triton(
@@ -368,8 +375,8 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         Out: DeviceOperand,
     ) -> None:
         copy(k, X, Out)
-        lanes, places, where = listed_places(k, Index, X.shape)
-        k.add(Out, places, Updates[lanes], where)
+        output_index, indices, where = listed_places(k, Index, X.shape)
+        k.add(Out, indices, Updates[output_index], where)
 
     def triton_grad(
         self,
@@ -382,6 +389,6 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         if d_X is not None:
             copy(k, d_Out, d_X)
         if d_Updates is not None:
-            lanes, places, where = listed_places(k, Index, d_Out.shape)
-            value = d_Out.at(*places, where=where, other=0)
-            k.store(d_Updates, lanes, value)
+            output_index, indices, where = listed_places(k, Index, d_Out.shape)
+            value = d_Out.at(*indices, where=where, other=0)
+            k.store(d_Updates, output_index, value)

@@ -1,4 +1,4 @@
-"""Instances that pass for their tags, as in a model that learns only from some of a batch."""
+"""`filter_by_instag`: instances of a batch filtered by tags."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from compiler.ops.sequence.sequence import require_one_level
 from compiler.ops.type_checks import numeric, require_dtype
 
 
-def listed_tags(name: str, tags: Array) -> Array:
-    """Tags as a vector; ValueError where they are not one a row."""
+def tag_vector(name: str, tags: Array) -> Array:
+    """Return tags as a vector; raise ValueError unless there is one per row."""
     if tags.size != len(tags):
         raise ValueError(
-            f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag a row: [count, 1]"
+            f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag per row: [count, 1]"
         )
     return tags.reshape(-1)
 
 
-def instances(rows: int, lod: list[Array] | None) -> Array:
-    """The offsets of instances that are sequences; ValueError where there are none."""
+def instance_offsets(rows: int, lod: list[Array] | None) -> Array:
+    """Return the LoD offsets of the instances; raise ValueError if there is no LoD."""
     if lod is None:
         raise ValueError(
             f"filter_by_instag: Ins has {rows} rows and no sequences; without is_lod each row is "
@@ -32,10 +32,10 @@ def instances(rows: int, lod: list[Array] | None) -> Array:
     return lod[0]
 
 
-def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
-    """The numbers of the sequences of tags that hold one of the wanted.
+def matching_sequences(tags: Array, offsets: Array, wanted: Array) -> Array:
+    """Return the indices of the tag sequences that contain a wanted tag.
 
-    >>> passing(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
+    >>> matching_sequences(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
     array([0, 3])
     """
     found = np.append(0, np.cumsum(np.isin(tags, wanted)))[offsets]
@@ -43,9 +43,9 @@ def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
 
 
 def index_map(offsets: Array, chosen: Array) -> Array:
-    """For each sequence chosen where its rows begin now, where they were, and how many: [count, 3].
+    """Return (new first row, old first row, row count) of each chosen sequence: [count, 3].
 
-    ValueError where a number is beyond the sequences that there are.
+    Raises ValueError if an index is out of range.
     """
     if len(chosen) and chosen[-1] >= len(offsets) - 1:
         raise ValueError(
@@ -57,23 +57,23 @@ def index_map(offsets: Array, chosen: Array) -> Array:
 
 
 def mapped_rows(IndexMap: Array) -> Array:
-    """The number in Ins of each row of Out."""
+    """Return the row of Ins for each row of Out."""
     shifts = IndexMap[:, 1] - IndexMap[:, 0]
     rows = np.repeat(shifts, IndexMap[:, 2])
     return rows + np.arange(len(rows))
 
 
 class FilterByTag(OpDef, op="filter_by_instag"):
-    """Out = the instances of Ins [rows, width] that have a tag of Filter_tag, and their LoD.
+    """Out = the instances of Ins [rows, width] that have a tag in Filter_tag, and their LoD.
 
-    Ins_tag and Filter_tag are int64, one a row; sequence i of Ins_tag has the tags of instance i,
-    which is sequence i of Ins, or row i without `is_lod`; an instance without a list has no tags.
-    LossWeight is f32 [count, 1] of ones, IndexMap int64 [count, 3]. Where none passes, Out is a
-    row of `out_val_if_empty`, LossWeight a 0, and there is no gradient.
-    Reference: filter_by_instag_op.h.
+    Ins_tag and Filter_tag are int64, one per row; sequence i of Ins_tag has the tags of instance i,
+    which is sequence i of Ins, or row i without `is_lod`; instances beyond Ins_tag have no tags.
+    LossWeight is f32 [count, 1] of ones, IndexMap int64 [count, 3]. If no instance matches, Out is
+    a row of `out_val_if_empty`, LossWeight is 0, and the gradient is zero. Reference:
+    filter_by_instag_op.h.
     """
 
-    no_kernel_reason = "only data decides how many rows are kept"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     lod_like = ""
 
@@ -122,19 +122,19 @@ class FilterByTag(OpDef, op="filter_by_instag"):
         Ins_tag_lod: list[Array],
         Filter_tag: Array,
     ) -> dict[str, object]:
-        tags, wanted = listed_tags("Ins_tag", Ins_tag), listed_tags("Filter_tag", Filter_tag)
-        offsets = instances(len(Ins), Ins_lod) if self.is_lod else np.arange(len(Ins) + 1)
-        places = index_map(offsets, passing(tags, Ins_tag_lod[0], wanted))
-        weights = np.ones((len(places), 1), np.float32)
-        Out = Ins[mapped_rows(places)]
-        if not len(places):
+        tags, wanted = tag_vector("Ins_tag", Ins_tag), tag_vector("Filter_tag", Filter_tag)
+        offsets = instance_offsets(len(Ins), Ins_lod) if self.is_lod else np.arange(len(Ins) + 1)
+        row_map = index_map(offsets, matching_sequences(tags, Ins_tag_lod[0], wanted))
+        weights = np.ones((len(row_map), 1), np.float32)
+        Out = Ins[mapped_rows(row_map)]
+        if not len(row_map):
             Out = np.full((1, Ins.shape[1]), self.out_val_if_empty, Ins.dtype)
-            weights, places = np.zeros((1, 1), np.float32), np.array([[0, 1, 1]])
-        level = [np.arange(len(places) + 1)]
+            weights, row_map = np.zeros((1, 1), np.float32), np.array([[0, 1, 1]])
+        level = [np.arange(len(row_map) + 1)]
         return {
-            "Out": Out, "Out_lod": [np.append(0, np.cumsum(places[:, 2]))],
+            "Out": Out, "Out_lod": [np.append(0, np.cumsum(row_map[:, 2]))],
             "LossWeight": weights, "LossWeight_lod": level,
-            "IndexMap": places, "IndexMap_lod": level,
+            "IndexMap": row_map, "IndexMap_lod": level,
         }  # fmt: skip
 
     def grad(

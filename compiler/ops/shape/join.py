@@ -1,4 +1,4 @@
-"""Many tensors into one, and one into many: concat and split, stack and unstack, and their like."""
+"""Concat and split."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.opdef.layout_rules import AlongAxis
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, at, open_shape, place, whole_numbers
+from compiler.ops.math.axes import (
+    Sizes,
+    int_values,
+    normalize_axis,
+    slice_index_text,
+    unknown_shape,
+)
 from compiler.ops.shared_kernels import window
 from compiler.ops.type_checks import differ, require_same_dtype
 
 
-def numbered(types: Sequence[TensorType]) -> dict[str, TensorType]:
-    """The tensors of a slot X by the names messages have for them."""
+def named_slots(types: Sequence[TensorType]) -> dict[str, TensorType]:
+    """Return the tensors of slot X keyed by their names in messages."""
     return {f"X[{index}]": each for index, each in enumerate(types)}
 
 
-def common(op: str, types: Sequence[TensorType], apart: int | None = None) -> list[Size]:
-    """The shape that all have, but for the axis `apart`; known sizes go before unknown ones.
+def common_shape(op: str, types: Sequence[TensorType], apart: int | None = None) -> list[Size]:
+    """Return the common shape of tensors, ignoring axis `apart`; known sizes replace unknown ones.
 
-    Raises ShapeError where they differ.
+    Raises ShapeError if they differ.
     """
-    require_same_dtype(op, **numbered(types))
+    require_same_dtype(op, **named_slots(types))
     first, sizes = types[0], list(types[0].shape)
     for index, other in enumerate(types):
         pairs = [p for a, p in enumerate(zip(sizes, other.shape, strict=False)) if a != apart]
@@ -40,30 +46,30 @@ def common(op: str, types: Sequence[TensorType], apart: int | None = None) -> li
 
 
 def shares_along(whole: str, part: str, sizes: Sequence[Size], axis: int) -> list[Share]:
-    """Parts of these sizes, which lie one behind the other along an axis of a whole."""
+    """Return the shares of parts of these sizes, consecutive along an axis of a whole."""
     starts = list(accumulate(sizes, initial=0))
     return [Share((whole, 0), (part, i), axis, starts[i], size) for i, size in enumerate(sizes)]
 
 
 def copy_part(k: SourceBuilder, part: Operand, whole: Operand, share: Share) -> None:
-    """Write a copy of a part of a whole, unless the part lies in it."""
+    """Emit a copy of a part of a whole, unless the part is a view of it."""
     if share.size is not None and not k.is_view_of(part, whole, share):
-        piece = k.at_bind(f"{whole}{_cut(share, share.size)}", [whole], "piece")
+        piece = k.at_bind(f"{whole}{_slice_text(share, share.size)}", [whole], "piece")
         k.line(f"np.copyto({part}, {piece})")
 
 
-def _cut(share: Share, size: Size) -> str:
-    """The index that takes a part."""
-    return at(share.axis, f"{share.start}:{share.start + size}")
+def _slice_text(share: Share, size: Size) -> str:
+    """Return index source text that slices out a part."""
+    return slice_index_text(share.axis, f"{share.start}:{share.start + size}")
 
 
-def ends_along(shapes: Sequence[Sizes], axis: int) -> list[int]:
-    """Where each of several tensors ends that lie one behind the other along an axis."""
+def end_offsets(shapes: Sequence[Sizes], axis: int) -> list[int]:
+    """Return the end offset of each of several tensors concatenated along an axis."""
     return [sum(sizes[axis] for sizes in shapes[: i + 1]) for i in range(len(shapes))]
 
 
 class Concat(AlongAxis, OpDef, op="concat"):
-    """Out = the tensors of X, one behind the other along `axis`, or the axis AxisTensor says.
+    """Out = the tensors of X concatenated along `axis`, or along the axis in AxisTensor.
 
     Reference: concat_op.cc.
     """
@@ -77,10 +83,10 @@ class Concat(AlongAxis, OpDef, op="concat"):
 
     def infer(self, X: list[TensorType], AxisTensor: TensorType | None) -> TensorType:
         if AxisTensor is not None:
-            require_same_dtype(self.kind, **numbered(X))
-            return X[0].with_shape(open_shape(X[0].rank))
-        axis = place(self.kind, self.axis, X[0].rank)
-        sizes = common(self.kind, X, axis)
+            require_same_dtype(self.kind, **named_slots(X))
+            return X[0].with_shape(unknown_shape(X[0].rank))
+        axis = normalize_axis(self.kind, self.axis, X[0].rank)
+        sizes = common_shape(self.kind, X, axis)
         sizes[axis] = sum((each.shape[axis] for each in X[1:]), start=X[0].shape[axis])
         return X[0].with_shape(sizes)
 
@@ -88,28 +94,28 @@ class Concat(AlongAxis, OpDef, op="concat"):
         return "AxisTensor" not in ranks and self.axis in (0, -ranks["X"])
 
     def numpy(self, X: list[Array], AxisTensor: Array | None) -> Array:
-        return np.concatenate(X, axis=whole_numbers(AxisTensor, None, [self.axis])[0])
+        return np.concatenate(X, axis=int_values(AxisTensor, None, [self.axis])[0])
 
     def grad(
         self, X: list[Shape], AxisTensor: Array | None, d_Out: Array
     ) -> dict[str, list[Array]]:
-        axis = whole_numbers(AxisTensor, None, [self.axis])[0]
-        return {"X": np.split(d_Out, ends_along(X, axis)[:-1], axis=axis)}
+        axis = int_values(AxisTensor, None, [self.axis])[0]
+        return {"X": np.split(d_Out, end_offsets(X, axis)[:-1], axis=axis)}
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """Tensors are copied as they are, or not at all."""
+        """Return true for X and Out: tensors are copied whole or not at all."""
         return slot in ("X", "Out")
 
     def shares(self, types: Types) -> list[Share]:
-        """Each tensor is a part of Out."""
+        """Return each tensor as a view of a part of Out."""
         return self.parts("Out", types, types["Out"])
 
     def shares_grad(self, types: Types) -> list[Share]:
-        """Each gradient is a part of that of Out."""
+        """Return each gradient as a view of a part of Out's."""
         return self.parts("Out@GRAD", types, types["Out@GRAD"])
 
     def parts(self, whole: str, types: Types, outer: Sequence[TensorType]) -> list[Share]:
-        """The parts of an output or its gradient along an axis that is known."""
+        """Return the parts of Out or of its gradient, if the axis is known."""
         if "AxisTensor" in types:
             return []
         axis = self.axis % outer[0].rank
@@ -126,8 +132,8 @@ class Concat(AlongAxis, OpDef, op="concat"):
             return
         for part, share, needed in zip(X, shares, copied, strict=True):
             if needed:
-                place = k.at_bind(f"{Out}{_cut(share, part.shape[axis])}", [Out], "place")
-                k.line(f"np.copyto({place}, {part})")
+                target = k.at_bind(f"{Out}{_slice_text(share, part.shape[axis])}", [Out], "place")
+                k.line(f"np.copyto({target}, {part})")
 
     def lower_grad(
         self,
@@ -157,11 +163,11 @@ class Concat(AlongAxis, OpDef, op="concat"):
         d_Out: DeviceOperand,
         d_X: list[DeviceOperand],
     ) -> None:
-        cut_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
+        split_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
 
 
 def join_parts(k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand, axis: int) -> None:
-    """Kernels that write tensors into Out, one behind the other along an axis."""
+    """Emit kernels that concatenate tensors into Out along an axis."""
     start: Size = 0
     for part in parts:
         indices = k.grid(*part.shape)
@@ -170,8 +176,8 @@ def join_parts(k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand,
         start = start + part.shape[axis]
 
 
-def cut_parts(k: KernelBuilder, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
-    """Kernels that read tensors out of X, one behind the other along an axis."""
+def split_parts(k: KernelBuilder, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
+    """Emit kernels that split X into tensors along an axis."""
     start: Size = 0
     for part in parts:
         window(k, X, part, [start if a == axis else 0 for a in range(X.type.rank)])
@@ -179,28 +185,28 @@ def cut_parts(k: KernelBuilder, X: DeviceOperand, parts: list[DeviceOperand], ax
 
 
 def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
-    """Write each part of what was joined along an axis that a tensor says."""
+    """Copy the parts of a concatenated gradient, for an axis given by a tensor."""
     axis = int(AxisTensor.reshape(-1)[0])
-    pieces = np.split(d_Out, ends_along(shapes, axis)[:-1], axis=axis)
+    pieces = np.split(d_Out, end_offsets(shapes, axis)[:-1], axis=axis)
     for part, piece in zip(parts, pieces, strict=True):
         np.copyto(part, piece)
 
 
 def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
-    """The sizes that `num` equal parts of an axis have, or `sections` with a -1 worked out."""
+    """Return the sizes of `num` equal parts, or `sections` with a -1 resolved."""
     known = sum(each for each in sections if each >= 0)
     parts = [each if each >= 0 else size - known for each in sections]
     parts = [size // num] * num if num else parts
     if sum(parts) != size or (parts and min(parts) < 0):
-        raise ValueError(f"split: an axis of size {size} does not fall into {parts}")
+        raise ValueError(f"split: an axis of size {size} cannot be split into {parts}")
     return parts
 
 
 class Split(AlongAxis, OpDef, op="split"):
-    """Out = parts of X along `axis`: `num` equal ones, or one for each of `sections`.
+    """Out = parts of X along `axis`: `num` equal ones, or one per entry of `sections`.
 
-    One section may be -1 and takes what remains. The axis may stand in AxisTensor, the sections in
-    a tensor each. Reference: split_op.cc.
+    One section may be -1 and takes the remainder. The axis may come from AxisTensor, the sections
+    from one tensor each. Reference: split_op.cc.
     """
 
     is_cheap = True
@@ -223,13 +229,13 @@ class Split(AlongAxis, OpDef, op="split"):
         if count < 1 or (self.sections.count(-1) > 1 and not SectionsTensorList):
             raise BadAttribute(f"split: 'num' is {self.num} and 'sections' {self.sections}")
         if AxisTensor is not None:
-            return {"Out": [X.with_shape(open_shape(X.rank))] * count}
-        axis = place(self.kind, self.axis, X.rank)
+            return {"Out": [X.with_shape(unknown_shape(X.rank))] * count}
+        axis = normalize_axis(self.kind, self.axis, X.rank)
         sizes = self.sizes(X, axis, bool(SectionsTensorList))
         return {"Out": [X.with_shape((*X.shape[:axis], n, *X.shape[axis + 1 :])) for n in sizes]}
 
     def sizes(self, X: TensorType, axis: int, from_tensors: bool) -> list[Size]:
-        """The size of each part along the axis; unknown where only data can say it."""
+        """Return the size of each part along the axis; unknown if data-dependent."""
         whole = X.shape[axis]
         if from_tensors and not self.num:
             return [size if size >= 0 else UNKNOWN for size in self.sections]
@@ -247,8 +253,8 @@ class Split(AlongAxis, OpDef, op="split"):
     def numpy(
         self, X: Array, AxisTensor: Array | None, SectionsTensorList: list[Array] | None
     ) -> dict[str, list[Array]]:
-        axis = whole_numbers(AxisTensor, None, [self.axis])[0]
-        sections = whole_numbers(None, SectionsTensorList, self.sections)
+        axis = int_values(AxisTensor, None, [self.axis])[0]
+        sections = int_values(None, SectionsTensorList, self.sections)
         ends = np.cumsum(section_sizes(X.shape[axis], self.num, sections))
         return {"Out": np.split(X, ends[:-1], axis=axis)}
 
@@ -263,16 +269,16 @@ class Split(AlongAxis, OpDef, op="split"):
         sizes = self.sizes(X.type, axis, False)
         if not isinstance(X.shape[axis], int):
             total = sum(sizes[1:], start=sizes[0])
-            k.line(f"{k.function(expect_whole)}({X.shape[axis]}, {total})")
+            k.line(f"{k.function(check_sections)}({X.shape[axis]}, {total})")
         for part, share in zip(Out, shares_along("X", "Out", sizes, axis), strict=True):
             copy_part(k, part, X, share)
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """Tensors are copied as they are, or not at all."""
+        """Return true for X and Out: tensors are copied whole or not at all."""
         return slot in ("X", "Out")
 
     def shares(self, types: Types) -> list[Share]:
-        """Each part is one of X, where its size is known."""
+        """Return each part as a view of X, if its size is known."""
         if "AxisTensor" in types:
             return []
         axis = self.axis % types["X"][0].rank
@@ -280,13 +286,13 @@ class Split(AlongAxis, OpDef, op="split"):
         return shares_along("X", "Out", sizes, axis)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        cut_parts(k, X, Out, self.axis % X.type.rank)
+        split_parts(k, X, Out, self.axis % X.type.rank)
 
 
-def expect_whole(size: int, total: int) -> None:
-    """ValueError where the parts of an axis are not all of it."""
+def check_sections(size: int, total: int) -> None:
+    """Raise ValueError unless the parts add up to the axis size."""
     if size != total:
-        raise ValueError(f"split: an axis of size {size} has no parts of {total} in all")
+        raise ValueError(f"split: an axis of size {size} differs from the sum {total} of its parts")
 
 
 # ---- a new axis ---------------------------------------------------------------------------------

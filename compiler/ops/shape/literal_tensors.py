@@ -1,4 +1,4 @@
-"""Tensors whose numbers stand in the program: `assign_value` and `fill`."""
+"""Tensors with literal values in the program: `assign_value` and `fill`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
-from compiler.ops.shape.creation import number_from, number_text
+from compiler.ops.shape.creation import number_source, parse_number
 from compiler.ops.shared_kernels import numbers_of, too_many
 from compiler.ops.type_checks import literal_shape
 
 
 class AssignValue(OpDef, op="assign_value"):
-    """Out = the numbers in the attribute of its element type, in the shape `shape`.
+    """Out = the values of the attribute for its dtype, in the shape `shape`.
 
     Reference: assign_value_op.h.
     """
@@ -42,7 +42,7 @@ class AssignValue(OpDef, op="assign_value"):
         return type
 
     def values(self) -> list[Any]:
-        """The list that goes with the element type; whole numbers say which truths hold."""
+        """Return the value list of the dtype; booleans may be stored as integers."""
         by_code: dict[int, list[Any]] = {
             DType.BOOL.code: self.bool_values,
             DType.FP32.code: self.fp32_values,
@@ -58,7 +58,7 @@ class AssignValue(OpDef, op="assign_value"):
 
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
         dtype = repr(Out.type.dtype.numpy.name)
-        listed = ", ".join(map(number_text, self.values()))
+        listed = ", ".join(map(number_source, self.values()))
         values = k.at_bind(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
@@ -70,7 +70,7 @@ class AssignValue(OpDef, op="assign_value"):
 
 
 class Fill(OpDef, op="fill"):
-    """Out = the numbers `value`, in the shape `shape`. Reference: fill_op.h."""
+    """Out = the values `value`, in the shape `shape`. Reference: fill_op.h."""
 
     Out = writes()
     value = attr_list(float, WIDE)
@@ -89,7 +89,7 @@ class Fill(OpDef, op="fill"):
 
     def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         dtype = Out.type.dtype.numpy
-        numbers_of(k, Out, [number_from("", each, dtype) for each in self.value])
+        numbers_of(k, Out, [parse_number("", each, dtype) for each in self.value])
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.value))

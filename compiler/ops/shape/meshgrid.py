@@ -1,4 +1,4 @@
-"""Vectors spread over a grid of as many axes."""
+"""`meshgrid`: vectors broadcast over a grid."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes
-from compiler.ops.shape.join import numbered
+from compiler.ops.shape.join import named_slots
 from compiler.ops.type_checks import require_same_dtype
 
 
 class Meshgrid(OpDef, op="meshgrid"):
-    """Out = each of the vectors of X, spread along an axis of its own.
+    """Out[i] = vector X[i], broadcast over a grid whose axis i it indexes.
 
     Reference: meshgrid_op.cc.
     """
@@ -27,7 +27,7 @@ class Meshgrid(OpDef, op="meshgrid"):
     def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
         if not 2 <= len(X) <= 6 or any(each.rank != 1 for each in X):
             raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
-        require_same_dtype(self.kind, **numbered(X))
+        require_same_dtype(self.kind, **named_slots(X))
         return {"Out": [X[0].with_shape([each.shape[0] for each in X])] * len(X)}
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:

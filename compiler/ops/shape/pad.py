@@ -1,4 +1,4 @@
-"""More elements around a tensor: a constant, its border, or its mirror image."""
+"""Padding by a constant, by edge values, or by reflection."""
 
 from __future__ import annotations
 
@@ -13,83 +13,87 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import turned_layout
-from compiler.ops.math.axes import Sizes, blank, whole_numbers
+from compiler.ops.math.axes import Sizes, int_values, zeros_shaped
 from compiler.ops.shared_kernels import fill, window
 from compiler.ops.type_checks import require_same_dtype
 
 Edges = list[tuple[int, int]]
-"""How many elements go before and behind each axis; fewer than none are taken away."""
+"""Number of elements added before and after each axis; negative numbers crop."""
 
 
 # ---- what bodies use ----------------------------------------------------------------------------
 
 
-def in_pairs(paddings: Sequence[int]) -> Edges:
-    """Numbers for before and behind each axis in turn."""
+def paired_edges(paddings: Sequence[int]) -> Edges:
+    """Group a flat list of (before, after) numbers by axis."""
     return [(paddings[i], paddings[i + 1]) for i in range(0, len(paddings), 2)]
 
 
-def room(sizes: Sizes, edges: Edges) -> tuple[list[int], tuple[slice, ...], tuple[slice, ...]]:
-    """The padded sizes, where the tensor lies in them, and what part of it does."""
+def pad_slices(
+    sizes: Sizes, edges: Edges
+) -> tuple[list[int], tuple[slice, ...], tuple[slice, ...]]:
+    """Return the padded sizes, the slices of X in the padded tensor, and those kept of X."""
     outer = [size + sum(edge) for size, edge in zip(sizes, edges, strict=True)]
-    there = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
+    inner = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
     part = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(sizes, edges, strict=True))
-    return outer, there, part
+    return outer, inner, part
 
 
 def padded_constant(X: Array, edges: Edges, value: float) -> Array:
-    """X with a constant around it."""
-    outer, there, part = room(X.shape, edges)
+    """Pad X with a constant."""
+    outer, inner, part = pad_slices(X.shape, edges)
     Out = np.full(outer, value, X.dtype)
-    Out[there] = X[part]
+    Out[inner] = X[part]
     return Out
 
 
-def unpadded(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
-    """The gradient of what has a constant around it."""
-    _, there, part = room(sizes, edges)
-    d_X = blank(sizes, d_Out)
-    d_X[part] = d_Out[there]
+def constant_pad_gradient(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
+    """Return the gradient of constant padding."""
+    _, inner, part = pad_slices(sizes, edges)
+    d_X = zeros_shaped(sizes, d_Out)
+    d_X[part] = d_Out[inner]
     return d_X
 
 
-def padded_places(size: int, before: int, behind: int, mode: str) -> Array:
-    """Which place of an axis stands at each place of the padded one."""
-    places = np.arange(-before, size + behind)
+def source_indices(size: int, before: int, after: int, mode: str) -> Array:
+    """Return the source index of each index of a padded axis."""
+    indices = np.arange(-before, size + after)
     if mode in ("edge", "replicate"):
-        return np.clip(places, 0, size - 1)
+        return np.clip(indices, 0, size - 1)
     if mode == "circular":
-        return places % size
-    places = np.abs(places)
-    places = np.minimum(places, 2 * (size - 1) - places)
-    if places.size and places.min() < 0:
-        raise ValueError(f"pad: {before} and {behind} around an axis of size {size} do not reflect")
-    return places
+        return indices % size
+    indices = np.abs(indices)
+    indices = np.minimum(indices, 2 * (size - 1) - indices)
+    if indices.size and indices.min() < 0:
+        raise ValueError(
+            f"pad: {before} and {after} exceed what an axis of size {size} can reflect"
+        )
+    return indices
 
 
-def padded_from_itself(X: Array, edges: Edges, mode: str) -> Array:
-    """X with its own elements around it."""
+def pad_from_self(X: Array, edges: Edges, mode: str) -> Array:
+    """Pad X with its own elements."""
     Out = X
-    for axis, (before, behind) in enumerate(edges):
-        if before or behind:
-            Out = np.take(Out, padded_places(X.shape[axis], before, behind, mode), axis=axis)
+    for axis, (before, after) in enumerate(edges):
+        if before or after:
+            Out = np.take(Out, source_indices(X.shape[axis], before, after, mode), axis=axis)
     return Out
 
 
-def folded_back(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
-    """The gradient of what has its own elements around it."""
-    for axis, (before, behind) in enumerate(edges):
-        if before or behind:
+def self_pad_gradient(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
+    """Return the gradient of padding with own elements."""
+    for axis, (before, after) in enumerate(edges):
+        if before or after:
             whole = np.moveaxis(d_Out, axis, 0)
             total = np.zeros((sizes[axis], *whole.shape[1:]), d_Out.dtype)
-            np.add.at(total, padded_places(sizes[axis], before, behind, mode), whole)
+            np.add.at(total, source_indices(sizes[axis], before, after, mode), whole)
             d_Out = np.moveaxis(total, 0, axis)
     return d_Out
 
 
-def spatial(paddings: list[int], data_format: str) -> Edges:
-    """Edges of every axis of pictures, from those of height and width."""
-    inner = in_pairs(paddings)
+def spatial_edges(paddings: list[int], data_format: str) -> Edges:
+    """Return the edges of all axes of images from those of the spatial axes."""
+    inner = paired_edges(paddings)
     last = data_format.endswith("C")
     return [(0, 0), *inner, (0, 0)] if last else [(0, 0), (0, 0), *inner]
 
@@ -97,16 +101,16 @@ def spatial(paddings: list[int], data_format: str) -> Edges:
 # ---- ops ----------------------------------------------------------------------------------------
 
 
-def grown(op: str, X: TensorType, edges: Edges) -> TensorType:
-    """The type of X with edges; ShapeError where they take more away than there is."""
+def padded_type(op: str, X: TensorType, edges: Edges) -> TensorType:
+    """Return the padded type of X; raise ShapeError for negative sizes."""
     sizes = [size + sum(edge) for size, edge in zip(X.shape, edges, strict=True)]
     if any(isinstance(size, int) and size < 0 for size in sizes):
-        raise ShapeError(f"{op}: X is {X}, of which 'paddings' leave nothing")
+        raise ShapeError(f"{op}: X is {X}, but 'paddings' make a size negative")
     return X.with_shape(sizes)
 
 
 class Pad(OpDef, op="pad"):
-    """Out = X with `pad_value` around it: `paddings` has two numbers an axis, before and behind.
+    """Out = X padded with `pad_value`; `paddings` has (before, after) per axis.
 
     Reference: pad_op.h.
     """
@@ -123,19 +127,20 @@ class Pad(OpDef, op="pad"):
     def infer(self, X: TensorType) -> TensorType:
         if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
             raise BadAttribute(
-                f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers from 0 up for "
-                f"X {X}"
+                f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers >= 0 for X {X}"
             )
-        return grown(self.kind, X, in_pairs(self.paddings))
+        return padded_type(self.kind, X, paired_edges(self.paddings))
 
     def numpy(self, X: Array) -> Array:
-        return padded_constant(X, in_pairs(self.paddings), self.pad_value)
+        return padded_constant(X, paired_edges(self.paddings), self.pad_value)
 
     def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": grown(self.kind, d_Out, in_pairs([-number for number in self.paddings]))}
+        return {
+            "X": padded_type(self.kind, d_Out, paired_edges([-number for number in self.paddings]))
+        }
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
-        return {"X": padded_constant(d_Out, in_pairs([-n for n in self.paddings]), 0.0)}
+        return {"X": padded_constant(d_Out, paired_edges([-n for n in self.paddings]), 0.0)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, [-before for before in self.paddings[::2]], self.pad_value)
@@ -145,10 +150,10 @@ class Pad(OpDef, op="pad"):
 
 
 class SpatialPad(OpDef):
-    """Out = X with more rows and columns (and planes), filled as `mode` says.
+    """Out = X padded along the spatial axes; `mode` selects the fill.
 
-    "constant" takes a number, "edge" the nearest element, "reflect" the mirror image without the
-    element at the edge, "circular" what is at the other end.
+    "constant" fills with a number, "edge" with the nearest element, "reflect" with the mirror image
+    excluding the border element, "circular" with the opposite end.
     """
 
     modes = ("constant", "reflect", "edge")
@@ -158,84 +163,84 @@ class SpatialPad(OpDef):
         layout = self.attributes["data_format"]
         return turned_layout("data_format", layout, order, "X", "Out")
 
-    def result(self, X: TensorType, paddings: Sequence[int], told: bool) -> TensorType:
-        """The type of Out; errors for other modes, layouts or numbers of paddings."""
+    def result(self, X: TensorType, paddings: Sequence[int], from_tensor: bool) -> TensorType:
+        """Return the type of Out; raise errors for unknown modes, layouts or padding counts."""
         mode, layout = self.attributes["mode"], self.attributes["data_format"]
         if mode not in self.modes or layout not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
             raise BadAttribute(f"{self.kind}: 'mode' is {mode!r} and 'data_format' {layout!r}")
-        if X.rank != self.axes + 2 or not (told or len(paddings) == 2 * self.axes):
+        if X.rank != self.axes + 2 or not (from_tensor or len(paddings) == 2 * self.axes):
             raise ShapeError(
                 f"{self.kind}: X is {X} and 'paddings' {list(paddings)}, expected "
                 f"{self.axes + 2} axes and {2 * self.axes} numbers"
             )
-        if told:
+        if from_tensor:
             return X.with_shape(self.unknown(X, layout))
         edges = self.edges(list(paddings), layout)
-        self.expect_mirror(X, edges, mode)
-        return grown(self.kind, X, edges)
+        self.check_reflection(X, edges, mode)
+        return padded_type(self.kind, X, edges)
 
     def unknown(self, X: TensorType, layout: str) -> list[Size]:
-        """The sizes of Out where only data says how much is put around."""
-        edges = spatial([1] * (2 * self.axes), layout)
+        """Return the sizes of Out for data-dependent paddings."""
+        edges = spatial_edges([1] * (2 * self.axes), layout)
         return [UNKNOWN if any(edge) else n for n, edge in zip(X.shape, edges, strict=True)]
 
     def edges(self, paddings: list[int], layout: str) -> Edges:
-        """Edges of every axis."""
-        return spatial(paddings, layout)
+        """Return the edges of all axes."""
+        return spatial_edges(paddings, layout)
 
-    def expect_mirror(self, X: TensorType, edges: Edges, mode: str) -> None:
-        """ShapeError where an axis is too short for its mirror image."""
-        for size, (before, behind) in zip(X.shape, edges, strict=True):
+    def check_reflection(self, X: TensorType, edges: Edges, mode: str) -> None:
+        """Raise ShapeError if an axis is too short to be reflected."""
+        for size, (before, after) in zip(X.shape, edges, strict=True):
             try:
-                if mode == "reflect" and isinstance(size, int) and (before or behind):
-                    padded_places(size, before, behind, mode)
+                if mode == "reflect" and isinstance(size, int) and (before or after):
+                    source_indices(size, before, after, mode)
             except ValueError as error:
                 raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
 
-    def around(
+    def pad_kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float
     ) -> None:
-        """A kernel for Out = X with edges filled as `mode` says."""
+        """Emit a kernel for Out = X padded according to `mode`."""
         before = [-first for first, _ in edges]
         if self.attributes["mode"] == "constant":
             window(k, X, Out, before, value)
             return
         indices = k.grid(*Out.shape)
-        k.store(Out, indices, X[self.sources(k, indices, X.shape, edges)])
+        k.store(Out, indices, X[self.load_indices(k, indices, X.shape, edges)])
 
-    def around_grad(
+    def pad_grad_kernels(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand, edges: Edges
     ) -> None:
-        """Kernels for the gradient of X: what an element gave to several places is summed."""
+        """Emit kernels for the gradient of X; gradients of repeated elements are summed."""
         if self.attributes["mode"] == "constant":
             window(k, d_Out, d_X, [first for first, _ in edges])
             return
         fill(k, d_X, 0)
         indices = k.grid(*d_Out.shape)
-        k.add(d_X, self.sources(k, indices, d_X.shape, edges), d_Out[indices])
+        k.add(d_X, self.load_indices(k, indices, d_X.shape, edges), d_Out[indices])
 
-    def sources(
+    def load_indices(
         self, k: KernelBuilder, indices: Sequence[Number], sizes: Shape, edges: Edges
     ) -> tuple[Number, ...]:
-        """Where each place of the padded tensor has its element from."""
+        """Return the source indices in X of each index of the padded tensor."""
         triples = zip(indices, sizes, edges, strict=True)
         return tuple(
-            self.source(k, i - edge[0], size) if any(edge) else i for i, size, edge in triples
+            self.load_index(k, i - edge[0], size) if any(edge) else i for i, size, edge in triples
         )
 
-    def source(self, k: KernelBuilder, place: Number, size: Size) -> Number:
-        """The place of an axis that a place around it stands for."""
+    def load_index(self, k: KernelBuilder, index: Number, size: Size) -> Number:
+        """Map an index along an axis, possibly out of range, to its source index."""
         mode, last = self.attributes["mode"], k.size(size) - 1
         if mode in ("edge", "replicate"):
-            return k.minimum(k.maximum(place, 0), last)
+            return k.minimum(k.maximum(index, 0), last)
         if mode == "circular":
-            return k.remainder(place, k.size(size))
-        away = k.absolute(place)
+            return k.remainder(index, k.size(size))
+        away = k.absolute(index)
         return k.minimum(away, last * 2 - away)
 
 
 class Pad2d(SpatialPad, op="pad2d"):
-    """`SpatialPad` of [top, bottom, left, right], from `paddings` or the tensor Paddings.
+    """`SpatialPad` by [top, bottom, left, right], from `paddings` or the tensor Paddings.
 
     Reference: pad2d_op.cc.
     """
@@ -252,31 +257,31 @@ class Pad2d(SpatialPad, op="pad2d"):
         return self.result(X, self.paddings, Paddings is not None)
 
     def numpy(self, X: Array, Paddings: Array | None) -> Array:
-        edges = spatial(whole_numbers(Paddings, None, self.paddings), self.data_format)
+        edges = spatial_edges(int_values(Paddings, None, self.paddings), self.data_format)
         if self.mode == "constant":
             return padded_constant(X, edges, self.pad_value)
-        return padded_from_itself(X, edges, self.mode)
+        return pad_from_self(X, edges, self.mode)
 
     def grad(self, X: Shape, Paddings: Array | None, d_Out: Array) -> dict[str, Array]:
-        edges = spatial(whole_numbers(Paddings, None, self.paddings), self.data_format)
+        edges = spatial_edges(int_values(Paddings, None, self.paddings), self.data_format)
         if self.mode == "constant":
-            return {"X": unpadded(d_Out, X, edges)}
-        return {"X": folded_back(d_Out, X, edges, self.mode)}
+            return {"X": constant_pad_gradient(d_Out, X, edges)}
+        return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.around(k, X, Out, spatial(self.paddings, self.data_format), self.pad_value)
+        self.pad_kernel(k, X, Out, spatial_edges(self.paddings, self.data_format), self.pad_value)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.around_grad(k, d_Out, d_X, spatial(self.paddings, self.data_format))
+        self.pad_grad_kernels(k, d_Out, d_X, spatial_edges(self.paddings, self.data_format))
 
 
-def outermost_last(paddings: list[int]) -> list[int]:
-    """[left, right, top, bottom, front, back] in the order of the axes."""
+def front_first(paddings: list[int]) -> list[int]:
+    """Reorder [left, right, top, bottom, front, back] by axis, front first."""
     return paddings[4:6] + paddings[2:4] + paddings[0:2]
 
 
 class Pad3d(SpatialPad, op="pad3d"):
-    """`SpatialPad` of [left, right, top, bottom, front, back]. From Paddle 2.0."""
+    """`SpatialPad` by [left, right, top, bottom, front, back]. Paddle 2 op."""
 
     modes = ("constant", "reflect", "replicate", "circular")
     axes = 3
@@ -290,38 +295,38 @@ class Pad3d(SpatialPad, op="pad3d"):
     data_format = attr("NCDHW")
 
     def infer(self, X: TensorType, Paddings: TensorType | None) -> TensorType:
-        return self.result(X, outermost_last(self.paddings), Paddings is not None)
+        return self.result(X, front_first(self.paddings), Paddings is not None)
 
     def numpy(self, X: Array, Paddings: Array | None) -> Array:
-        numbers = outermost_last(whole_numbers(Paddings, None, self.paddings))
-        edges = spatial(numbers, self.data_format)
+        numbers = front_first(int_values(Paddings, None, self.paddings))
+        edges = spatial_edges(numbers, self.data_format)
         if self.mode == "constant":
             return padded_constant(X, edges, self.value)
-        return padded_from_itself(X, edges, self.mode)
+        return pad_from_self(X, edges, self.mode)
 
     def grad(self, X: Shape, Paddings: Array | None, d_Out: Array) -> dict[str, Array]:
-        numbers = outermost_last(whole_numbers(Paddings, None, self.paddings))
-        edges = spatial(numbers, self.data_format)
+        numbers = front_first(int_values(Paddings, None, self.paddings))
+        edges = spatial_edges(numbers, self.data_format)
         if self.mode == "constant":
-            return {"X": unpadded(d_Out, X, edges)}
-        return {"X": folded_back(d_Out, X, edges, self.mode)}
+            return {"X": constant_pad_gradient(d_Out, X, edges)}
+        return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        edges = spatial(outermost_last(self.paddings), self.data_format)
-        self.around(k, X, Out, edges, self.value)
+        edges = spatial_edges(front_first(self.paddings), self.data_format)
+        self.pad_kernel(k, X, Out, edges, self.value)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        edges = spatial(outermost_last(self.paddings), self.data_format)
-        self.around_grad(k, d_Out, d_X, edges)
+        edges = spatial_edges(front_first(self.paddings), self.data_format)
+        self.pad_grad_kernels(k, d_Out, d_X, edges)
 
 
-def behind_only(outer: Sizes, inner: Sizes) -> Edges:
-    """Edges that fill a shape up to a larger one, behind each axis."""
+def trailing_edges(outer: Sizes, inner: Sizes) -> Edges:
+    """Return the edges that pad a shape to a larger one at the end of each axis."""
     return [(0, size - part) for size, part in zip(outer, inner, strict=True)]
 
 
 class PadConstantLike(OpDef, op="pad_constant_like"):
-    """Out = Y in the shape of X, with `pad_value` behind each axis.
+    """Out = Y padded to the shape of X with `pad_value` at the end of each axis.
 
     Reference: pad_constant_like_op.h.
     """
@@ -340,10 +345,10 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
         return X
 
     def numpy(self, X: Shape, Y: Array) -> Array:
-        return padded_constant(Y, behind_only(X, Y.shape), self.pad_value)
+        return padded_constant(Y, trailing_edges(X, Y.shape), self.pad_value)
 
     def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"Y": unpadded(d_Out, Y, behind_only(d_Out.shape, Y))}
+        return {"Y": constant_pad_gradient(d_Out, Y, trailing_edges(d_Out.shape, Y))}
 
     def triton(self, k: KernelBuilder, Y: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Y, Out, [0] * Y.type.rank, self.pad_value)

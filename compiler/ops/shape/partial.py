@@ -1,4 +1,4 @@
-"""The same columns of several tables, side by side or added up."""
+"""`partial_concat` and `partial_sum`: a column range of several tables, concatenated or summed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.shape.join import common
+from compiler.ops.shape.join import common_shape
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import numeric
 
 
-def columns(width: int, start: int, length: int) -> slice:
-    """The `length` columns from `start` on; ValueError where a table has not as many.
+def column_slice(width: int, start: int, length: int) -> slice:
+    """Return the slice of `length` columns from `start`; raise ValueError if out of range.
 
-    A negative start counts from behind, a negative length takes all that follow.
+    A negative start counts from the end, a negative length takes all remaining columns.
 
-    >>> columns(5, -3, 2), columns(5, 1, -1)
+    >>> column_slice(5, -3, 2), column_slice(5, 1, -1)
     (slice(2, 4, None), slice(1, 5, None))
     """
     first = start + width if start < 0 else start
@@ -31,31 +31,31 @@ def columns(width: int, start: int, length: int) -> slice:
     return slice(first, end)
 
 
-def spread(part: Array, shape: Shape, start: int, length: int) -> Array:
-    """A table of zeros but for some columns."""
+def zeros_with_columns(part: Array, shape: Shape, start: int, length: int) -> Array:
+    """Return a table of zeros with some columns set to `part`."""
     rows, width = numeric(shape)
     table = np.zeros((rows, width), part.dtype)
-    table[:, columns(width, start, length)] = part
+    table[:, column_slice(width, start, length)] = part
     return table
 
 
-class Partial(OpDef):
-    """What takes the `length` columns from `start_index` on of each table of X."""
+class ColumnRangeOp(OpDef):
+    """An op over `length` columns from `start_index` of each table in X."""
 
     X = reads(many=True)
     Out = writes()
     start_index = attr(0)
     length = attr(-1)
 
-    def taken(self, X: list[TensorType]) -> tuple[Size, Size]:
-        """How many rows and columns of each table are taken; the tables have one shape."""
-        sizes = common(self.kind, X)
+    def selected_sizes(self, X: list[TensorType]) -> tuple[Size, Size]:
+        """Return the number of rows and of selected columns; the tables have equal shapes."""
+        sizes = common_shape(self.kind, X)
         if len(sizes) != 2:
             raise ShapeError(f"{self.kind}: X[0] is {X[0]}, expected [rows, columns]")
         rows, width = sizes
         if isinstance(width, int):
             try:
-                part = columns(width, self.start_index, self.length)
+                part = column_slice(width, self.start_index, self.length)
             except ValueError as error:
                 raise BadAttribute(f"{self.kind}: {error}") from None
             return rows, part.stop - part.start
@@ -63,11 +63,11 @@ class Partial(OpDef):
             return rows, self.length
         return rows, -self.start_index if self.start_index < 0 else width - self.start_index
 
-    def place(self, k: KernelBuilder, table: Shape) -> Number:
-        """The first column that is taken of a table."""
+    def first_column(self, k: KernelBuilder, table: Shape) -> Number:
+        """Return the first selected column of a table."""
         return self.start_index + (k.size(table[1]) if self.start_index < 0 else 0)
 
-    def put_back(
+    def scatter_columns(
         self,
         k: KernelBuilder,
         d_Out: DeviceOperand,
@@ -75,66 +75,72 @@ class Partial(OpDef):
         number: int,
         parts: int,
     ) -> None:
-        """A kernel for a table of zeros but for its columns in a part of `d_Out`."""
+        """Emit a kernel for a table of zeros whose selected columns are a part of `d_Out`."""
         i, j = k.grid(*d_table.shape)
         width = d_Out.shape[1] // parts
-        own = j - self.place(k, d_table.shape)
+        own = j - self.first_column(k, d_table.shape)
         value = d_Out.at(i, own + number * k.size(width), where=inside(k, own, width), other=0)
         k.store(d_table, (i, j), value)
 
 
-class PartialConcat(Partial, op="partial_concat"):
-    """Out = some columns of each table of X [rows, columns], side by side.
+class PartialConcat(ColumnRangeOp, op="partial_concat"):
+    """Out = some columns of each table of X [rows, columns], concatenated.
 
     Reference: partial_concat_op.h.
     """
 
     def infer(self, X: list[TensorType]) -> TensorType:
-        rows, count = self.taken(X)
+        rows, count = self.selected_sizes(X)
         return X[0].with_shape((rows, count * len(X)))
 
     def numpy(self, X: list[Array]) -> Array:
-        part = columns(X[0].shape[1], self.start_index, self.length)
+        part = column_slice(X[0].shape[1], self.start_index, self.length)
         return np.concatenate([each[:, part] for each in X], axis=1)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         pieces = np.split(d_Out, len(X), axis=1)
-        return {"X": [spread(each, X[0], self.start_index, self.length) for each in pieces]}
+        return {
+            "X": [zeros_with_columns(each, X[0], self.start_index, self.length) for each in pieces]
+        }
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         count = Out.shape[1] // len(X)
         for number, table in enumerate(X):
             i, j = k.grid(Out.shape[0], count)
-            k.store(Out, (i, j + number * k.size(count)), table[i, j + self.place(k, table.shape)])
+            k.store(
+                Out,
+                (i, j + number * k.size(count)),
+                table[i, j + self.first_column(k, table.shape)],
+            )
 
     def triton_grad(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
     ) -> None:
         for number, table in enumerate(d_X):
             if table is not None:
-                self.put_back(k, d_Out, table, number, len(d_X))
+                self.scatter_columns(k, d_Out, table, number, len(d_X))
 
 
-class PartialSum(Partial, op="partial_sum"):
+class PartialSum(ColumnRangeOp, op="partial_sum"):
     """Out = the sum of some columns of each table of X [rows, columns].
 
-    A negative `start_index` counts from behind; there the reference reads beside the tables.
+    A negative `start_index` counts from the end; the reference reads out of bounds there.
     Reference: partial_sum_op.h.
     """
 
     def infer(self, X: list[TensorType]) -> TensorType:
-        return X[0].with_shape(self.taken(X))
+        return X[0].with_shape(self.selected_sizes(X))
 
     def numpy(self, X: list[Array]) -> Array:
-        part = columns(X[0].shape[1], self.start_index, self.length)
+        part = column_slice(X[0].shape[1], self.start_index, self.length)
         return np.sum([each[:, part] for each in X], axis=0, dtype=X[0].dtype)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
-        return {"X": [spread(d_Out, X[0], self.start_index, self.length)] * len(X)}
+        return {"X": [zeros_with_columns(d_Out, X[0], self.start_index, self.length)] * len(X)}
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         i, j = k.grid(*Out.shape)
-        first, total = self.place(k, X[0].shape), None
+        first, total = self.first_column(k, X[0].shape), None
         for table in X:
             total = table[i, j + first] if total is None else total + table[i, j + first]
         k.store(Out, (i, j), total)
@@ -143,4 +149,4 @@ class PartialSum(Partial, op="partial_sum"):
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
     ) -> None:
         for table in (each for each in d_X if each is not None):
-            self.put_back(k, d_Out, table, 0, 1)
+            self.scatter_columns(k, d_Out, table, 0, 1)

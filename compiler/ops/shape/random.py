@@ -1,10 +1,10 @@
-"""Random numbers. A seed of 0 means other numbers in every step; any other the same in each.
+"""Random number ops. Seed 0 yields different numbers in every step; any other seed the same ones.
 
-The reference seeds anew in every step as well, so two ops of one seed and shape agree there too;
-the numbers themselves differ from the reference's, whose generator is the C++ library's.
+The reference also reseeds in every step, so two ops of equal seed and shape agree there too; the
+values differ from the reference's, which uses the C++ standard library's generator.
 
-On a device numbers come from a key instead, which the pass `draw_keys` makes of the seed: an op has
-a slot Key then, and Key[place] decides what it draws (`compiler.ir.philox`).
+On a device numbers are computed from a counter-based RNG key, which the pass `draw_keys` derives
+from the seed: the op then has a slot Key and draws from Key[place] (`compiler.ir.philox`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.axes import element_type, whole_numbers
-from compiler.ops.math.sort_kernels import LONGEST
-from compiler.ops.shape.creation import told_shape
+from compiler.ops.math.axes import element_type, int_values
+from compiler.ops.math.sort_kernels import MAX_RANKED
+from compiler.ops.shape.creation import shape_from_inputs
 from compiler.ops.shape.random_kernels import (
-    draw_even,
+    draw_integers,
     draw_normal,
-    draw_order,
+    draw_permutation,
     draw_truncated,
-    draw_whole,
-    order_by_key,
+    draw_uniform,
+    permutation_by_key,
     truncated,
 )
 from compiler.ops.type_checks import literal_shape
@@ -38,12 +38,12 @@ SEEDS = 2**32
 
 
 def generator(seed: int) -> np.random.Generator:
-    """A source of random numbers for one step."""
+    """Return a random generator for one step."""
     return np.random.default_rng(seed % SEEDS if seed else None)
 
 
 def require_float(op: str, code: int) -> None:
-    """BadAttribute unless `dtype` is float32 or float64."""
+    """Raise BadAttribute unless `dtype` is float32 or float64."""
     dtype = DType.of(code)
     if dtype not in (DType.FP32, DType.FP64):
         raise BadAttribute(f"{op}: 'dtype' is {dtype.text}, expected f32 or f64")
@@ -52,8 +52,10 @@ def require_float(op: str, code: int) -> None:
 # ---- what bodies use ----------------------------------------------------------------------------
 
 
-def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any) -> Array:
-    """Numbers that are even over 0 <= number < 1."""
+def uniform_numbers(
+    Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
+) -> Array:
+    """Return uniform numbers in [0, 1)."""
     if Key is None:
         source: Any = generator(seed)
         return source.random(sizes, dtype)
@@ -64,7 +66,7 @@ def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dt
 def normal_from(
     Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
 ) -> Array:
-    """Normal numbers of mean 0 and deviation 1."""
+    """Return normal numbers of mean 0 and standard deviation 1."""
     if Key is None:
         source: Any = generator(seed)
         return source.standard_normal(sizes, dtype)
@@ -72,13 +74,13 @@ def normal_from(
 
 
 def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
-    """The same with elements that lie `step` + 1 apart in flat order made a value."""
+    """Set every `step` + 1-th element in flat order to a value, in place; return the array."""
     Out.reshape(-1)[: count * (step + 1) : step + 1] = value
     return Out
 
 
-def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
-    """Float64 normal numbers, drawn again where they are beyond 2."""
+def truncated_normal(source: np.random.Generator, sizes: list[int]) -> Array:
+    """Return float64 normal numbers, redrawn while beyond ±2."""
     numbers = source.standard_normal(sizes)
     while (beyond := np.abs(numbers) > 2.0).any():
         numbers[beyond] = source.standard_normal(int(beyond.sum()))
@@ -88,30 +90,30 @@ def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
 # ---- tensors of a given shape -------------------------------------------------------------------
 
 
-# ---- rows of a whole: with a `whole_shape`, Out has those from `first_row` on, `row_step` apart;
-# servers that hold parts of a parameter start as one process does that holds all of it
+# ---- row ranges: with a `whole_shape`, Out has its rows from `first_row` in steps of `row_step`,
+# so that servers with shards of a parameter initialise it as a single process does
 
 
 def drawn_shape(op: Any, sizes: Sequence[int]) -> list[int]:
-    """The shape to draw: that of the whole, where only rows of it are wanted."""
+    """Return the shape to draw: `whole_shape` if only some of its rows are wanted."""
     return list(op.whole_shape or sizes)
 
 
 def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
-    """The rows that are wanted of what was drawn."""
+    """Return the wanted rows of the numbers drawn."""
     if not op.whole_shape:
         return whole
     stop = op.first_row + op.row_step * sizes[0]
     return np.ascontiguousarray(whole[op.first_row : stop : op.row_step])
 
 
-def rows_on_host(op: Any) -> str:
-    """Why an op that draws rows of a whole has no kernel; "" for one that draws all."""
-    return "it keeps rows of a larger tensor" if op.whole_shape else ""
+def row_range_reason(op: Any) -> str:
+    """Return why drawing rows of a larger tensor has no device kernel; "" for all rows."""
+    return "it draws rows of a larger tensor" if op.whole_shape else ""
 
 
-def require_part(op: Any) -> None:
-    """BadAttribute where `shape` is no part of `whole_shape`."""
+def require_row_range(op: Any) -> None:
+    """Raise BadAttribute unless `shape` is a row range of `whole_shape`."""
     if not op.whole_shape:
         return
     last = op.first_row + op.row_step * (op.shape[0] - 1) if op.shape else -1
@@ -123,10 +125,10 @@ def require_part(op: Any) -> None:
         )
 
 
-class Filled(OpDef):
-    """A new tensor of random numbers, in the shape `shape` or the one that tensors say.
+class RandomTensor(OpDef):
+    """A new tensor of random numbers, its shape from `shape` or from tensors.
 
-    ShapeTensor lists the sizes, ShapeTensorList has a tensor for each.
+    ShapeTensor lists all sizes, ShapeTensorList has one tensor per size.
     """
 
     is_random = True
@@ -144,15 +146,15 @@ class Filled(OpDef):
         self, ShapeTensor: TensorType | None, ShapeTensorList: list[TensorType] | None
     ) -> TensorType:
         self.check()
-        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
 
     def check(self) -> None:
-        """BadAttribute for an element type it does not make."""
+        """Raise BadAttribute for an unsupported dtype."""
         require_float(self.kind, self.dtype)
 
 
-class FilledRows(Filled):
+class RandomRows(RandomTensor):
     """A new tensor of random numbers, or rows of one."""
 
     whole_shape = attr(list[int]())
@@ -160,19 +162,19 @@ class FilledRows(Filled):
     row_step = attr(1)
 
     def no_kernel_for_attributes(self) -> str:
-        """Rows of a whole are drawn by the host."""
-        return rows_on_host(self)
+        """Return why row ranges of a larger tensor are drawn on the host."""
+        return row_range_reason(self)
 
     def check(self) -> None:
-        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        """Raise BadAttribute for an unsupported dtype or an invalid row range."""
         super().check()
-        require_part(self)
+        require_row_range(self)
 
 
-class UniformRandom(FilledRows, op="uniform_random"):
-    """Out is even over min <= Out < max.
+class UniformRandom(RandomRows, op="uniform_random"):
+    """Out is uniform in [min, max).
 
-    In flat order, `diag_num` elements that lie `diag_step` + 1 apart are `diag_val` instead.
+    In flat order, `diag_num` elements spaced `diag_step` + 1 apart are `diag_val` instead.
     Reference: uniform_random_op.cc.
     """
 
@@ -183,23 +185,25 @@ class UniformRandom(FilledRows, op="uniform_random"):
     diag_val = attr(1.0)
 
     def check(self) -> None:
-        """BadAttribute as `FilledRows` has it, and for a diagonal of rows."""
+        """Raise BadAttribute as `RandomRows` does, and for a diagonal of a row range."""
         super().check()
         if self.whole_shape and self.diag_num:
-            raise BadAttribute("uniform_random: 'diag_num' is of a whole tensor, not of its rows")
+            raise BadAttribute(
+                "uniform_random: 'diag_num' is not supported with rows of a larger tensor"
+            )
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
-        drawn = even_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
         return wanted_rows(self, sizes, whole)
 
     def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "random", Key, self, Out)
+        lower_draw(k, "random", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
         if self.diag_num:
@@ -209,11 +213,11 @@ class UniformRandom(FilledRows, op="uniform_random"):
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
-class GaussianRandom(FilledRows, op="gaussian_random"):
-    """Out is normal with the given `mean` and standard deviation `std`.
+class GaussianRandom(RandomRows, op="gaussian_random"):
+    """Out is normal with mean `mean` and standard deviation `std`.
 
     Reference: gaussian_random_op.cc.
     """
@@ -224,13 +228,13 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
         drawn = normal_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
     def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "standard_normal", Key, self, Out)
+        lower_draw(k, "standard_normal", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
@@ -238,15 +242,15 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
-    """Fill Out in generated code; one source serves all unseeded steps of a binding."""
+def lower_draw(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
+    """Emit code that fills Out; one generator serves all unseeded steps of a binding."""
     dtype = f"np.{Out.type.dtype.numpy.name}"
     shape, rows = f"{Out}.shape", ""
     if op.whole_shape:
         stop = op.first_row + op.row_step * op.shape[0]
         shape, rows = f"{op.whole_shape}", f"[{op.first_row}:{stop}:{op.row_step}]"
     if Key is not None:
-        draw = k.function(even_from if law == "random" else normal_from)
+        draw = k.function(uniform_numbers if law == "random" else normal_from)
         k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
     made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
@@ -258,7 +262,7 @@ def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out:
 
 
 class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
-    """Normal, but what lies beyond two standard deviations is drawn again.
+    """Out is normal, redrawn while beyond two standard deviations.
 
     Reference: truncated_gaussian_random_op.cc.
     """
@@ -278,46 +282,46 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
     row_step = attr(1)
 
     def no_kernel_for_attributes(self) -> str:
-        """Rows of a whole are drawn by the host."""
-        return rows_on_host(self)
+        """Return why row ranges of a larger tensor are drawn on the host."""
+        return row_range_reason(self)
 
     def infer(self) -> TensorType:
         require_float(self.kind, self.dtype)
-        require_part(self)
+        require_row_range(self)
         return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
 
     def numpy(self, Key: Array | None) -> Array:
         dtype = element_type(self.dtype)
         sizes = drawn_shape(self, self.shape)
         if Key is None:
-            drawn = within_two(generator(self.seed), sizes)
+            drawn = truncated_normal(generator(self.seed), sizes)
         else:
-            drawn = truncated(np, even_from(Key, self.place, 0, sizes, dtype.type))
+            drawn = truncated(np, uniform_numbers(Key, self.place, 0, sizes, dtype.type))
         return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_truncated(k, Key, self.place, Out, self.mean, self.std)
 
 
-class RandomIntegers(Filled, op="randint"):
-    """Out is even over the whole numbers low <= Out < high. Reference: randint_op.cc."""
+class RandomIntegers(RandomTensor, op="randint"):
+    """Out is uniform over the integers in [low, high). Reference: randint_op.cc."""
 
     dtype = attr(DType.INT64.code)
     low = required(int, WIDE)
     high = required(int, WIDE)
 
     def check(self) -> None:
-        """BadAttribute for an element type that holds no whole numbers, or an empty range."""
+        """Raise BadAttribute for a non-integer dtype or an empty range."""
         if DType.of(self.dtype) not in (DType.INT32, DType.INT64) or self.low >= self.high:
             raise BadAttribute(
-                f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} do not go "
-                "together"
+                f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} are "
+                "inconsistent"
             )
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
-        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         if Key is None:
             drawn = generator(self.seed).integers(self.low, self.high, sizes)
         else:
@@ -325,11 +329,11 @@ class RandomIntegers(Filled, op="randint"):
         return drawn.astype(element_type(self.dtype))
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_whole(k, Key, self.place, Out, self.low, self.high)
+        draw_integers(k, Key, self.place, Out, self.low, self.high)
 
 
 class RandomPermutation(OpDef, op="randperm"):
-    """Out = the numbers from 0 to n - 1 in a random order. Reference: randperm_op.h."""
+    """Out = a random permutation of 0 to n - 1. Reference: randperm_op.h."""
 
     is_random = True
 
@@ -349,12 +353,12 @@ class RandomPermutation(OpDef, op="randperm"):
         if Key is None:
             order = generator(self.seed).permutation(self.n)
         else:
-            order = order_by_key(Key, self.place, self.n)
+            order = permutation_by_key(Key, self.place, self.n)
         return order.astype(element_type(self.dtype))
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why it has no kernel; empty if it has."""
-        return f"it puts more than {LONGEST} numbers in order" if self.n > LONGEST else ""
+        """Return why it has no device kernel; empty if it has one."""
+        return f"it sorts more than {MAX_RANKED} numbers" if self.n > MAX_RANKED else ""
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_order(k, Key, self.place, Out)
+        draw_permutation(k, Key, self.place, Out)

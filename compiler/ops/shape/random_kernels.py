@@ -1,4 +1,4 @@
-"""Kernels of random numbers: every element draws its own from a key, by its place in flat order."""
+"""Random number kernels: each element is drawn from an RNG key by its flat index."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType
 from compiler.ops.math.cumulative import Cumsum
 
-ORDER = 2**63 - 1
-"""Below what the numbers are that decide an order."""
+SORT_KEY_LIMIT = 2**63 - 1
+"""Exclusive upper bound of the sort keys of a random permutation."""
 
 _ERF = 0.9544997361036416
-"""How likely a normal number lies within two deviations."""
+"""Probability that a normal number is within two standard deviations."""
 
 _SERIES = (
     3.23560449e-05, 0.0001369086927, -0.002276274295, 0.002783922335, 0.2493075736, 1.179572845,
 )  # fmt: skip
 
 
-def truncated(xp: Xp, even: Value) -> Value:
-    """Normal numbers within two deviations, of numbers that are even over 0 <= number < 1.
+def truncated(xp: Xp, uniform: Value) -> Value:
+    """Map uniform numbers in [0, 1) to normal numbers truncated at two standard deviations.
 
-    The inverse of the normal distribution: erf⁻¹(y) = y · P(-log(1 - y²)), where P is a polynomial
-    about the middle of what its argument may be there, fitted to 5e-9.
+    The inverse of the normal CDF: erf⁻¹(y) = y · P(-log(1 - y²)), where P is a polynomial about the
+    middle of its argument's range, fitted to 5e-9.
     """
-    y = (even * 2.0 - (1.0 - 2.0**-24)) * _ERF
+    y = (uniform * 2.0 - (1.0 - 2.0**-24)) * _ERF
     middle = -xp.log((1.0 - y) * (1.0 + y)) - 1.2099514414455541
     slope = middle * -3.528154923e-07 - 4.593919242e-06
     for c in _SERIES:
@@ -36,18 +36,18 @@ def truncated(xp: Xp, even: Value) -> Value:
     return y * slope * 1.4142135623730951
 
 
-def order_by_key(Key: Array, place: int, count: int) -> Array:
-    """The numbers from 0 up to a count in the order in which a key puts them: int64 [count]."""
-    return np.argsort(below_by_key(Key, place, [count], ORDER), kind="stable")
+def permutation_by_key(Key: Array, place: int, count: int) -> Array:
+    """Return the random permutation of 0 to count - 1 that a key determines: int64 [count]."""
+    return np.argsort(below_by_key(Key, place, [count], SORT_KEY_LIMIT), kind="stable")
 
 
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _each(
+def _start(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand
 ) -> tuple[Number, Number]:
-    """Begin a kernel with a lane for each element; gives the key and the lane's place."""
+    """Start a kernel over the elements of `out`; return the key and the flat index."""
     (i,) = k.grid(out.type.numel)
     return k.key(Key, place), i
 
@@ -56,12 +56,12 @@ def _put(k: KernelBuilder, out: DeviceOperand, i: Number, value: Number) -> None
     k.store(out.reshaped((out.type.numel,)), (i,), value)
 
 
-def draw_even(
+def draw_uniform(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: float, high: float,
     diagonal: tuple[int, int, float],
 ) -> None:  # fmt: skip
-    """A kernel for numbers from low to high; `diagonal` is a count, a step and a value for each."""
-    key, i = _each(k, Key, place, out)
+    """Emit a kernel for uniform numbers in [low, high); `diagonal` is (count, step, value)."""
+    key, i = _start(k, Key, place, out)
     value = k.uniform(key, i, out.type.dtype) * (high - low) + low
     count, step, fixed = diagonal
     if count:
@@ -72,42 +72,42 @@ def draw_even(
 def draw_normal(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
-    """A kernel for normal numbers."""
-    key, i = _each(k, Key, place, out)
+    """Emit a kernel for normal numbers."""
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, k.normal(key, i, out.type.dtype) * std + mean)
 
 
 def draw_truncated(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
-    """A kernel for normal numbers within two deviations."""
-    key, i = _each(k, Key, place, out)
+    """Emit a kernel for normal numbers truncated at two standard deviations."""
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, truncated(k, k.uniform(key, i, out.type.dtype)) * std + mean)
 
 
-def draw_whole(
+def draw_integers(
     k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: int, high: int
 ) -> None:
-    """A kernel for whole numbers from low up to but without high."""
-    key, i = _each(k, Key, place, out)
+    """Emit a kernel for uniform integers in [low, high)."""
+    key, i = _start(k, Key, place, out)
     _put(k, out, i, k.randint(key, i, high - low) + low)
 
 
-def draw_hits(
+def draw_bernoulli(
     k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand
 ) -> None:
-    """A kernel for 1 with the probability that X says, else 0."""
-    key, i = _each(k, Key, place, out)
+    """Emit a kernel for Bernoulli samples: 1 with probability X, else 0."""
+    key, i = _start(k, Key, place, out)
     dtype = X.type.dtype
     hit = k.uniform(key, i, dtype) < X.reshaped((X.type.numel,))[i]
     _put(k, out, i, k.astype(hit, dtype))
 
 
-def draw_chosen(
+def draw_categorical(
     k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand,
     low: float, high: float,
 ) -> None:  # fmt: skip
-    """Kernels for the place where the weights of each row, added up, pass a number of chance."""
+    """Emit kernels for the index where each row's cumulative weights exceed a random number."""
     rows, width = X.shape
     sums = k.scratch(X.shape, X.type.dtype)
     Cumsum({"axis": 1}).triton(k, X, sums)
@@ -118,12 +118,12 @@ def draw_chosen(
     k.store(out.reshaped((rows,)), (i,), k.min(k.astype(passed, DType.INT32), r))
 
 
-def draw_order(k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
-    """Kernels for the numbers from 0 up in a random order: sorted by what is drawn for each."""
+def draw_permutation(k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
+    """Emit kernels for a random permutation: indices sorted by random keys."""
     count: Size = out.type.numel
     drawn = k.scratch((count,), DType.INT64)
     (i,) = k.grid(count)
-    k.store(drawn, (i,), k.randint(k.key(Key, place), i, ORDER))
+    k.store(drawn, (i,), k.randint(k.key(Key, place), i, SORT_KEY_LIMIT))
     (i,) = k.grid(count)
     r = k.loop(count)
     own, other = drawn[i], drawn[r]

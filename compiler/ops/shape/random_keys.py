@@ -1,8 +1,8 @@
-"""Keys of random numbers: one for each op that draws, made anew in every step.
+"""RNG keys: one per random op, generated in every step.
 
-Kernels draw from a key that lies in memory (`compiler.ir.philox`), so that nothing is compiled anew
-for another seed, and who draws from a key twice draws the same twice. The pass `draw_keys` makes
-the keys and tells ops of theirs.
+Kernels read keys from memory (`compiler.ir.philox`), so that another seed needs no recompilation,
+and drawing twice from one key yields the same numbers. The pass `draw_keys` inserts the key op and
+connects the random ops to it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from compiler.ir.types import Array, DType, TensorType
 KEYS = 2**63
 
 
-def made_keys(source: np.random.Generator, seeds: Sequence[int]) -> Array:
-    """A key for each seed: the seed, or one by chance for -1; int64, with a 0 behind each."""
+def make_keys(source: np.random.Generator, seeds: Sequence[int]) -> Array:
+    """Return a key per seed: the seed, or a random key for -1; int64, each followed by a 0."""
     keys, given = source.integers(KEYS, size=len(seeds)), np.array(seeds, np.int64)
     return np.column_stack((np.where(given < 0, keys, given), np.zeros_like(given))).reshape(-1)
 
 
 class RandomKeys(OpDef, op="random_keys"):
-    """Out = a key for each of `seeds`: the seed itself, or in every step another one for -1; int64.
+    """Out = an RNG key per entry of `seeds`: the seed, or a new random key in every step for -1.
 
-    Keys stand at every second place: kernels read faster where their memory begins at 16 bytes. No
-    op of programs: compiling for a device puts it in. The host makes the keys there too.
+    Keys have a stride of two elements: kernels load faster from 16-byte aligned addresses. Not a
+    program op: compiling for a device inserts it. The host generates the keys there too.
     """
 
     is_random = True
@@ -40,13 +40,15 @@ class RandomKeys(OpDef, op="random_keys"):
 
     def infer(self) -> TensorType:
         if not self.seeds or min(self.seeds) < -1:
-            raise BadAttribute(f"random_keys: 'seeds' are {self.seeds}, expected some from -1 up")
+            raise BadAttribute(
+                f"random_keys: 'seeds' are {self.seeds}, expected one or more, each -1 or above"
+            )
         return TensorType(DType.INT64, (2 * len(self.seeds),))
 
     def numpy(self) -> Array:
-        return made_keys(np.random.default_rng(), self.seeds)
+        return make_keys(np.random.default_rng(), self.seeds)
 
     def filled(self, k: SourceBuilder) -> str:
-        """Keys of a step as an expression, which a device copies; one source serves all steps."""
+        """Return source text for a step's keys, which a device copies; all use one generator."""
         source = k.at_bind("np.random.default_rng()", [], "generator")
-        return f"{k.function(made_keys)}({source}, {tuple(self.seeds)})"
+        return f"{k.function(make_keys)}({source}, {tuple(self.seeds)})"

@@ -1,4 +1,4 @@
-"""Random numbers beside a tensor: as many as it has rows, or with the chances that it says."""
+"""Random numbers that depend on a tensor: its batch size, or its values as probabilities."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
-from compiler.ops.shape.creation import BatchSizeLike, sizes_like
-from compiler.ops.shape.random import even_from, normal_from, require_float, write_diagonal
-from compiler.ops.shape.random_kernels import draw_chosen, draw_even, draw_hits, draw_normal
+from compiler.ops.shape.creation import BatchSizeLike, with_size_of
+from compiler.ops.shape.random import normal_from, require_float, uniform_numbers, write_diagonal
+from compiler.ops.shape.random_kernels import (
+    draw_bernoulli,
+    draw_categorical,
+    draw_normal,
+    draw_uniform,
+)
 from compiler.ops.type_checks import require_dtype
 
-# ---- tensors as long as another -----------------------------------------------------------------
+# ---- tensors with another tensor's batch size ---------------------------------------------------
 
 
 class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
-    """`BatchSizeLike`, with numbers that are even over min <= Out < max.
+    """`BatchSizeLike` with uniform numbers in [min, max).
 
     Reference: uniform_random_batch_size_like_op.cc.
     """
@@ -40,19 +45,19 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
         return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        sizes = with_size_of(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         dtype = element_type(self.dtype).type
-        drawn = even_from(Key, self.place, self.seed, sizes, dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, sizes, dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
 class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
-    """`BatchSizeLike`, with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
+    """`BatchSizeLike` with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
 
     is_random = True
 
@@ -67,7 +72,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        sizes = with_size_of(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         dtype = element_type(self.dtype).type
         drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
@@ -76,11 +81,11 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-# ---- chances ------------------------------------------------------------------------------------
+# ---- sampling by probabilities ------------------------------------------------------------------
 
 
 class Bernoulli(OpDef, op="bernoulli"):
-    """Out = 1 with the probability that X says, element by element, else 0. From Paddle 2.0."""
+    """Out = 1 with probability X, elementwise, else 0. Paddle 2 op."""
 
     is_random = True
 
@@ -94,19 +99,19 @@ class Bernoulli(OpDef, op="bernoulli"):
         return X
 
     def numpy(self, X: Array, Key: Array | None) -> Array:
-        return (even_from(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
+        return (uniform_numbers(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        draw_hits(k, X, Key, self.place, Out)
+        draw_bernoulli(k, X, Key, self.place, Out)
 
 
 class SamplingId(OpDef, op="sampling_id"):
-    """Out = for each row of X, weights in turn, the place where they pass a random number.
+    """Out = for each row of X, the index where its cumulative weights exceed a random number.
 
-    The number is even over `min` to `max`; where all weights together do not pass it, it is the
-    last place. Reference: sampling_id_op.h.
+    The number is uniform in [`min`, `max`); if the total does not exceed it, the last index is
+    returned. Reference: sampling_id_op.h.
     """
 
     is_random = True
@@ -128,7 +133,7 @@ class SamplingId(OpDef, op="sampling_id"):
 
     def numpy(self, X: Array, Key: Array | None) -> Array:
         dtype = np.float64 if X.dtype == np.float64 else np.float32
-        drawn = even_from(Key, self.place, self.seed, [len(X), 1], dtype)
+        drawn = uniform_numbers(Key, self.place, self.seed, [len(X), 1], dtype)
         drawn = drawn * (self.max - self.min) + self.min
         passed = np.cumsum(X, axis=1) > drawn
         passed[:, -1] = True
@@ -137,4 +142,4 @@ class SamplingId(OpDef, op="sampling_id"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        draw_chosen(k, X, Key, self.place, Out, self.min, self.max)
+        draw_categorical(k, X, Key, self.place, Out, self.min, self.max)

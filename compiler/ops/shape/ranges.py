@@ -1,4 +1,4 @@
-"""Numbers that are evenly spaced: `range` and `linspace`. How many there are stands in tensors."""
+"""Evenly spaced numbers: `range` and `linspace`, whose sizes are data-dependent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ops.type_checks import differ, require_same_dtype
 
 
 class Range(OpDef, op="range"):
-    """Out = Start, Start + Step, … up to but without End. Reference: range_op.h."""
+    """Out = Start, Start + Step, …, excluding End. Reference: range_op.h."""
 
     lod_like = ""
 
@@ -46,21 +46,21 @@ class Range(OpDef, op="range"):
 
 
 def range_count(start: Array, end: Array, step: Array) -> int:
-    """How many numbers lie from start up to but without end; ValueError where none can.
+    """Return the number of values before end; raise ValueError if end is unreachable.
 
     >>> range_count(np.array([1]), np.array([6]), np.array([2]))
     3
     """
     first, last, by = start.reshape(-1)[0], end.reshape(-1)[0], step.reshape(-1)[0]
     if by == 0 or (last - first) * by < 0:
-        raise ValueError(f"range: a step of {by} does not lead from {first} to {last}")
+        raise ValueError(f"range: step {by} does not reach {last} from {first}")
     return int(np.ceil((last - first) / by))
 
 
 class Linspace(OpDef, op="linspace"):
-    """Out = Num numbers from Start to Stop, both included, evenly spaced.
+    """Out = Num evenly spaced numbers from Start to Stop inclusive.
 
-    Later models say the element type in `dtype`. Reference: linspace_op.h.
+    Later models set the dtype by `dtype`. Reference: linspace_op.h.
     """
 
     lod_like = ""
@@ -98,7 +98,7 @@ class Linspace(OpDef, op="linspace"):
 
 
 def linspace_count(num: Array) -> int:
-    """How many numbers are wanted; ValueError where there is none."""
+    """Return the number of values; raise ValueError if below 1."""
     count = int(num.reshape(-1)[0])
     if count < 1:
         raise ValueError(f"linspace: Num is {count}, expected 1 or more")
@@ -106,7 +106,7 @@ def linspace_count(num: Array) -> int:
 
 
 def require_numbers(op: str, **slots: TensorType) -> None:
-    """ShapeError unless every input holds one number."""
+    """Raise ShapeError unless every input has one element."""
     for slot, type in slots.items():
         if differ(type.numel, 1):
             raise ShapeError(f"{op}: {slot} is {type}, expected one number")

@@ -1,4 +1,4 @@
-"""Elements along an axis in another order, or fewer of them: reverse, flip, roll, crop."""
+"""Reverse, flip, roll and crop."""
 
 from __future__ import annotations
 
@@ -13,36 +13,47 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, blank, hoped, open_shape, place, whole_numbers
+from compiler.ops.math.axes import (
+    Sizes,
+    int_values,
+    normalize_axis,
+    positive_or_unknown,
+    unknown_shape,
+    zeros_shaped,
+)
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.shared_kernels import window
 
-# ---- directions ---------------------------------------------------------------------------------
+# ---- reverse, flip and roll ---------------------------------------------------------------------
 
 
-def backwards(k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]) -> None:
-    """A kernel for Out = X, backwards along axes."""
-    turned = {axis % X.type.rank for axis in axes}
+def reverse_kernel(
+    k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]
+) -> None:
+    """Emit a kernel for Out = X reversed along axes."""
+    reversed_axes = {axis % X.type.rank for axis in axes}
     indices = k.grid(*Out.shape)
     from_end = [k.size(size) - 1 - i for i, size in zip(indices, Out.shape, strict=True)]
     k.store(
-        Out, indices, X[tuple(from_end[a] if a in turned else i for a, i in enumerate(indices))]
+        Out,
+        indices,
+        X[tuple(from_end[a] if a in reversed_axes else i for a, i in enumerate(indices))],
     )
 
 
-def rolled(
+def roll_kernel(
     k: KernelBuilder,
     X: DeviceOperand,
     Out: DeviceOperand,
     shifts: Sequence[int],
     axes: Sequence[int],
 ) -> None:
-    """A kernel for Out = X, moved on along axes, or through all elements where there are none."""
+    """Emit a kernel for Out = X rolled along axes, or flattened and rolled if there are none."""
     shape = Out.shape if axes else (Out.type.numel,)
     indices = k.grid(*shape)
     taken = list(indices)
     for shift, axis in zip(shifts, axes or [0], strict=True):
-        # An axis may come twice; what is added is never negative.
+        # An axis may occur twice; the offset added is never negative.
         size = k.size(shape[axis])
         back = size - k.mod(shift, size) if shift >= 0 else k.mod(-shift, size)
         taken[axis] = k.mod(taken[axis] + back, size)
@@ -50,7 +61,7 @@ def rolled(
 
 
 class Reverse(OpDef, op="reverse"):
-    """Out = X, backwards along the axes `axis`. Reference: reverse_op.h."""
+    """Out = X reversed along the axes `axis`. Reference: reverse_op.h."""
 
     lod_like = ""
 
@@ -62,21 +73,21 @@ class Reverse(OpDef, op="reverse"):
         if not self.axis:
             raise BadAttribute("reverse: 'axis' is empty, expected one axis or more")
         for axis in self.axis:
-            place(self.kind, axis, X.rank)
+            normalize_axis(self.kind, axis, X.rank)
         return X
 
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple({axis % X.ndim for axis in self.axis}))
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        backwards(k, X, Out, self.axis)
+        reverse_kernel(k, X, Out, self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         return [gradient_op("reverse", op, grad, {"axis": self.axis})]
 
 
 class Flip(OpDef, op="flip"):
-    """Out = X, backwards along the axes `dims`, which later models call `axis`.
+    """Out = X reversed along the axes `dims`, called `axis` in later models.
 
     Reference: flip_op.cc.
     """
@@ -87,7 +98,9 @@ class Flip(OpDef, op="flip"):
     axis = attr_list(int, WIDE)
 
     def infer(self, X: TensorType) -> TensorType:
-        axes = [place(self.kind, axis, X.rank, "dims: axis") for axis in self.dims or self.axis]
+        axes = [
+            normalize_axis(self.kind, axis, X.rank, "dims: axis") for axis in self.dims or self.axis
+        ]
         if not axes or len(set(axes)) != len(axes):
             raise BadAttribute(f"flip: 'dims' is {self.dims}, expected axes of X {X}, each once")
         return X
@@ -96,17 +109,17 @@ class Flip(OpDef, op="flip"):
         return np.flip(X, axis=tuple(self.dims or self.axis))
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        backwards(k, X, Out, self.dims or self.axis)
+        reverse_kernel(k, X, Out, self.dims or self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         return [gradient_op("flip", op, grad, {"dims": self.dims or self.axis})]
 
 
 class Roll(OpDef, op="roll"):
-    """Out = X, every element `shifts` places on along the axes `dims`, and round at the end.
+    """Out = X rolled circularly by `shifts` along the axes `dims`.
 
-    Without axes it goes through all elements in order. Later models call the axes `axis` and may
-    hold the shifts in a tensor. Reference: roll_op.h.
+    Without axes X is rolled as if flattened. Later models call the axes `axis` and may pass the
+    shifts as a tensor. Reference: roll_op.h.
     """
 
     X = reads()
@@ -119,61 +132,61 @@ class Roll(OpDef, op="roll"):
     def infer(self, X: TensorType, ShiftsTensor: TensorType | None) -> TensorType:
         axes = self.dims or self.axis
         for axis in axes:
-            place(self.kind, axis, X.rank, "dims: axis")
+            normalize_axis(self.kind, axis, X.rank, "dims: axis")
         if ShiftsTensor is None and len(self.shifts) != (len(axes) or 1):
             raise BadAttribute(f"roll: 'shifts' is {self.shifts}, expected one for each of {axes}")
         return X
 
     def numpy(self, X: Array, ShiftsTensor: Array | None) -> Array:
-        shifts, axes = whole_numbers(ShiftsTensor, None, self.shifts), self.dims or self.axis
+        shifts, axes = int_values(ShiftsTensor, None, self.shifts), self.dims or self.axis
         return np.roll(X, shifts, axes) if axes else np.roll(X, shifts[0])
 
     def grad(self, X: Shape, ShiftsTensor: Array | None, d_Out: Array) -> dict[str, Array]:
-        shifts = [-each for each in whole_numbers(ShiftsTensor, None, self.shifts)]
+        shifts = [-each for each in int_values(ShiftsTensor, None, self.shifts)]
         axes = self.dims or self.axis
         return {"X": np.roll(d_Out, shifts, axes) if axes else np.roll(d_Out, shifts[0])}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        rolled(k, X, Out, self.shifts, self.dims or self.axis)
+        roll_kernel(k, X, Out, self.shifts, self.dims or self.axis)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        rolled(k, d_Out, d_X, [-each for each in self.shifts], self.dims or self.axis)
+        roll_kernel(k, d_Out, d_X, [-each for each in self.shifts], self.dims or self.axis)
 
 
 # ---- crops --------------------------------------------------------------------------------------
 
 
 def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[slice, ...]:
-    """An index that takes so many places of each axis; ValueError where it has not so many."""
+    """Return the index of a crop; raise ValueError if it is out of range."""
     for size, offset, length in zip(sizes, offsets, lengths, strict=True):
         if offset < 0 or length < 1 or offset + length > size:
-            raise ValueError(f"crop: {length} places from {offset} on of an axis of size {size}")
+            raise ValueError(f"crop: {length} elements from {offset} exceed an axis of size {size}")
     parts = zip(offsets, lengths, strict=True)
     return tuple(slice(offset, offset + length) for offset, length in parts)
 
 
-def is_part(size: Size, offset: int, length: Size) -> bool:
-    """False where so many places from an offset on are not all of an axis."""
+def crop_fits(size: Size, offset: int, length: Size) -> bool:
+    """Return whether a crop fits in an axis, as far as the sizes are known."""
     if not isinstance(size, int) or not isinstance(length, int):
         return offset >= 0
     return 0 <= offset <= size - length
 
 
-def fits(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
-    """The lengths as a shape; ShapeError where they are not parts of the axes of X."""
-    refusal = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} on is no part of X {X}")
+def crop_shape(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
+    """Return the crop's shape; raise ShapeError unless it fits in X."""
+    error = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} exceeds X {X}")
     if len(lengths) != X.rank or len(offsets) not in (0, X.rank):
-        raise refusal
+        raise error
     for size, offset, length in zip(X.shape, offsets, lengths, strict=False):
-        if not is_part(size, offset, length):
-            raise refusal
+        if not crop_fits(size, offset, length):
+            raise error
     return tuple(lengths)
 
 
 class Crop(OpDef, op="crop"):
-    """Out = the part of X that begins at `offsets` and has the shape of Y, or `shape`.
+    """Out = the crop of X that starts at `offsets` and has the shape of Y, or `shape`.
 
-    A size of -1 is that of X. Offsets says them at run time. Reference: crop_op.h.
+    A size of -1 is that of X. Offsets overrides `offsets` at run time. Reference: crop_op.h.
     """
 
     X = reads()
@@ -187,23 +200,23 @@ class Crop(OpDef, op="crop"):
         sizes = list(Y.shape) if Y else [*self.shape]
         whole = [X.shape[a] if n == -1 and a < X.rank else n for a, n in enumerate(sizes)]
         if Offsets is None and len(self.offsets) != X.rank:
-            raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one an axis of X {X}")
-        return X.with_shape(fits(X, self.kind, whole, [] if Offsets else self.offsets))
+            raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one per axis of X {X}")
+        return X.with_shape(crop_shape(X, self.kind, whole, [] if Offsets else self.offsets))
 
     def infer_grad(
         self, X: TensorType, Offsets: TensorType | None, d_Out: TensorType
     ) -> dict[str, TensorType]:
-        fits(X, self.kind + "_grad", d_Out.shape, [] if Offsets else self.offsets)
+        crop_shape(X, self.kind + "_grad", d_Out.shape, [] if Offsets else self.offsets)
         return {"X": X}
 
     def numpy(self, X: Array, Y: Shape, Offsets: Array | None) -> Array:
         wanted: Sizes = Y or tuple(self.shape)
         lengths = [size if n == -1 else n for n, size in zip(wanted, X.shape, strict=True)]
-        return X[crop_index(X.shape, whole_numbers(Offsets, None, self.offsets), lengths)]
+        return X[crop_index(X.shape, int_values(Offsets, None, self.offsets), lengths)]
 
     def grad(self, X: Shape, Offsets: Array | None, d_Out: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Out)
-        offsets = whole_numbers(Offsets, None, self.offsets)
+        d_X = zeros_shaped(X, d_Out)
+        offsets = int_values(Offsets, None, self.offsets)
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
@@ -215,7 +228,7 @@ class Crop(OpDef, op="crop"):
 
 
 class CropInputs(OpDef):
-    """What `crop_tensor` reads: numbers as attributes, in one tensor, or in a tensor for each."""
+    """The inputs of `crop_tensor`: numbers as attributes, in one tensor, or in one tensor each."""
 
     X = reads()
     Shape = reads(optional=True, no_grad=True)
@@ -228,7 +241,7 @@ class CropInputs(OpDef):
 
 
 class CropTensor(CropInputs, op="crop_tensor"):
-    """Out = the part of X that begins at `offsets` and has the sizes `shape`; -1 is all the rest.
+    """Out = the crop of X that starts at `offsets` and has the sizes `shape`; -1 is the remainder.
 
     Reference: crop_tensor_op.h.
     """
@@ -241,20 +254,24 @@ class CropTensor(CropInputs, op="crop_tensor"):
         ShapeTensor: list[TensorType] | None,
         OffsetsTensor: list[TensorType] | None,
     ) -> TensorType:
-        told = Offsets is not None or bool(OffsetsTensor)
+        from_tensor = Offsets is not None or bool(OffsetsTensor)
         if Shape is not None or ShapeTensor:
-            sizes = hoped(self.shape) if len(self.shape) == X.rank else open_shape(X.rank)
-            return X.with_shape(fits(X, self.kind, sizes, []))
-        if 0 in self.shape or (not told and len(self.offsets) != X.rank):
+            sizes = (
+                positive_or_unknown(self.shape)
+                if len(self.shape) == X.rank
+                else unknown_shape(X.rank)
+            )
+            return X.with_shape(crop_shape(X, self.kind, sizes, []))
+        if 0 in self.shape or (not from_tensor and len(self.offsets) != X.rank):
             raise BadAttribute(f"crop_tensor: 'shape' is {self.shape}, 'offsets' {self.offsets}")
-        lengths = [self.length(X, axis, told) for axis in range(len(self.shape))]
-        return X.with_shape(fits(X, self.kind, lengths, [] if told else self.offsets))
+        lengths = [self.length(X, axis, from_tensor) for axis in range(len(self.shape))]
+        return X.with_shape(crop_shape(X, self.kind, lengths, [] if from_tensor else self.offsets))
 
-    def length(self, X: TensorType, axis: int, told: bool) -> Size:
-        """The size of Out at an axis that an attribute says."""
+    def length(self, X: TensorType, axis: int, from_tensor: bool) -> Size:
+        """Return the size of Out at an axis from the attribute."""
         if self.shape[axis] != -1 or axis >= X.rank:
             return self.shape[axis]
-        return UNKNOWN if told else X.shape[axis] - self.offsets[axis]
+        return UNKNOWN if from_tensor else X.shape[axis] - self.offsets[axis]
 
     def numpy(
         self,
@@ -264,8 +281,8 @@ class CropTensor(CropInputs, op="crop_tensor"):
         ShapeTensor: list[Array] | None,
         OffsetsTensor: list[Array] | None,
     ) -> Array:
-        offsets = whole_numbers(Offsets, OffsetsTensor, self.offsets)
-        wanted = whole_numbers(Shape, ShapeTensor, self.shape)
+        offsets = int_values(Offsets, OffsetsTensor, self.offsets)
+        wanted = int_values(Shape, ShapeTensor, self.shape)
         rest = [size - offset for size, offset in zip(X.shape, offsets, strict=True)]
         lengths = [left if n == -1 else n for n, left in zip(wanted, rest, strict=True)]
         return X[crop_index(X.shape, offsets, lengths)]
@@ -273,8 +290,8 @@ class CropTensor(CropInputs, op="crop_tensor"):
     def grad(
         self, X: Shape, Offsets: Array | None, OffsetsTensor: list[Array] | None, d_Out: Array
     ) -> dict[str, Array]:
-        d_X = blank(X, d_Out)
-        offsets = whole_numbers(Offsets, OffsetsTensor, self.offsets)
+        d_X = zeros_shaped(X, d_Out)
+        offsets = int_values(Offsets, OffsetsTensor, self.offsets)
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 

@@ -1,4 +1,4 @@
-"""Elements chosen by a condition: where, and what is left of a tensor under a mask."""
+"""Elements selected by a condition: where and masked select."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math.axes import blank
+from compiler.ops.math.axes import zeros_shaped
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 
 class Where(Pointwise, op="where"):
-    """Out = X where Condition holds, else Y; all have one shape. Reference: where_op.cc."""
+    """Out = X where Condition is true, else Y; all have equal shapes. Reference: where_op.cc."""
 
     X = reads()
     Y = reads()
@@ -23,7 +23,7 @@ class Where(Pointwise, op="where"):
     Out = writes()
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where shapes or element types differ."""
+        """Return the type of X; raise ShapeError if shapes or dtypes differ."""
         require_dtype(self.kind, "Condition", types["Condition"], DType.BOOL)
         require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
         require_same_shape(self.kind, **{slot: types[slot] for slot in ("X", "Y", "Condition")})
@@ -37,12 +37,12 @@ class Where(Pointwise, op="where"):
 
 
 class WhereIndex(OpDef, op="where_index"):
-    """Out = the places of the elements of Condition that are not 0, int64 [count, axes].
+    """Out = the indices of the non-zero elements of Condition, int64 [count, axes].
 
     Reference: where_index_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many elements are found"
+    no_kernel_reason = "the number of elements is data-dependent"
 
     lod_like = ""
 
@@ -57,9 +57,9 @@ class WhereIndex(OpDef, op="where_index"):
 
 
 class MaskedSelect(OpDef, op="masked_select"):
-    """Y = the elements of X where Mask holds, [count]. From Paddle 2.0, for models saved there."""
+    """Y = the elements of X where Mask is true, [count]. Paddle 2 op, for models saved there."""
 
-    no_kernel_reason = "only data decides how many elements are chosen"
+    no_kernel_reason = "the number of elements is data-dependent"
 
     lod_like = ""
 
@@ -76,6 +76,6 @@ class MaskedSelect(OpDef, op="masked_select"):
         return X[Mask]
 
     def grad(self, X: Shape, Mask: Array, d_Y: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Y)
+        d_X = zeros_shaped(X, d_Y)
         d_X[Mask] = d_Y
         return {"X": d_X}

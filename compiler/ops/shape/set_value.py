@@ -1,4 +1,4 @@
-"""Writing to a part of a tensor: what Paddle 2 makes of `x[1:3] = value`."""
+"""`set_value`: slice assignment, which Paddle 2 records for `x[1:3] = value`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.math.axes import element_type, place, whole_numbers
+from compiler.ops.math.axes import element_type, int_values, normalize_axis
 from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
 from compiler.ops.type_checks import numeric, require_same_dtype
 
@@ -24,10 +24,10 @@ _LISTS = {
     DType.FP32.code: "fp32_values",
     DType.FP64.code: "fp64_values",
 }
-"""The attribute that has the numbers of an element type."""
+"""Value attribute of each dtype."""
 
 
-def written_index(
+def assigned_index(
     sizes: Shape,
     axes: list[int],
     starts: list[int],
@@ -35,9 +35,10 @@ def written_index(
     steps: list[int],
     single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes what Python takes of some axes, in steps; it may take nothing.
+    """Return the index of strided slices of some axes with Python semantics; it may be empty.
 
-    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    A slice from -1 to 0 of an axis in `single` is its last index: the end was computed as start +
+    1.
     """
     index = [slice(None)] * len(sizes)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -46,25 +47,25 @@ def written_index(
     return tuple(index)
 
 
-def written_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
-    """The shape a value is written in: without the axes of `single`, with those of `new`.
+def value_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
+    """Return the shape a value is written in: axes of `single` removed, axes of `new` inserted.
 
-    >>> written_shape((1, 3, 2), [0], [1])
+    >>> value_shape((1, 3, 2), [0], [1])
     (3, 1, 2)
     """
-    gone = [axis % len(sizes) for axis in single]
-    kept = [size for axis, size in enumerate(sizes) if axis not in gone]
+    removed = [axis % len(sizes) for axis in single]
+    kept = [size for axis, size in enumerate(sizes) if axis not in removed]
     for axis in sorted(new):
         kept.insert(axis, 1)
     return tuple(kept) or (1,)
 
 
 class SetValue(OpDef, op="set_value"):
-    """Out = Input, with a value in the places `starts` to `ends` by `steps` of each of `axes`.
+    """Out = Input with a value assigned to the slices `starts`:`ends`:`steps` of `axes`.
 
-    The value stands in ValueTensor or in the attribute of its element type, in the shape `shape`;
-    it broadcasts to these places, of which axes of `decrease_axes` are left out and axes of
-    `none_axes` are added. An op of Paddle 2; the reference has none.
+    The value is ValueTensor, or the attribute of its dtype in the shape `shape`; it broadcasts to
+    the slices, with the axes of `decrease_axes` removed and those of `none_axes` inserted. Paddle 2
+    op; the reference has none.
     """
 
     Input = reads()
@@ -96,7 +97,7 @@ class SetValue(OpDef, op="set_value"):
         StepsTensorList: list[TensorType] | None,
     ) -> TensorType:
         for axis in (*self.axes, *self.decrease_axes):
-            place(self.kind, axis, Input.rank, "axis")
+            normalize_axis(self.kind, axis, Input.rank, "axis")
         for name, single in (
             ("starts", StartsTensorList), ("ends", EndsTensorList), ("steps", StepsTensorList)
         ):  # fmt: skip
@@ -108,16 +109,16 @@ class SetValue(OpDef, op="set_value"):
         return Input
 
     def expect_count(self, name: str, given: int) -> None:
-        """BadAttribute where there is not one number for each axis; no steps are steps of 1."""
+        """Raise BadAttribute unless there is one number per axis; missing steps default to 1."""
         if given != len(self.axes) and (name, given) != ("steps", 0):
             raise BadAttribute(
                 f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
             )
         if name == "steps" and 0 in self.steps:
-            raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, and no step can be 0")
+            raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, expected non-zero steps")
 
     def expect_values(self) -> None:
-        """ShapeError where the attribute of the element type does not fill `shape`."""
+        """Raise ShapeError unless the attribute of the dtype fills `shape`."""
         values = self.attributes.get(_LISTS.get(self.dtype, ""), [])
         if len(values) != math.prod(self.shape):
             element = DType.of(self.dtype).text
@@ -133,9 +134,9 @@ class SetValue(OpDef, op="set_value"):
         EndsTensorList: list[Array] | None,
         StepsTensorList: list[Array] | None,
     ) -> Array:
-        starts = whole_numbers(None, StartsTensorList, self.starts)
-        ends = whole_numbers(None, EndsTensorList, self.ends)
-        steps = whole_numbers(None, StepsTensorList, self.steps or [1] * len(self.axes))
+        starts = int_values(None, StartsTensorList, self.starts)
+        ends = int_values(None, EndsTensorList, self.ends)
+        steps = int_values(None, StepsTensorList, self.steps or [1] * len(self.axes))
         value = ValueTensor
         if value is None:
             lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
@@ -143,10 +144,10 @@ class SetValue(OpDef, op="set_value"):
             value = np.array(lists.get(self.dtype, listed), element_type(self.dtype))
             value = value.reshape(self.shape)
         Out = Input.copy()
-        index = written_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
+        index = assigned_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
         sizes = Out[index].shape
-        seen = numeric(written_shape(sizes, self.decrease_axes, self.none_axes))
-        Out[index] = np.broadcast_to(value, seen).reshape(sizes)
+        view = numeric(value_shape(sizes, self.decrease_axes, self.none_axes))
+        Out[index] = np.broadcast_to(value, view).reshape(sizes)
         return Out
 
     def triton(
@@ -164,20 +165,20 @@ class SetValue(OpDef, op="set_value"):
         own = k.grid(*Input.shape)
         at, known = among(k, own, ranges)
         sizes = tuple(
-            size if places is None else len(places)
-            for size, places in zip(Input.shape, ranges, strict=True)
+            size if indices is None else len(indices)
+            for size, indices in zip(Input.shape, ranges, strict=True)
         )
-        seen = written_shape(sizes, self.decrease_axes, self.none_axes)
-        if seen != sizes:
-            at = k.unravel(position(k, at, sizes), seen)
+        view = value_shape(sizes, self.decrease_axes, self.none_axes)
+        if view != sizes:
+            at = k.unravel(flat_index(k, at, sizes), view)
         written = value.at(*broadcast_at(value.shape, at), where=known, other=0)
         k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
 
     def ranges(self, sizes: Shape) -> list[range | None]:
-        """The places of each axis that are written; None for all of them."""
+        """Return the assigned indices of each axis; None for all of them."""
         steps = self.steps or [1] * len(self.axes)
         single = self.decrease_axes
-        cuts = written_index(sizes, self.axes, self.starts, self.ends, steps, single)
+        cuts = assigned_index(sizes, self.axes, self.starts, self.ends, steps, single)
         return [
             range(size)[cut] if isinstance(size, int) and cut != slice(None) else None
             for size, cut in zip(sizes, cuts, strict=True)
@@ -186,12 +187,12 @@ class SetValue(OpDef, op="set_value"):
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
         if any(not isinstance(sizes[axis], int) for axis in self.axes):
-            return "the size of an axis it goes along has a name"
+            return "it slices an axis of symbolic size"
         return "" if types.get("ValueTensor") else too_many(math.prod(self.shape))
 
 
-def position(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
-    """The flat position of an element in a shape."""
+def flat_index(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
+    """Return the flat index of an element in a shape."""
     flat: Number = 0
     for index, size in zip(indices, shape, strict=True):
         flat = index + flat * k.size(size)

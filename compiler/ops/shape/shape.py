@@ -1,7 +1,7 @@
-"""The same elements in another shape: reshape, flatten, squeeze, unsqueeze.
+"""Reshape, flatten, squeeze and unsqueeze: ops that change the shape only.
 
-Most come in two spellings. The later one, `reshape2` and its like, has a second output XShape: X's
-shape after a first size of 0, without data, so that the gradient needs nothing else of X.
+Most have two versions. The later one, `reshape2` etc., has a second output XShape of shape
+(0, *X.shape) without data, so that the gradient needs no other information about X.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
+from compiler.ops.math.axes import (
+    Sizes,
+    int_values,
+    normalize_axis,
+    positive_or_unknown,
+    static_count,
+    unknown_shape,
+)
 from compiler.ops.shared_kernels import copy
 from compiler.ops.type_checks import differ
 
 
-class InOrder(OpDef):
-    """Out has the elements of X in their order; where both share memory nothing is done."""
+class SameElements(OpDef):
+    """Out has the elements of X in order; a no-op if both share memory."""
 
     is_cheap = True
     computes_in_fp32 = False
@@ -31,11 +38,11 @@ class InOrder(OpDef):
     Out = writes(inplace="X")
 
     def shares(self, types: Types) -> list[Share]:
-        """Out is X in another shape."""
+        """Return Out as a view of X."""
         return [Share(("X", 0), ("Out", 0))]
 
     def shares_grad(self, types: Types) -> list[Share]:
-        """So are their gradients."""
+        """Return X's gradient as a view of Out's."""
         return [Share(("Out@GRAD", 0), ("X@GRAD", 0))]
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
@@ -55,14 +62,14 @@ class InOrder(OpDef):
 
 
 class GradientByX:
-    """The gradient of the earlier spelling asks X for its shape."""
+    """The gradient of the first version, with the shape taken from X."""
 
     def grad(self, X: Shape, d_Out: Value) -> dict[str, Value]:
         return {"X": d_Out.reshape(X)}
 
 
 class GradientByXShape:
-    """The gradient of the later spelling has it from XShape."""
+    """The gradient of the later version, with the shape taken from XShape."""
 
     def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
         return {"X": d_Out.with_shape(XShape.shape[1:])}
@@ -71,33 +78,33 @@ class GradientByXShape:
         return {"X": d_Out.reshape(XShape[1:])}
 
 
-def beside_shape(X: Array, Out: Array) -> dict[str, Array]:
-    """Both outputs of the later spelling."""
+def with_xshape(X: Array, Out: Array) -> dict[str, Array]:
+    """Return both outputs of the later version."""
     return {"Out": Out, "XShape": np.empty((0, *X.shape), X.dtype)}
 
 
-def beside_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
-    """The types of both outputs of the later spelling."""
+def with_xshape_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
+    """Return the types of both outputs of the later version."""
     return {"Out": X.with_shape(shape), "XShape": X.with_shape((0, *X.shape))}
 
 
 # ---- reshape ------------------------------------------------------------------------------------
 
 
-def kept_sizes(sizes: Sizes, wanted: list[int]) -> list[int]:
-    """The wanted sizes, where a 0 keeps the one at its place."""
+def resolve_zeros(sizes: Sizes, wanted: list[int]) -> list[int]:
+    """Return the target sizes, with each 0 replaced by X's size at that axis."""
     return [size if size else sizes[axis] for axis, size in enumerate(wanted)]
 
 
-def expect_sizes(numbers: Array, sizes: Sizes) -> None:
-    """ValueError where a tensor says other sizes than those that were planned for."""
+def check_sizes(numbers: Array, sizes: Sizes) -> None:
+    """Raise ValueError if a shape tensor differs from the sizes compiled for."""
     found = [int(each) for each in numbers.reshape(-1)]
     if len(found) != len(sizes) or any(n > 0 and n != s for n, s in zip(found, sizes, strict=True)):
         raise ValueError(f"reshape: the sizes are {found}, expected {list(sizes)} as declared")
 
 
-class ShapeInputs(InOrder):
-    """What both spellings of reshape read."""
+class ShapeInputs(SameElements):
+    """The inputs of both versions of reshape."""
 
     Shape = reads(optional=True, no_grad=True)
     ShapeTensor = reads(optional=True, many=True, no_grad=True)
@@ -105,11 +112,11 @@ class ShapeInputs(InOrder):
 
 
 class Reshaping(ShapeInputs):
-    """Out = the elements of X in the shape `shape`, or in the one that tensors say.
+    """Out = the elements of X in the shape `shape`, or in a shape given by tensors.
 
-    A 0 keeps the size of X at that place; one -1 takes what remains. Shape lists all sizes and
-    ShapeTensor has a tensor for each; the attribute then says what is known before they are.
-    Reference: reshape_op.cc.
+    A 0 keeps the size of X at that axis; one -1 is inferred. Shape lists all sizes, ShapeTensor has
+    one tensor per size; the attribute then holds what is known at compile time. Reference:
+    reshape_op.cc.
     """
 
     linear_in = (("X",),)
@@ -117,29 +124,29 @@ class Reshaping(ShapeInputs):
     def result(
         self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
     ) -> Shape:
-        """The shape of Out; ShapeError where X has another number of elements."""
+        """Return the shape of Out; raise ShapeError if the number of elements differs."""
         if listing is None and not single:
             return self.wanted(X)
         if not self.shape:
-            count = listed_count(self.kind, "Shape", listing) if listing else len(single or ())
-            return open_shape(count)
+            count = static_count(self.kind, "Shape", listing) if listing else len(single or ())
+            return unknown_shape(count)
         known = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
-        return hoped([size if isinstance(size, int) else -1 for size in known])
+        return positive_or_unknown([size if isinstance(size, int) else -1 for size in known])
 
     def wanted(self, X: TensorType) -> Shape:
-        """The shape that the attribute says."""
+        """Return the shape given by the attribute."""
         kept = [axis for axis, size in enumerate(self.shape) if size == 0]
-        refusal = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
+        error = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
         odd = self.shape.count(-1) > 1 or any(size < -1 for size in self.shape)
         if not self.shape or odd or any(axis >= X.rank for axis in kept):
-            raise refusal
+            raise error
         rest = product(size for axis, size in enumerate(X.shape) if axis not in kept)
         sizes: list[Size] = [X.shape[a] if a in kept else n for a, n in enumerate(self.shape)]
         if -1 in self.shape:
             divisor = math.prod(size for size in self.shape if size > 0)
             sizes[self.shape.index(-1)] = rest // divisor
         if differ(product(sizes), X.numel):
-            raise refusal
+            raise error
         return tuple(sizes)
 
     def lower(
@@ -147,12 +154,12 @@ class Reshaping(ShapeInputs):
     ) -> None:
         if Shape is not None and Out is not None:
             sizes = "".join(f"{size}, " for size in Out.shape)
-            k.line(f"{k.function(expect_sizes)}({Shape}, ({sizes}))")
+            k.line(f"{k.function(check_sizes)}({Shape}, ({sizes}))")
         super().lower(k, X, Out)
 
 
 class Reshape(GradientByX, Reshaping, op="reshape"):
-    """`Reshaping`, spelled with one output."""
+    """`Reshaping` with one output."""
 
     def infer(
         self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
@@ -160,36 +167,36 @@ class Reshape(GradientByX, Reshaping, op="reshape"):
         return X.with_shape(self.result(X, Shape, ShapeTensor))
 
     def numpy(self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None) -> Array:
-        return X.reshape(kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape)))
+        return X.reshape(resolve_zeros(X.shape, int_values(Shape, ShapeTensor, self.shape)))
 
 
 class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
-    """`Reshaping`, spelled with XShape."""
+    """`Reshaping` with XShape."""
 
     XShape = writes()
 
     def infer(
         self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
     ) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X, Shape, ShapeTensor))
+        return with_xshape_type(X, self.result(X, Shape, ShapeTensor))
 
     def numpy(
         self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None
     ) -> dict[str, Array]:
-        sizes = kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape))
-        return beside_shape(X, X.reshape(sizes))
+        sizes = resolve_zeros(X.shape, int_values(Shape, ShapeTensor, self.shape))
+        return with_xshape(X, X.reshape(sizes))
 
 
 # ---- flatten ------------------------------------------------------------------------------------
 
 
 def as_matrix(sizes: Sizes, axis: int) -> tuple[int, int]:
-    """The sizes before an axis, and those from it on, each multiplied into one."""
+    """Return the products of the sizes before an axis and from it on."""
     return int(np.prod(sizes[:axis])), int(np.prod(sizes[axis:]))
 
 
-class Flattening(InOrder):
-    """Out has two axes: those of X before `axis` are its rows, those from it on its columns.
+class Flattening(SameElements):
+    """Out is a matrix: the axes of X before `axis` are its rows, the others its columns.
 
     Reference: flatten_op.cc.
     """
@@ -198,14 +205,14 @@ class Flattening(InOrder):
     axis = attr(1)
 
     def result(self, X: TensorType) -> Shape:
-        """The shape of Out; ShapeError where X has no such axis."""
+        """Return the shape of Out; raise ShapeError if `axis` is out of range."""
         if not 0 <= self.axis <= X.rank:
             raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected 0 to {X.rank} for {X}")
         return product(X.shape[: self.axis]), product(X.shape[self.axis :])
 
 
 class Flatten(GradientByX, Flattening, op="flatten"):
-    """`Flattening`, spelled with one output."""
+    """`Flattening` with one output."""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape(self.result(X))
@@ -215,27 +222,27 @@ class Flatten(GradientByX, Flattening, op="flatten"):
 
 
 class Flatten2(GradientByXShape, Flattening, op="flatten2"):
-    """`Flattening`, spelled with XShape."""
+    """`Flattening` with XShape."""
 
     XShape = writes()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X))
+        return with_xshape_type(X, self.result(X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(as_matrix(X.shape, self.axis)))
+        return with_xshape(X, X.reshape(as_matrix(X.shape, self.axis)))
 
 
-def merged(sizes: Sizes, start: int, stop: int) -> Sizes:
-    """The sizes with those of the axes `start` to `stop`, that one included, made one."""
+def merge_axes(sizes: Sizes, start: int, stop: int) -> Sizes:
+    """Return the sizes with the axes `start` to `stop` inclusive merged."""
     first, last = start % len(sizes), stop % len(sizes)
     return (*sizes[:first], int(np.prod(sizes[first : last + 1])), *sizes[last + 1 :])
 
 
-class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_range"):
-    """Out has one axis in place of the axes `start_axis` to `stop_axis` of X.
+class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contiguous_range"):
+    """Out = X with the axes `start_axis` to `stop_axis` merged.
 
-    From Paddle 2.0, for models that were saved there.
+    Paddle 2 op, for models saved there.
     """
 
     XShape = writes(optional=True)
@@ -243,47 +250,47 @@ class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_r
     stop_axis = attr(1)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        first = place(self.kind, self.start_axis, X.rank, "start_axis")
-        last = place(self.kind, self.stop_axis, X.rank, "stop_axis")
+        first = normalize_axis(self.kind, self.start_axis, X.rank, "start_axis")
+        last = normalize_axis(self.kind, self.stop_axis, X.rank, "stop_axis")
         if first > last:
-            raise ShapeError(f"{self.kind}: start_axis {first} is behind stop_axis {last}")
+            raise ShapeError(f"{self.kind}: start_axis {first} exceeds stop_axis {last}")
         size = product(X.shape[first : last + 1])
-        return beside_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
+        return with_xshape_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(merged(X.shape, self.start_axis, self.stop_axis)))
+        return with_xshape(X, X.reshape(merge_axes(X.shape, self.start_axis, self.stop_axis)))
 
 
 # ---- squeeze and unsqueeze ----------------------------------------------------------------------
 
 
 def squeezed(sizes: Sizes, axes: list[int]) -> Sizes:
-    """The sizes without those of `axes`, or without every 1 where there are none."""
-    gone = [axis % len(sizes) for axis in axes]
-    kept = [size != 1 if not gone else axis not in gone for axis, size in enumerate(sizes)]
+    """Return the sizes without those of `axes`, or without all 1s if `axes` is empty."""
+    removed = [axis % len(sizes) for axis in axes]
+    kept = [size != 1 if not removed else axis not in removed for axis, size in enumerate(sizes)]
     return tuple(size for size, stays in zip(sizes, kept, strict=True) if stays)
 
 
-class Squeezing(InOrder):
-    """Out = X without the `axes`, which have size 1; without all such axes where none are said.
+class Squeezing(SameElements):
+    """Out = X without the `axes`, which have size 1, or without all such axes if `axes` is empty.
 
-    A size that is not known before the data arrives stays. Reference: squeeze_op.cc.
+    An axis of unknown size is kept. Reference: squeeze_op.cc.
     """
 
     linear_in = (("X",),)
     axes = attr_list(int)
 
     def result(self, X: TensorType) -> Shape:
-        """The shape of Out; ShapeError where an axis has another size."""
+        """Return the shape of Out; raise ShapeError if a squeezed axis is not of size 1."""
         for axis in self.axes:
-            size = X.shape[place(self.kind, axis, X.rank, "axes: axis")]
+            size = X.shape[normalize_axis(self.kind, axis, X.rank, "axes: axis")]
             if isinstance(size, int) and size != 1:
                 raise ShapeError(f"{self.kind}: X is {X}, expected size 1 at axis {axis}")
         return squeezed(X.shape, self.axes)
 
 
 class Squeeze(GradientByX, Squeezing, op="squeeze"):
-    """`Squeezing`, spelled with one output."""
+    """`Squeezing` with one output."""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape(self.result(X))
@@ -293,31 +300,31 @@ class Squeeze(GradientByX, Squeezing, op="squeeze"):
 
 
 class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
-    """`Squeezing`, spelled with XShape."""
+    """`Squeezing` with XShape."""
 
     XShape = writes()
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X))
+        return with_xshape_type(X, self.result(X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        return beside_shape(X, X.reshape(squeezed(X.shape, self.axes)))
+        return with_xshape(X, X.reshape(squeezed(X.shape, self.axes)))
 
 
 def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
-    """The sizes with a 1 at each of `axes`, put in one after the other."""
+    """Return the sizes with a 1 inserted at each of `axes`, in order."""
     result = list(sizes)
     for axis in axes:
         if not -len(result) - 1 <= axis <= len(result):
-            raise ValueError(f"axis {axis} does not go with {len(result)} axes")
+            raise ValueError(f"axis {axis} is out of range for rank {len(result)}")
         result.insert(axis if axis >= 0 else axis + len(result) + 1, 1)
     return tuple(result)
 
 
-class Unsqueezing(InOrder):
-    """Out = X with an axis of size 1 at each of `axes`, put in one after the other.
+class Unsqueezing(SameElements):
+    """Out = X with an axis of size 1 inserted at each of `axes`, in order.
 
-    The axes may stand in one tensor, or in a tensor each. Reference: unsqueeze_op.cc.
+    The axes may come from one tensor, or from one tensor each. Reference: unsqueeze_op.cc.
     """
 
     linear_in = (("X",),)
@@ -328,11 +335,11 @@ class Unsqueezing(InOrder):
     def result(
         self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
     ) -> Shape:
-        """The shape of Out; ShapeError where there is no place for an axis."""
+        """Return the shape of Out; raise ShapeError if an axis is out of range."""
         if listing is not None:
-            return open_shape(X.rank + listed_count(self.kind, "AxesTensor", listing))
+            return unknown_shape(X.rank + static_count(self.kind, "AxesTensor", listing))
         if single:
-            return open_shape(X.rank + len(single))
+            return unknown_shape(X.rank + len(single))
         try:
             return unsqueezed(X.shape, self.axes)
         except ValueError as error:
@@ -340,7 +347,7 @@ class Unsqueezing(InOrder):
 
 
 class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
-    """`Unsqueezing`, spelled with one output."""
+    """`Unsqueezing` with one output."""
 
     def infer(
         self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
@@ -350,22 +357,22 @@ class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> Array:
-        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
+        axes = int_values(AxesTensor, AxesTensorList, self.axes)
         return X.reshape(unsqueezed(X.shape, axes))
 
 
 class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
-    """`Unsqueezing`, spelled with XShape."""
+    """`Unsqueezing` with XShape."""
 
     XShape = writes()
 
     def infer(
         self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
     ) -> dict[str, TensorType]:
-        return beside_type(X, self.result(X, AxesTensor, AxesTensorList))
+        return with_xshape_type(X, self.result(X, AxesTensor, AxesTensorList))
 
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> dict[str, Array]:
-        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
-        return beside_shape(X, X.reshape(unsqueezed(X.shape, axes)))
+        axes = int_values(AxesTensor, AxesTensorList, self.axes)
+        return with_xshape(X, X.reshape(unsqueezed(X.shape, axes)))

@@ -1,4 +1,4 @@
-"""Embeddings that carry how often something was shown and clicked in their first two columns."""
+"""`cvm`: embeddings whose first two columns are show and click counts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, numeric, require_same_dtype
 
 
-def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
-    """The show and click of each row: those of its sequence, or of its own without a LoD.
+def row_counts(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
+    """Return the show and click counts of each row: its sequence's, or its own without a LoD.
 
-    ValueError where CVM has not as many.
+    Raises ValueError if CVM has too few rows.
     """
     lengths = [1] * rows if X_lod is None else np.diff(X_lod[0])
     if len(CVM) < len(lengths):
@@ -25,10 +25,10 @@ def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
 
 
 class ShowClick(OpDef, op="cvm"):
-    """Y = X [rows, 2 + width], show and click as log(show + 1), log(click + 1) - log(show + 1).
+    """Y = X [rows, 2 + width] with show and click as log(show + 1), log(click + 1) - log(show + 1).
 
-    Without `use_cvm` Y lacks them: [rows, width]. In either case what X@GRAD has in their place is
-    CVM itself, [rows, 2] or two numbers a sequence, which a parameter server counts with.
+    Without `use_cvm` Y omits them: [rows, width]. In either case their columns of X@GRAD are CVM
+    itself, [rows, 2] or one row per sequence, which a parameter server uses as counts.
     Reference: cvm_op.h.
     """
 
@@ -63,7 +63,7 @@ class ShowClick(OpDef, op="cvm"):
     def grad(self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array) -> dict[str, Array]:
         rows, _ = numeric(X)
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
-        return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}
+        return {"X": np.concatenate([row_counts(CVM, rows, X_lod), rest], axis=1)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
         i, j = k.grid(*Y.shape)

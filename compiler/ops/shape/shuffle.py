@@ -1,4 +1,4 @@
-"""Random parts and orders of tensors, from a seed that a variable carries from step to step."""
+"""Random crops and permutations, from a seed carried in a variable from step to step."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.math.sort_kernels import LONGEST
-from compiler.ops.shape.random_kernels import draw_order, order_by_key
+from compiler.ops.math.sort_kernels import MAX_RANKED
+from compiler.ops.shape.random_kernels import draw_permutation, permutation_by_key
 from compiler.ops.shared_kernels import take_rows
 from compiler.ops.type_checks import differ
 
 SEED_RANGE = 2**31
 
 NEXT = 2**16
-"""The stream of the number that is the seed of the next step; others are those of axes."""
+"""RNG stream of the next step's seed; the other streams are those of axes."""
 
 
 def next_seed(Seed: Array) -> Array:
-    """The seed of the next step, in the shape of this one's."""
+    """Return the seed of the next step, in the shape of the current one."""
     return np.full(Seed.shape, below_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
 
 
 def draw_next_seed(k: KernelBuilder, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
-    """A kernel for the seed of the next step."""
+    """Emit a kernel for the seed of the next step."""
     if SeedOut is not None:
         (i,) = k.grid(1)
         k.store(SeedOut.reshaped((1,)), (i,), k.randint(k.key(Seed, 0), i, SEED_RANGE, NEXT))
 
 
 def require_seed(op: str, Seed: TensorType) -> TensorType:
-    """The type of the seed of the next step; ShapeError unless the seed is one number."""
+    """Return the type of the next seed; raise ShapeError unless Seed has one element."""
     if differ(Seed.numel, 1):
         raise ShapeError(f"{op}: Seed is {Seed}, expected one number")
     return Seed.with_dtype(DType.INT64)
@@ -68,10 +68,10 @@ class SeedOf(OpDef, op="seed"):
 
 
 class RandomCrop(OpDef, op="random_crop"):
-    """Out = of each instance of X a part of the shape `shape`, at a random place of its own.
+    """Out = a random crop of shape `shape` of each instance of X.
 
-    The last axes of X are those of `shape`, and the axes in front of them count instances. SeedOut
-    is the seed of the next step. Reference: random_crop_op.h.
+    The trailing axes of X are cropped; the leading axes are batch axes. SeedOut is the seed of the
+    next step. Reference: random_crop_op.h.
     """
 
     lod_like = ""
@@ -84,26 +84,26 @@ class RandomCrop(OpDef, op="random_crop"):
     startup_seed = attr(0)
 
     def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:
-        ahead = X.rank - len(self.shape)
-        pairs = list(zip(X.shape[max(ahead, 0) :], self.shape, strict=False))
+        leading = X.rank - len(self.shape)
+        pairs = list(zip(X.shape[max(leading, 0) :], self.shape, strict=False))
         large = any(isinstance(size, int) and part > size for size, part in pairs)
-        if ahead < 0 or not self.shape or large or min(self.shape) < 1:
-            raise BadAttribute(f"random_crop: X is {X}, of which {self.shape} is no part")
-        out = X.with_shape((*X.shape[:ahead], *self.shape))
+        if leading < 0 or not self.shape or large or min(self.shape) < 1:
+            raise BadAttribute(f"random_crop: X is {X}, which is smaller than {self.shape}")
+        out = X.with_shape((*X.shape[:leading], *self.shape))
         return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
-        ahead = X.ndim - len(self.shape)
-        count = int(np.prod(X.shape[:ahead]))
-        flat = X.reshape((count, *X.shape[ahead:]))
+        leading = X.ndim - len(self.shape)
+        count = int(np.prod(X.shape[:leading]))
+        flat = X.reshape((count, *X.shape[leading:]))
         Out = np.empty((count, *self.shape), X.dtype)
-        spare = [size - part + 1 for size, part in zip(X.shape[ahead:], self.shape, strict=True)]
+        spare = [size - part + 1 for size, part in zip(X.shape[leading:], self.shape, strict=True)]
         drawn = [below_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
         for index in range(count):
             starts = [int(starts[index]) for starts in drawn]
-            place = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
-            Out[index] = flat[index][place]
-        sizes = (*X.shape[:ahead], *self.shape)
+            position = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
+            Out[index] = flat[index][position]
+        sizes = (*X.shape[:leading], *self.shape)
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
     def triton(
@@ -117,24 +117,23 @@ class RandomCrop(OpDef, op="random_crop"):
     def crop(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        """A kernel for the parts: each element draws where its instance's part begins."""
-        ahead = len(X.shape) - len(self.shape)
-        count = product(X.shape[:ahead])
-        i, *places = k.grid(count, *self.shape)
+        """Emit a kernel for the crops: each element draws the offset of its instance."""
+        leading = len(X.shape) - len(self.shape)
+        count = product(X.shape[:leading])
+        i, *positions = k.grid(count, *self.shape)
         key, source = k.key(Seed, 0), [i]
-        for axis, (size, part, place) in enumerate(
-            zip(X.shape[ahead:], self.shape, places, strict=True)
+        for axis, (size, part, position) in enumerate(
+            zip(X.shape[leading:], self.shape, positions, strict=True)
         ):
-            source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + place)
-        value = X.reshaped((count, *X.shape[ahead:]))[tuple(source)]
-        k.store(Out.reshaped((count, *self.shape)), (i, *places), value)
+            source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + position)
+        value = X.reshaped((count, *X.shape[leading:]))[tuple(source)]
+        k.store(Out.reshaped((count, *self.shape)), (i, *positions), value)
 
 
 class ShuffleBatch(OpDef, op="shuffle_batch"):
-    """Out = the rows of X, all axes but the last counting them, in a random order.
+    """Out = the rows of X (its last axis) in a random order.
 
-    ShuffleIdx says which row stands at each place, SeedOut is the seed of the next step.
-    Reference: shuffle_batch_op.h.
+    ShuffleIdx is the permutation, SeedOut the seed of the next step. Reference: shuffle_batch_op.h.
     """
 
     lod_like = ""
@@ -152,15 +151,15 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
         table = X.reshape((-1, X.shape[-1]))
-        order = order_by_key(Seed, 0, len(table))
+        order = permutation_by_key(Seed, 0, len(table))
         Out = table[order].reshape(X.shape)
         return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Why a call of it has no kernel; empty if it has. Its gradient always has."""
+        """Return why a forward call has no device kernel; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
-        many = isinstance(rows, int) and rows > LONGEST
-        return f"it puts more than {LONGEST} rows in order" if many else ""
+        many = isinstance(rows, int) and rows > MAX_RANKED
+        return f"it sorts more than {MAX_RANKED} rows" if many else ""
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
@@ -168,7 +167,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     ) -> None:  # fmt: skip
         rows, width = product(X.shape[:-1]), X.shape[-1]
         order = ShuffleIdx or k.scratch((rows,), DType.INT64)
-        draw_order(k, Seed, 0, order)
+        draw_permutation(k, Seed, 0, order)
         if Out is not None:
             take_rows(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
         draw_next_seed(k, Seed, SeedOut)

@@ -1,4 +1,4 @@
-"""A part of a tensor by the places of its axes: slice, and slice with strides."""
+"""`slice`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,47 @@ from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
+from compiler.ops.math.axes import (
+    Sizes,
+    drop_axes,
+    int_values,
+    normalize_axis,
+    static_count,
+    zeros_shaped,
+)
 from compiler.ops.shared_kernels import window
 
-THE_END = 10_000_000
-"""What stands for the end of an axis where `x[1:]` is written down; larger numbers do as well."""
+AXIS_END = 10_000_000
+"""End of an axis as recorded for `x[1:]`; larger numbers mean the same."""
 
 
 # ---- slice --------------------------------------------------------------------------------------
 
 
-def extent(size: Size, start: int, end: int) -> Size:
-    """How many places of an axis lie from `start` to `end`, negative ones counted from behind.
+def slice_length(size: Size, start: int, end: int) -> Size:
+    """Return the number of indices from `start` to `end`; negative ones count from the end.
 
-    Of an axis whose size has a name it is taken that it is long enough to hold any at all, as it
-    must be; where even then more than one number is possible the result is unknown.
+    A symbolic size is assumed to be large enough for a non-empty slice, as it must be; the result
+    is unknown if it still depends on the size.
     """
     if isinstance(size, int):
         return len(range(size)[start:end])
     if not size.known:
         return UNKNOWN
-    if end - start == 1 or (start == -1 and end >= THE_END):
+    if end - start == 1 or (start == -1 and end >= AXIS_END):
         return 1
-    if start >= 0 and end >= THE_END:
+    if start >= 0 and end >= AXIS_END:
         return size - start
     return size - start + end if start >= 0 > end else UNKNOWN
 
 
-def cut_index(
+def slice_index(
     sizes: Sizes, axes: list[int], starts: list[int], ends: list[int], single: list[int]
 ) -> tuple[slice, ...]:
-    """An index that takes a part of some axes; ValueError where nothing lies in it.
+    """Return the index that slices some axes; raise ValueError for an empty slice.
 
-    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    A slice from -1 to 0 of an axis in `single` is its last index: the end was computed as start +
+    1.
     """
     index = [slice(None)] * len(sizes)
     for axis, start, end in zip(axes, starts, ends, strict=True):
@@ -53,24 +61,24 @@ def cut_index(
     return tuple(index)
 
 
-def dropped(sizes: Sizes, axes: list[int]) -> list[int]:
-    """The sizes of all other axes; `[1]` where none is left."""
-    gone = [axis % len(sizes) for axis in axes]
-    return [size for axis, size in enumerate(sizes) if axis not in gone] or [1]
+def sizes_without(sizes: Sizes, axes: list[int]) -> list[int]:
+    """Return the sizes with the given axes removed; `[1]` if none remains."""
+    removed = [axis % len(sizes) for axis in axes]
+    return [size for axis, size in enumerate(sizes) if axis not in removed] or [1]
 
 
-def numbers_text(
+def int_values_text(
     k: SourceBuilder, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
 ) -> str:
-    """Code for a list of numbers that stand in one tensor, in a tensor each, or in an attribute."""
+    """Return source text for numbers in one tensor, in one tensor each, or in an attribute."""
     if listing is None and not single:
         return str(attribute)
     tensors = f"[{', '.join(map(str, single))}]" if single else "None"
-    return f"{k.function(whole_numbers)}({listing}, {tensors}, {attribute})"
+    return f"{k.function(int_values)}({listing}, {tensors}, {attribute})"
 
 
 class Slicing(OpDef):
-    """What a slice reads: numbers as attributes, in one tensor, or in a tensor each."""
+    """The inputs of a slice: numbers as attributes, in one tensor, or in one tensor each."""
 
     computes_in_fp32 = False
 
@@ -97,13 +105,13 @@ class Slicing(OpDef):
         single: list[TensorType] | None,
         attribute: list[int],
     ) -> list[int | None]:
-        """A number for each of `axes`, None where it waits for a tensor.
+        """Return a number per entry of `axes`, None if it comes from a tensor.
 
-        The attribute has what is known even so, which `infer_flags` 1 says. Raises BadAttribute
-        where there is not one number for each axis.
+        The attribute is valid nevertheless where `infer_flags` is 1. Raises BadAttribute unless
+        there is one number per axis.
         """
         count = len(self.axes)
-        given = listed_count(self.kind, name, listing) if listing else len(single or attribute)
+        given = static_count(self.kind, name, listing) if listing else len(single or attribute)
         if given != count:
             raise BadAttribute(
                 f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
@@ -114,29 +122,31 @@ class Slicing(OpDef):
         flags = self.infer_flags if sure else [-1] * count
         return [attribute[i] if flag == 1 else None for i, flag in enumerate(flags)]
 
-    def finished(self, Input: TensorType, sizes: Sequence[Size]) -> TensorType:
-        """The type without `decrease_axis`; ShapeError where one of these sizes is not 1."""
-        gone = [place(self.kind, a, Input.rank, "decrease_axis") for a in self.decrease_axis]
-        for axis in gone:
+    def decreased(self, Input: TensorType, sizes: Sequence[Size]) -> TensorType:
+        """Return the type without `decrease_axis`; raise ShapeError unless its sizes are 1."""
+        removed = [
+            normalize_axis(self.kind, a, Input.rank, "decrease_axis") for a in self.decrease_axis
+        ]
+        for axis in removed:
             if isinstance(sizes[axis], int) and sizes[axis] != 1:
                 raise ShapeError(
-                    f"{self.kind}: 'decrease_axis' holds {axis}, but of that axis of Input {Input} "
-                    f"{sizes[axis]} places are taken"
+                    f"{self.kind}: 'decrease_axis' holds {axis}, but axis {axis} of Input {Input} "
+                    f"has {sizes[axis]} elements"
                 )
-        return Input.with_shape(without(sizes, gone))
+        return Input.with_shape(drop_axes(sizes, removed))
 
     def whole(self, part: DeviceOperand, whole: DeviceOperand) -> DeviceOperand:
-        """A part seen with the axes of the whole: those that were left out have size 1."""
-        gone = [axis % whole.type.rank for axis in self.decrease_axis]
+        """View a slice with the rank of the whole: removed axes have size 1."""
+        removed = [axis % whole.type.rank for axis in self.decrease_axis]
         rest = iter(part.shape)
-        return part.reshaped([1 if a in gone else next(rest) for a in range(whole.type.rank)])
+        return part.reshaped([1 if a in removed else next(rest) for a in range(whole.type.rank)])
 
 
 class Slice(Slicing, op="slice"):
-    """Out = the places `starts` to `ends` of each of `axes`, negative ones counted from behind.
+    """Out = the slice `starts`:`ends` of each of `axes`; negative indices count from the end.
 
-    What reaches beyond an axis counts to its end; nothing at all is an error. Axes of
-    `decrease_axis`, of which one place is taken, are left out. Reference: slice_op.h.
+    Out-of-range ends are clamped; an empty slice is an error. The axes in `decrease_axis`, of which
+    one index is taken, are removed. Reference: slice_op.h.
     """
 
     linear_in = (("Input",),)
@@ -154,14 +164,14 @@ class Slice(Slicing, op="slice"):
         ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
         sizes = list(Input.shape)
         for each, start, end in zip(self.axes, starts, ends, strict=True):
-            axis = place(self.kind, each, Input.rank, "axes: axis")
+            axis = normalize_axis(self.kind, each, Input.rank, "axes: axis")
             if start is None or end is None:
                 sizes[axis] = UNKNOWN
             else:
-                sizes[axis] = extent(sizes[axis], start, end)
+                sizes[axis] = slice_length(sizes[axis], start, end)
             if sizes[axis] == 0:
                 raise ShapeError(f"slice: {start}:{end} of axis {axis} of Input {Input} is empty")
-        return self.finished(Input, sizes)
+        return self.decreased(Input, sizes)
 
     def numpy(
         self,
@@ -171,10 +181,10 @@ class Slice(Slicing, op="slice"):
         StartsTensorList: list[Array] | None,
         EndsTensorList: list[Array] | None,
     ) -> Array:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        taken = Input[cut_index(Input.shape, self.axes, starts, ends, self.decrease_axis)]
-        return taken.reshape(dropped(taken.shape, self.decrease_axis))
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        taken = Input[slice_index(Input.shape, self.axes, starts, ends, self.decrease_axis)]
+        return taken.reshape(sizes_without(taken.shape, self.decrease_axis))
 
     def grad(
         self,
@@ -185,10 +195,10 @@ class Slice(Slicing, op="slice"):
         EndsTensorList: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        d_Input = blank(Input, d_Out)
-        taken = d_Input[cut_index(d_Input.shape, self.axes, starts, ends, self.decrease_axis)]
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        d_Input = zeros_shaped(Input, d_Out)
+        taken = d_Input[slice_index(d_Input.shape, self.axes, starts, ends, self.decrease_axis)]
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}
 
@@ -202,25 +212,25 @@ class Slice(Slicing, op="slice"):
         EndsTensorList: list[Operand] | None,
         Out: Operand,
     ) -> None:
-        starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
-        ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
+        starts = int_values_text(k, StartsTensor, StartsTensorList, self.starts)
+        ends = int_values_text(k, EndsTensor, EndsTensorList, self.ends)
         share = self.share(Input.type)
         if share is None or not k.is_view_of(Out, Input, share):
             part = self.part(k, Input, starts, ends)
             k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
 
     def shares(self, types: Types) -> list[Share]:
-        """Out is a part of Input where one axis is cut, at places that are known."""
+        """Return Out as a view of Input, if one axis is sliced at known indices."""
         share = None if len(types) > 2 else self.share(types["Input"][0])
         return [] if share is None else [share]
 
     def share(self, Input: TensorType) -> Share | None:
-        """Out as part of Input; None where several axes are cut, or where nobody knows where."""
+        """Return Out as a part of Input; None for slices of several axes or at unknown indices."""
         if len(self.axes) != 1 or len(self.starts) != 1 or len(self.ends) != 1:
             return None
         axis, start = self.axes[0] % Input.rank, self.starts[0]
         whole = Input.shape[axis]
-        size = extent(whole, start, self.ends[0])
+        size = slice_length(whole, start, self.ends[0])
         first = start if start >= 0 else whole + start
         known = isinstance(size, int) or size.known
         return Share(("Input", 0), ("Out", 0), axis, first, size) if known else None
@@ -235,24 +245,24 @@ class Slice(Slicing, op="slice"):
         d_Out: Operand,
         d_Input: Operand,
     ) -> None:
-        starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
-        ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
+        starts = int_values_text(k, StartsTensor, StartsTensorList, self.starts)
+        ends = int_values_text(k, EndsTensor, EndsTensorList, self.ends)
         part = self.part(k, d_Input, starts, ends)
         k.line(f"{d_Input}.fill(0)")
         k.line(f"np.copyto({part}, {self.whole_view(d_Out, d_Input)})")
 
     def part(self, k: SourceBuilder, whole: Operand, starts: str, ends: str) -> str:
-        """Code for the part of a tensor; made once where the places are attributes."""
-        places = f"{self.axes}, {starts}, {ends}, {self.decrease_axis}"
-        part = f"{whole}[{k.function(cut_index)}({whole}.shape, {places})]"
+        """Return source text for the slice, bound once if the indices are attributes."""
+        indices = f"{self.axes}, {starts}, {ends}, {self.decrease_axis}"
+        part = f"{whole}[{k.function(slice_index)}({whole}.shape, {indices})]"
         fixed = starts == str(self.starts) and ends == str(self.ends)
         return k.at_bind(part, [whole], "part") if fixed else part
 
     def whole_view(self, part: Operand, whole: Operand) -> str:
-        """A part with the axes of the whole: those that were left out have size 1."""
-        gone = [axis % whole.type.rank for axis in self.decrease_axis]
+        """Return a view of a slice with the rank of the whole: removed axes have size 1."""
+        removed = [axis % whole.type.rank for axis in self.decrease_axis]
         rest = iter(part.shape)
-        return part.view([1 if a in gone else next(rest) for a in range(whole.type.rank)])
+        return part.view([1 if a in removed else next(rest) for a in range(whole.type.rank)])
 
     def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Input, self.whole(Out, Input), self.first(Input.shape))
@@ -262,11 +272,11 @@ class Slice(Slicing, op="slice"):
         window(k, self.whole(d_Out, d_Input), d_Input, first)
 
     def first(self, sizes: Shape) -> list[Size]:
-        """The first place that is taken of each axis."""
-        places: list[Size] = [0] * len(sizes)
+        """Return the first index of the slice along each axis."""
+        indices: list[Size] = [0] * len(sizes)
         for axis, start in zip(self.axes, self.starts, strict=True):
             size = sizes[axis]
-            places[axis] = range(size)[start:].start if isinstance(size, int) else start
+            indices[axis] = range(size)[start:].start if isinstance(size, int) else start
             if start < 0 and not isinstance(size, int):
-                places[axis] = size + start
-        return places
+                indices[axis] = size + start
+        return indices

@@ -1,4 +1,4 @@
-"""Stack, unstack and unbind: tensors joined along a new axis, and taken apart along one."""
+"""Stack, unstack and unbind: tensors joined along a new axis, and split along one."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import place
+from compiler.ops.math.axes import normalize_axis
 from compiler.ops.shape.join import (
-    common,
-    cut_parts,
+    common_shape,
     join_parts,
+    split_parts,
 )
 from compiler.ops.shared_kernels import with_axis
 from compiler.ops.type_checks import differ
 
 
 def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
-    """The type of tensors of one shape, put side by side along a new axis."""
-    sizes = common(op, types)
-    sizes.insert(place(op, axis, len(sizes) + 1), len(types))
+    """Return the type of tensors of equal shape stacked along a new axis."""
+    sizes = common_shape(op, types)
+    sizes.insert(normalize_axis(op, axis, len(sizes) + 1), len(types))
     return types[0].with_shape(sizes)
 
 
 def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
-    """The type of what lies at one place of an axis."""
-    gone = place(op, axis, type.rank)
-    return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
+    """Return the type with one axis removed."""
+    removed = normalize_axis(op, axis, type.rank)
+    return type.with_shape([size for a, size in enumerate(type.shape) if a != removed])
 
 
 def slices_along(X: Array, axis: int, count: int) -> list[Array]:
-    """What lies at each place of an axis; ValueError where it has not `count` of them."""
+    """Return the slices along an axis; raise ValueError unless there are `count`."""
     if X.shape[axis] != count:
-        raise ValueError(f"an axis of size {X.shape[axis]} does not fall into {count} tensors")
+        raise ValueError(f"an axis of size {X.shape[axis]} is not {count}")
     return list(np.moveaxis(X, axis, 0))
 
 
 class Stack(OpDef, op="stack"):
-    """Y = the tensors of X, which have one shape, along a new axis. Reference: stack_op.cc."""
+    """Y = the tensors of X, of equal shapes, stacked along a new axis. Reference: stack_op.cc."""
 
     is_cheap = True
 
@@ -65,11 +65,11 @@ class Stack(OpDef, op="stack"):
 
     def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
-        cut_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
+        split_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
 
 
 class Unstack(OpDef, op="unstack"):
-    """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
+    """Y = the `num` slices of X along an axis, which is removed. Reference: unstack_op.cc."""
 
     lod_like = ""
 
@@ -96,7 +96,7 @@ class Unstack(OpDef, op="unstack"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Y], axis)
+        split_parts(k, X, [with_axis(each, axis) for each in Y], axis)
 
     def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
@@ -104,7 +104,7 @@ class Unstack(OpDef, op="unstack"):
 
 
 class Unbind(OpDef, op="unbind"):
-    """Out = what lies at each place of an axis of X, whose size is known.
+    """Out = the slices of X along an axis, whose size is known.
 
     Reference: unbind_op.cc.
     """
@@ -125,7 +125,7 @@ class Unbind(OpDef, op="unbind"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Out], axis)
+        split_parts(k, X, [with_axis(each, axis) for each in Out], axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(name) for name in op.outputs["Out"]]}

@@ -1,4 +1,4 @@
-"""Every so many places of a tensor's axes, forwards or backwards."""
+"""`strided_slice`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import attr_list, reads
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
-from compiler.ops.shape.slicing import Slicing, dropped
+from compiler.ops.math.axes import Sizes, int_values, normalize_axis, zeros_shaped
+from compiler.ops.shape.slicing import Slicing, sizes_without
 from compiler.ops.shared_kernels import among
 
 
 def stride_range(size: int, start: int, end: int, stride: int) -> range:
-    """The places of an axis that a stride takes, as the reference counts them.
+    """Return the indices of a strided slice of an axis, with the reference's semantics.
 
-    An end of -1 lies before the first place if the stride is negative. A negative stride turns
-    round what the positive one takes of the same places, so that it counts from the other end than
-    Python does. Raises ValueError where start, end and stride do not go together.
+    With a negative stride, an end of -1 is before the first index. A negative stride reverses the
+    indices that the positive stride takes of the same range, so unlike in Python the step counts
+    from the other end. Raises ValueError for an invalid or empty range.
     """
     first = start + size if start < 0 else start
     last = end + size if end < 0 and not (end == -1 and stride < 0) else end
     low, high = (first, last) if stride > 0 else (last + 1, first + 1)
     if stride == 0 or low >= high or low > size:
-        raise ValueError(f"{start}:{end}:{stride} does not go with an axis of size {size}")
-    places = range(size)[max(0, low) : max(0, high) : abs(stride)]
-    return places if stride > 0 else places[::-1]
+        raise ValueError(
+            f"{start}:{end}:{stride} is empty or out of range for an axis of size {size}"
+        )
+    index_range = range(size)[max(0, low) : max(0, high) : abs(stride)]
+    return index_range if stride > 0 else index_range[::-1]
 
 
 def stride_index(
@@ -39,21 +41,23 @@ def stride_index(
     strides: list[int],
     single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes some places of some axes; from -1 to 0 is the last of one of `single`."""
+    """Return the index of strided slices; -1 to 0 is the last index of an axis in `single`."""
     index = [slice(None)] * len(sizes)
     for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
         last = axis in single and (start, end) == (-1, 0)
-        places = range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
-        stop = places.stop if places.stop >= 0 else None
-        index[axis] = slice(places.start, stop, places.step)
+        index_range = (
+            range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
+        )
+        stop = index_range.stop if index_range.stop >= 0 else None
+        index[axis] = slice(index_range.start, stop, index_range.step)
     return tuple(index)
 
 
 class StridedSlice(Slicing, op="strided_slice"):
-    """Out = every `strides`-th of the places `starts` to `ends` of each of `axes`.
+    """Out = the slice `starts`:`ends`:`strides` of each of `axes`.
 
-    A negative stride takes the same places backwards, and an end of -1 then means that the first
-    place is taken too. Reference: strided_slice_op.h.
+    A negative stride takes the same indices in reverse, and an end of -1 then includes the first
+    index. Reference: strided_slice_op.h.
     """
 
     StridesTensor = reads(optional=True, no_grad=True)
@@ -75,12 +79,12 @@ class StridedSlice(Slicing, op="strided_slice"):
         strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
         sizes = list(Input.shape)
         for each, numbers in zip(self.axes, zip(starts, ends, strides, strict=True), strict=True):
-            axis = place(self.kind, each, Input.rank, "axes: axis")
-            sizes[axis] = self.taken(Input, axis, numbers)
-        return self.finished(Input, sizes)
+            axis = normalize_axis(self.kind, each, Input.rank, "axes: axis")
+            sizes[axis] = self.strided_length(Input, axis, numbers)
+        return self.decreased(Input, sizes)
 
-    def taken(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
-        """How many places of an axis are taken; unknown where its size or a number is."""
+    def strided_length(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
+        """Return the number of indices taken along an axis; unknown if its size or a bound is."""
         start, end, stride = numbers
         size = Input.shape[axis]
         if start is None or end is None or stride is None or not isinstance(size, int):
@@ -100,13 +104,13 @@ class StridedSlice(Slicing, op="strided_slice"):
         EndsTensorList: list[Array] | None,
         StridesTensorList: list[Array] | None,
     ) -> Array:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        strides = int_values(StridesTensor, StridesTensorList, self.strides)
         taken = Input[
             stride_index(Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
         ]
-        return taken.reshape(dropped(taken.shape, self.decrease_axis))
+        return taken.reshape(sizes_without(taken.shape, self.decrease_axis))
 
     def grad(
         self,
@@ -119,10 +123,10 @@ class StridedSlice(Slicing, op="strided_slice"):
         StridesTensorList: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
-        d_Input = blank(Input, d_Out)
+        starts = int_values(StartsTensor, StartsTensorList, self.starts)
+        ends = int_values(EndsTensor, EndsTensorList, self.ends)
+        strides = int_values(StridesTensor, StridesTensorList, self.strides)
+        d_Input = zeros_shaped(Input, d_Out)
         taken = d_Input[
             stride_index(d_Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
         ]
@@ -133,21 +137,24 @@ class StridedSlice(Slicing, op="strided_slice"):
         out, ranges = self.whole(Out, Input), self.ranges(Input.shape)
         indices = k.grid(*out.shape)
         pairs = zip(indices, ranges, strict=True)
-        taken = [i if places is None else i * places.step + places.start for i, places in pairs]
+        taken = [
+            i if index_range is None else i * index_range.step + index_range.start
+            for i, index_range in pairs
+        ]
         k.store(out, indices, Input[tuple(taken)])
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        own, above = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
+        own, upstream = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
         taken, known = among(k, own, self.ranges(d_Input.shape))
-        k.store(d_Input, own, above.at(*taken, where=known, other=0))
+        k.store(d_Input, own, upstream.at(*taken, where=known, other=0))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
         known = all(isinstance(sizes[axis], int) for axis in self.axes)
-        return "" if known else "the size of an axis it goes along has a name"
+        return "" if known else "it slices an axis of symbolic size"
 
     def ranges(self, sizes: Shape) -> list[range | None]:
-        """The places that are taken of each axis; None for all of them."""
+        """Return the indices taken along each axis; None for all of them."""
         numbers = self.starts, self.ends, self.strides
         found: list[range | None] = [None] * len(sizes)
         for axis, start, end, stride in zip(self.axes, *numbers, strict=True):

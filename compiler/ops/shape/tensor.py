@@ -1,4 +1,4 @@
-"""Copies and casts, and what can be said of a tensor without its numbers; encodings of integers."""
+"""Copies, casts, shape queries, and encodings of integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Assign(Pointwise, op="assign"):
     Out = writes()
 
     def for_arrays(self) -> str:
-        """A tensor array is copied by a list of its tensors."""
+        """Return the op that copies a tensor array."""
         return "copy_array"
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -37,7 +37,7 @@ class Assign(Pointwise, op="assign"):
 
 
 class Cast(Pointwise, op="cast"):
-    """Out = X in the element type `out_dtype`; fractions are cut off towards zero."""
+    """Out = X in the dtype `out_dtype`; fractions are truncated towards zero."""
 
     X = reads()
     Out = writes()
@@ -45,7 +45,7 @@ class Cast(Pointwise, op="cast"):
     out_dtype = required(int)
 
     def result(self, operand: TensorType) -> TensorType:
-        """The shape of X in the wanted element type."""
+        """Return the shape of X with the dtype `out_dtype`."""
         return operand.with_dtype(DType.of(self.out_dtype))
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -56,11 +56,11 @@ class Cast(Pointwise, op="cast"):
         return [gradient_op("cast", op, grad, attrs)]
 
 
-# ---- about a tensor -----------------------------------------------------------------------------
+# ---- shape queries ------------------------------------------------------------------------------
 
 
-class About(OpDef):
-    """Something of a tensor that its shape tells."""
+class ShapeQuery(OpDef):
+    """A property of a tensor that depends on its shape only."""
 
     lod_like = ""
 
@@ -68,7 +68,7 @@ class About(OpDef):
     Out = writes()
 
 
-class ShapeOf(About, op="shape"):
+class ShapeOf(ShapeQuery, op="shape"):
     """Out = the shape of Input, int32 [axes]. Reference: shape_op.h."""
 
     def infer(self, Input: TensorType) -> TensorType:
@@ -81,8 +81,8 @@ class ShapeOf(About, op="shape"):
         numbers_of(k, Out, Input)
 
 
-class Size(About, op="size"):
-    """Out = how many elements Input has, int64 [1]. Reference: size_op.cc."""
+class Size(ShapeQuery, op="size"):
+    """Out = the number of elements of Input, int64 [1]. Reference: size_op.cc."""
 
     def infer(self, Input: TensorType) -> TensorType:
         return TensorType(DType.INT64, (1,))
@@ -118,10 +118,10 @@ class IsEmpty(OpDef, op="is_empty"):
 
 
 class OneHot(OpDef, op="one_hot"):
-    """Out = 1 at the place each number of X says, along the last axis, of size `depth`; else 0.
+    """Out = the one-hot encoding of X along the last axis, of size `depth`.
 
-    The last axis of X has size 1 and gives way to the new one. A number that is no place is an
-    error, unless `allow_out_of_range` leaves its row at 0. Reference: one_hot_op.h.
+    The last axis of X has size 1 and is replaced. An index out of range is an error, or with
+    `allow_out_of_range` a row of zeros. Reference: one_hot_op.h.
     """
 
     X = reads(no_grad=True)
@@ -139,14 +139,14 @@ class OneHot(OpDef, op="one_hot"):
         return TensorType(DType.of(self.dtype), (*self.rows(X), depth))
 
     def rows(self, X: TensorType) -> Shape:
-        """The axes of Out in front of the new one."""
+        """Return the axes of Out before the new one."""
         if X.rank < 2 or differ(X.shape[-1], 1):
             raise ShapeError(f"one_hot: X is {X}, expected a last size of 1")
         return X.shape[:-1]
 
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
-        return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
+        return one_hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*Out.shape)
@@ -154,33 +154,33 @@ class OneHot(OpDef, op="one_hot"):
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
-def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
-    """A row for each number, with 1 at its place; ValueError where it is no place."""
+def one_hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
+    """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
     known = (X >= 0) & (depth > X)
     if not lenient and not known.all():
-        raise ValueError(f"one_hot: {X[~known][0]} is not from 0 to {depth - 1}")
+        raise ValueError(f"one_hot: {X[~known][0]} is out of range, expected 0 to {depth - 1}")
     return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
 
 
 class OneHotV2(OneHot, op="one_hot_v2"):
-    """The same of any tensor: the new axis comes behind all axes of X.
+    """One-hot encoding with a new last axis, after all axes of X.
 
     Reference: one_hot_v2_op.h.
     """
 
     def rows(self, X: TensorType) -> Shape:
-        """All axes of X."""
+        """Return all axes of X."""
         return X.shape
 
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
-        return hot_rows(X, depth, self.allow_out_of_range, self.dtype)
+        return one_hot_rows(X, depth, self.allow_out_of_range, self.dtype)
 
 
 class ShardIndex(OpDef, op="shard_index"):
-    """Out = each number of X as its shard counts it, or `ignore_value` if it is of another one.
+    """Out = each index of X relative to its shard, or `ignore_value` if it is in another shard.
 
-    `index_num` numbers are shared out among `nshards` in order, equally many to each but the last.
+    `index_num` indices are divided evenly among `nshards` in order; the last shard may be smaller.
     Reference: shard_index_op.h.
     """
 
@@ -204,7 +204,9 @@ class ShardIndex(OpDef, op="shard_index"):
 
     def numpy(self, X: Array) -> Array:
         if X.size and not 0 <= X.min() <= X.max() < self.index_num:
-            raise ValueError(f"shard_index: X is from {X.min()} to {X.max()}, not all of an index")
+            raise ValueError(
+                f"shard_index: X is {X.min()} to {X.max()}, expected 0 to {self.index_num - 1}"
+            )
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
 

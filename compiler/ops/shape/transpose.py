@@ -1,4 +1,4 @@
-"""Axes in another order."""
+"""Transposition of axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compiler.ops.type_checks import require_same_shape
 
 
 class Transposing(OpDef):
-    """Axis i of Out is axis `axis[i]` of X; sequences do not outlive it.
+    """Axis i of Out is axis `axis[i]` of X; Out has no LoD.
 
     Reference: transpose_op.cc.
     """
@@ -28,13 +28,13 @@ class Transposing(OpDef):
     data_format = attr("AnyLayout")
 
     def result(self, X: TensorType) -> Shape:
-        """The shape of Out; ShapeError where `axis` does not name each axis once."""
+        """Return the shape of Out; raise ShapeError unless `axis` is a permutation."""
         if sorted(self.axis) != list(range(X.rank)):
             raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected all axes of X {X}")
         return tuple(X.shape[axis] for axis in self.axis)
 
     def back(self) -> tuple[int, ...]:
-        """The order of axes that undoes this one."""
+        """Return the inverse permutation."""
         return tuple(self.axis.index(axis) for axis in range(len(self.axis)))
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
@@ -57,7 +57,7 @@ class Transposing(OpDef):
 
 
 class Transpose(Transposing, op="transpose"):
-    """`Transposing`, spelled with one output."""
+    """`Transposing` with one output."""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape(self.result(X))
@@ -70,7 +70,7 @@ class Transpose(Transposing, op="transpose"):
 
 
 class Transpose2(Transposing, op="transpose2"):
-    """`Transposing`, spelled with XShape: X's shape after a first size of 0, without data."""
+    """`Transposing` with XShape, of shape (0, *X.shape) without data."""
 
     XShape = writes()
 

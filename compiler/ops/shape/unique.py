@@ -1,4 +1,4 @@
-"""Which values a tensor has, each once."""
+"""Unique values of a tensor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 
 
-def first_uses(X: Array) -> tuple[Array, Array, Array]:
-    """The values in the order of their first use, which of them each element is, and how often."""
+def unique_in_order(X: Array) -> tuple[Array, Array, Array]:
+    """Return the values in order of first occurrence, each element's index in them, and counts."""
     values, first, which, counts = np.unique(
         X, return_index=True, return_inverse=True, return_counts=True
     )
@@ -26,13 +26,13 @@ def first_uses(X: Array) -> tuple[Array, Array, Array]:
 
 
 def expect_vector(op: str, X: TensorType) -> None:
-    """ShapeError unless a tensor is a vector."""
+    """Raise ShapeError unless a tensor is a vector."""
     if X.rank != 1:
         raise ShapeError(f"{op}: X is {X}, expected a vector")
 
 
 def index_type(op: str, code: int) -> DType:
-    """The element type of positions; BadAttribute where it is none for them."""
+    """Return the dtype of indices; raise BadAttribute unless it is int32 or int64."""
     dtype = DType.of(code)
     if dtype not in (DType.INT32, DType.INT64):
         raise BadAttribute(f"{op}: 'dtype' is {dtype.text}, expected i32 or i64")
@@ -40,14 +40,13 @@ def index_type(op: str, code: int) -> DType:
 
 
 class Unique(OpDef, op="unique"):
-    """Out = the values of X in the order of their first use, Index = which of them each element is.
+    """Out = the values of X in order of first occurrence, Index = each element's index in Out.
 
-    With `is_sorted`, as models of Paddle 2.0 have it, the values are sorted; Indices are then their
-    first places and Counts how often they come, and with `axis` whole slices are compared.
-    Reference: unique_op.h.
+    With `is_sorted` (Paddle 2) the values are sorted, Indices are their first occurrences and
+    Counts their frequencies; with `axis` whole slices are compared. Reference: unique_op.h.
     """
 
-    no_kernel_reason = "only data decides how many numbers there are"
+    no_kernel_reason = "the number of values is data-dependent"
 
     lod_like = ""
 
@@ -71,15 +70,15 @@ class Unique(OpDef, op="unique"):
         sizes = [UNKNOWN if not self.axis or a == self.axis[0] % X.rank else n
                  for a, n in enumerate(X.shape)]  # fmt: skip
         found = X.with_shape(sizes if self.axis else [UNKNOWN])
-        places = TensorType(dtype, (UNKNOWN,))
+        index_vector = TensorType(dtype, (UNKNOWN,))
         which = (X.shape[self.axis[0]],) if self.axis else (X.numel,)
         index = TensorType(dtype, which)
-        return {"Out": found, "Index": index, "Indices": places, "Counts": places}
+        return {"Out": found, "Index": index, "Indices": index_vector, "Counts": index_vector}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)
         if not self.is_sorted:
-            Out, which, _ = first_uses(X)
+            Out, which, _ = unique_in_order(X)
             return {"Out": Out, "Index": which.astype(dtype)}
         axis: Any = self.axis[0] if self.axis else None
         Out, first, which, counts = np.unique(
@@ -94,9 +93,9 @@ class Unique(OpDef, op="unique"):
 
 
 class UniqueWithCounts(OpDef, op="unique_with_counts"):
-    """`unique`, and Count = how often each value comes. Reference: unique_with_counts_op.h."""
+    """`unique`, with Count = the frequency of each value. Reference: unique_with_counts_op.h."""
 
-    no_kernel_reason = "only data decides how many numbers there are"
+    no_kernel_reason = "the number of values is data-dependent"
 
     lod_like = ""
 
@@ -114,5 +113,5 @@ class UniqueWithCounts(OpDef, op="unique_with_counts"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)
-        Out, which, counts = first_uses(X)
+        Out, which, counts = unique_in_order(X)
         return {"Out": Out, "Index": which.astype(dtype), "Count": counts.astype(dtype)}
