@@ -1,4 +1,4 @@
-"""Keeping gradients small: by value, by norm, or by the norm of all of them (fluid_spec A.4)."""
+"""Gradient clipping by value, by norm, or by global norm (fluid_spec A.4)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Pairs = list[tuple[Any, Any]]
 
 
 class BaseErrorClipAttr:
-    """What clips the gradient of one variable; derived classes append the op that does it."""
+    """Base class of error clips, which clip the gradient of one variable."""
 
     def _append_clip_op(self, block: Any, grad_name: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define _append_clip_op")
 
 
 class ErrorClipByValue(BaseErrorClipAttr):
-    """Clips the gradient of one variable on its way back, see `Variable._set_error_clip`."""
+    """Clips the gradient of one variable in the backward pass, see `Variable._set_error_clip`."""
 
     @typed
     def __init__(self, max: float, min: float | None = None) -> None:
@@ -54,9 +54,9 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 
 def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
-    """Clip each gradient the last op completed, where its variable asks for it.
+    """Clip each gradient that the last op completed if its variable has an error clip.
 
-    Raises TypeError where what it asks for is no error clip.
+    Raises TypeError if the attribute is no error clip.
     """
     for gradient in context["__current_op_desc__"].output_arg_names():
         variable = block._find_var_recursive(context.get(gradient, ""))
@@ -70,9 +70,9 @@ def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
 
 
 class GradientClipBase:
-    """What a gradient clip is: called with pairs, it appends ops and returns the new pairs.
+    """Base class of gradient clips: callables that append ops and return new pairs.
 
-    `need_clip`, given a parameter, says whether its gradient is clipped at all.
+    `need_clip` takes a parameter and returns whether its gradient is clipped.
     """
 
     @typed
@@ -80,7 +80,7 @@ class GradientClipBase:
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-        """The pairs with clipped gradients; pairs without a gradient are left out."""
+        """Return the pairs with clipped gradients; pairs without a gradient are omitted."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         if any(param.gradient_clip_attr is not None for param, _ in pairs):
             warnings.warn(
@@ -99,19 +99,19 @@ class GradientClipBase:
     def _renewed(
         self, param: Any, grad: Any, clipped: Callable[[Variable], Variable]
     ) -> tuple[Any, Any]:
-        """The parameter with its clipped gradient, if it needs to be clipped."""
+        """Return the parameter with its clipped gradient, if it needs clipping."""
         if not self._needed(param):
             return param, grad
         with _optimized(param, grad):
             return param, clipped(grad)
 
     def _clipped(self, grad: Variable) -> Variable:
-        """The clipped gradient."""
+        """Return the clipped gradient."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
 
 
 class GradientClipByValue(GradientClipBase):
-    """Each element between `min` and `max`; `min` is `-max` unless given."""
+    """Clamp each element to [`min`, `max`]; the default of `min` is `-max`."""
 
     @typed
     def __init__(
@@ -134,7 +134,7 @@ class GradientClipByValue(GradientClipBase):
 
 
 class GradientClipByNorm(GradientClipBase):
-    """Each gradient no longer than `clip_norm`."""
+    """Scale each gradient to an L2 norm of at most `clip_norm`."""
 
     @typed
     def __init__(
@@ -151,7 +151,7 @@ class GradientClipByNorm(GradientClipBase):
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
-    """All gradients together, seen as one vector, no longer than `clip_norm`."""
+    """Scale all gradients together to a global L2 norm of at most `clip_norm`."""
 
     @typed
     def __init__(
@@ -168,7 +168,9 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
     def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
-        """The pairs, shortened; the limit comes first where the clip was set `beforehand`."""
+        """Return the scaled pairs; if `beforehand`, the clip norm is appended before the global
+        norm.
+        """
         needed = [pair for pair in pairs if self._needed(pair[0])]
         if not needed:
             return pairs
@@ -187,7 +189,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
 
 
 def _square(param: Any, grad: Any) -> Variable:
-    """The sum of a gradient's squares; rows of a sparse one that have one number are added up."""
+    """Return the sum of a gradient's squares; duplicate rows of a sparse one are merged."""
     with _optimized(param, grad):
         if grad.type == VarDesc.VarType.SELECTED_ROWS:
             grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
@@ -205,10 +207,10 @@ def set_gradient_clip(
     param_list: Sequence[Parameter | str] | None = None,
     program: Program | None = None,
 ) -> None:
-    """Clip the gradients of parameters, all of a program's by default, in a `minimize` to come.
+    """Set the clip of parameters (default: all of a program) for the next `minimize`.
 
-    Raises TypeError for what is no gradient clip and for what are no parameters; warns where
-    `minimize` came before it.
+    Raises TypeError unless `clip` is a gradient clip and the list has parameters; warns if
+    `minimize` was called before.
     """
     block = (program or default_main_program()).global_block()
     if any(op._is_optimize_op() for op in block.ops):
@@ -223,10 +225,10 @@ def set_gradient_clip(
 
 
 def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-    """Clip what `set_gradient_clip` asked for; the pairs keep their order.
+    """Append the clips set by `set_gradient_clip`; the pairs keep their order.
 
-    Global norms are taken over a group: parameters whose clips have one `group_name`. Raises
-    ValueError where clips of a group differ in their norm.
+    Global norms are computed per group: parameters whose clips have the same `group_name`. Raises
+    ValueError if clips of a group differ in their norm.
     """
     pairs = [(param, grad) for param, grad in params_grads if grad is not None]
     clips = {_group(param.gradient_clip_attr): param.gradient_clip_attr for param, _ in pairs}
@@ -241,7 +243,7 @@ def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
 
 
 def _group(clip: GradientClipBase | None) -> Any:
-    """What tells clips apart that work on their own."""
+    """Return the key by which clips are grouped."""
     return clip.group_name if isinstance(clip, GradientClipByGlobalNorm) else clip
 
 
@@ -252,12 +254,12 @@ def _check_group(clip: Any, members: Pairs) -> None:
 
 
 def _optimized(param: Any, grad: Any) -> Any:
-    """Ops appended within belong to the update of this parameter."""
+    """Context manager in which appended ops belong to the update of this parameter."""
     return param.block.program._optimized_guard([param, grad])
 
 
 def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
-    """Let clip ops, those from position `start` on, name the gradient that is used in the end."""
+    """Set the role variables of clip ops, from index `start`, to the final gradients."""
     used = {param.name: grad.name for param, grad in params_grads}
     for op in block.ops[start:]:
         named = op.attr("op_role_var")

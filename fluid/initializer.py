@@ -1,7 +1,7 @@
-"""How parameters start: each initializer prepends one op to the startup program.
+"""Parameter initializers: each prepends one op to the startup program.
 
 Ops are prepended, so the startup program lists them in reverse order of creation (fluid_spec A.2).
-With a program seed every op gets a seed of its own, see `Program.random_seed`.
+With a program seed every op has a different seed, see `Program.random_seed`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _VALUES = {"float32": "fp32_values", "int32": "int32_values", "int64": "int64_va
 
 
 class Initializer:
-    """What an initializer is: called with a variable, it prepends the op that writes it."""
+    """Base class of initializers, which are called with a variable and prepend an op."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend the op to `block`, the global block of the startup program."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it starts")
 
     def _compute_fans(self, var: Variable) -> tuple[int, int]:
-        """How many inputs and outputs a weight connects: [in, out] or [out, in, height, width]."""
+        """Return the fan-in and fan-out of a weight: [in, out] or [out, in, height, width]."""
         shape = var.shape
         if len(shape) < 2:
             size = math.prod(shape)
@@ -59,7 +59,7 @@ class Initializer:
 
 
 class ConstantInitializer(Initializer):
-    """Every element is `value`."""
+    """Initializes all elements to `value`."""
 
     @typed
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
@@ -73,7 +73,7 @@ class ConstantInitializer(Initializer):
 
 
 class _Random(Initializer):
-    """Draws numbers; seed 0 leaves it to the program's seed."""
+    """Base class of random initializers; seed 0 means the program's seed."""
 
     @typed
     def __init__(self, seed: int = 0) -> None:
@@ -97,7 +97,7 @@ class _Random(Initializer):
 
 
 class UniformInitializer(_Random):
-    """Uniform between `low` and `high`; a diagonal of `diag_val` may be written over it."""
+    """Uniform in [`low`, `high`); optionally `diag_val` overwrites a diagonal."""
 
     @typed
     def __init__(
@@ -137,7 +137,7 @@ class NormalInitializer(_Random):
 
 
 class TruncatedNormalInitializer(NormalInitializer):
-    """Normal, but what lies beyond two standard deviations is drawn again."""
+    """Normal, truncated to two standard deviations by resampling."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `truncated_gaussian_random`."""
@@ -146,7 +146,7 @@ class TruncatedNormalInitializer(NormalInitializer):
 
 
 class XavierInitializer(_Random):
-    """Keeps the scale of values and gradients alike from layer to layer (Glorot & Bengio, 2010)."""
+    """Preserves the scale of values and gradients across layers (Glorot & Bengio, 2010)."""
 
     @typed
     def __init__(
@@ -171,7 +171,7 @@ class XavierInitializer(_Random):
 
 
 class MSRAInitializer(_Random):
-    """Keeps the scale of values through rectifiers (He et al., 2015)."""
+    """Preserves the scale of values through rectifiers (He et al., 2015)."""
 
     @typed
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
@@ -188,10 +188,10 @@ class MSRAInitializer(_Random):
 
 
 class BilinearInitializer(Initializer):
-    """Weights of a transposed convolution that enlarges pictures by bilinear interpolation."""
+    """Weights of a transposed convolution that upsamples images by bilinear interpolation."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
-        """Prepend `assign_value`; ValueError where the filter is not [out, in, size, size]."""
+        """Prepend `assign_value`; ValueError unless the filter is [out, in, size, size]."""
         if len(var.shape) != 4 or var.shape[2] != var.shape[3]:
             raise ValueError(f"Bilinear fills [out, in, size, size], not {list(var.shape)}")
         size = var.shape[3]
@@ -203,14 +203,14 @@ class BilinearInitializer(Initializer):
 
 
 class NumpyArrayInitializer(Initializer):
-    """The elements of an array, which are written into the program."""
+    """Initializes to the elements of an array, which are stored in the program."""
 
     @typed
     def __init__(self, value: np.ndarray) -> None:
         self._value = value
 
     def __call__(self, var: Variable, block: Block) -> Operator:
-        """Prepend `assign_value`; ValueError where the shape or the element type does not fit."""
+        """Prepend `assign_value`; ValueError if shape or dtype do not match."""
         dtype = (DType.FP32 if var.element in HALVES else var.element).numpy
         if self._value.shape != var.shape or dtype.name not in _VALUES:
             raise ValueError(
@@ -222,7 +222,7 @@ class NumpyArrayInitializer(Initializer):
 
 
 def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
-    """Prepend an op that fills a variable: what has two bytes is filled as float32, then cast."""
+    """Prepend an op that fills a variable; half precision is filled as float32, then cast."""
     filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}
     op = block._prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})

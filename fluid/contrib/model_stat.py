@@ -1,4 +1,4 @@
-"""A table of a program's larger ops: shapes, parameters and arithmetic."""
+"""A table of a program's larger ops: shapes, parameters and flops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Counted:
-    """An op's shapes without the batch, its parameters, and its arithmetic for one row."""
+    """An op's shapes without the batch axis, its parameter count and its flops per sample."""
 
     kind: str
     input: tuple[int, ...]
@@ -29,18 +29,17 @@ class Counted:
     flops: int
 
     def cells(self, number: int) -> list[str]:
-        """The row of the table."""
+        """Return the row of the table."""
         return [
             str(x) for x in (number, self.kind, self.input, self.output, self.params, self.flops)
         ]
 
 
 def summary(main_prog: Program) -> None:
-    """Print a row for each convolution, product, pooling, norm and activation, and the sums.
+    """Print a row per convolution, product, pooling, norm and activation, and the totals.
 
-    Counts are those of 1.8.5: a product counts k·n and a convolution two for each weight and
-    position, and of `mul` only layers called `fc` are counted. Raises TypeError for what is no
-    Program.
+    Counts are those of 1.8.5: a product counts k·n, a convolution two per weight and output pixel,
+    and of `mul` only layers called `fc` are counted. Raises TypeError for anything but a Program.
     """
     if not isinstance(main_prog, Program):
         raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
@@ -53,7 +52,7 @@ def summary(main_prog: Program) -> None:
 
 
 def _counted(op: Operator) -> Counted | None:
-    """What an op adds; None for one that is not counted."""
+    """Return the counts of an op, or None if it is not counted."""
     found = _KINDS.get(op.type)
     if found is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
         return None
@@ -104,7 +103,7 @@ _KINDS: dict[str, tuple[str, str, Count]] = {
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Lines of a table whose columns are aligned right."""
+    """Format rows as lines of a right-aligned table."""
     lines = [list(COLUMNS), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])

@@ -1,4 +1,4 @@
-"""Convolutions and pooling as layers that are objects."""
+"""Convolution and pooling layer objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Pool2D"]
 
 
 class _Conv(Layer):
-    """A convolution over `_rank` axes, its bias and activation."""
+    """A convolution over `_rank` spatial axes, with bias and activation."""
 
     _rank, _transposed = 2, False
 
@@ -59,7 +59,7 @@ class _Conv(Layer):
         return self.create_parameter(shape, attr, self._dtype, default_initializer=start)
 
     def _kind(self, channels: int, filters: int) -> str:
-        """The op, which has another name where each channel is convolved by itself."""
+        """Return the op type, which differs for depthwise convolutions."""
         alone = filters == channels if self._transposed else filters % channels == 0
         deep = channels == self._groups and alone and not self._use_cudnn and self._rank == 2
         return f"{'depthwise_' * deep}conv{self._rank}d{'_transpose' * self._transposed}"
@@ -86,7 +86,7 @@ class _Conv(Layer):
 
 
 class Conv2D(_Conv):
-    """Convolution of pictures; see `layers.conv2d`."""
+    """2-D convolution; see `layers.conv2d`."""
 
     def __init__(
         self,
@@ -109,13 +109,13 @@ class Conv2D(_Conv):
 
 
 class Conv3D(Conv2D):
-    """Convolution of volumes; see `layers.conv3d`."""
+    """3-D convolution; see `layers.conv3d`."""
 
     _rank = 3
 
 
 class Conv2DTranspose(_Conv):
-    """Transposed convolution of pictures; see `layers.conv2d_transpose`."""
+    """2-D transposed convolution; see `layers.conv2d_transpose`."""
 
     _transposed = True
 
@@ -149,9 +149,9 @@ class Conv2DTranspose(_Conv):
 
 
 class Conv3DTranspose(_Conv):
-    """Transposed convolution of volumes; see `layers.conv3d_transpose`.
+    """3-D transposed convolution; see `layers.conv3d_transpose`.
 
-    The bias is added only where `bias_attr` is given, as in release 1.8.5.
+    The bias is added only if `bias_attr` is set, as in release 1.8.5.
     """
 
     _rank, _transposed = 3, True
@@ -180,7 +180,7 @@ class Conv3DTranspose(_Conv):
 
 
 class Pool2D(Layer):
-    """Pooling of pictures; see `layers.pool2d`."""
+    """2-D pooling; see `layers.pool2d`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Layers that normalise: over a batch, a row, an image, or a group of channels."""
+"""Normalization over a batch, a row, an image or a group of channels."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def batch_norm(
     do_model_average_for_mean_and_var: bool = True,
     use_global_stats: bool = False,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + bias`, a channel at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + bias` per channel.
 
-    Training uses the batch's mean and variance and moves the running ones by 1 - `momentum`;
-    testing, and `use_global_stats`, use those.
+    Training uses the statistics of the batch and updates the running ones by 1 - `momentum`;
+    inference and `use_global_stats` use the running ones.
 
     >>> import fluid
     >>> pictures = fluid.layers.data("batch_norm_doc", [3, 8, 8])
@@ -83,7 +83,7 @@ def inplace_abn(
     use_global_stats: bool = False,
     act_alpha: float = 1.0,
 ) -> Variable:
-    """`batch_norm` with an activation that can be undone, both written over `input`.
+    """`batch_norm` with an invertible activation, computed in place of `input`.
 
     `act` is None, "identity", "leaky_relu" or "elu", with slope or scale `act_alpha`. Raises
     ValueError for another one.
@@ -109,7 +109,7 @@ def _statistics(
     names: tuple[str | None, str | None],
     average: bool,
 ) -> dict[str, Variable]:
-    """What is learnt and kept of each channel, and room for what the batch has, by slot."""
+    """Create the parameters, running statistics and batch statistics of each channel, by slot."""
     op = helper.layer_type
     check_layout(layout, op)
     if helper.param_attr is False or helper.bias_attr is False:
@@ -151,19 +151,19 @@ def _append_batch_norm(
 def _running(
     helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, average: bool
 ) -> Variable:
-    """A running statistic: a parameter that no optimizer touches."""
+    """Create a running statistic: a parameter that is not trained."""
     attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=average)
     return helper.create_parameter(attr, shape, dtype, stop_gradient=True)
 
 
 def _scale(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
-    """A parameter that starts at 1."""
+    """Create a parameter initialized to 1."""
     start = Constant(1.0)
     return helper.create_parameter(helper.param_attr, shape, dtype, default_initializer=start)
 
 
 def _bias(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
-    """A parameter that starts at 0."""
+    """Create a parameter initialized to 0."""
     return helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
 
 
@@ -181,10 +181,11 @@ def layer_norm(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + shift`, from axis `begin_norm_axis` on.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + shift` over axes ≥
+    `begin_norm_axis`.
 
-    `scale` and `shift` say whether there are such parameters. Raises ValueError where one is
-    wanted and its attribute is False.
+    `scale` and `shift` select whether these parameters exist. Raises ValueError if one is selected
+    and its attribute is False.
 
     >>> import fluid
     >>> rows = fluid.layers.data("layer_norm_doc", [4, 6])
@@ -219,7 +220,7 @@ def _check_wanted(what: str, wanted: bool, name: str, attr: Any) -> None:
 
 
 def _spare(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
-    """Temporaries that the gradient reads and that have none."""
+    """Create temporaries without gradient that the backward pass reads."""
     return [
         helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
         for _ in range(count)
@@ -233,9 +234,9 @@ def instance_norm(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + bias`, a channel of an image at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + bias` per channel and image.
 
-    Raises ValueError where an attribute is False.
+    Raises ValueError if an attribute is False.
     """
     check_variable_and_dtype(input, "input", _WIDE, "instance_norm")
     helper = LayerHelper("instance_norm", param_attr=param_attr, bias_attr=bias_attr, name=name)
@@ -261,9 +262,9 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon)`, a group of an image's channels at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon)` per group of channels of an image.
 
-    There is a scale only where `param_attr` is given, and a bias only where `bias_attr` is.
+    A scale exists only if `param_attr` is set, and a bias only if `bias_attr` is.
     """
     check_variable_and_dtype(input, "input", _WIDE, "group_norm")
     check_layout(data_layout, "group_norm")
@@ -295,9 +296,9 @@ def lrn(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """`input / (k + alpha * s) ** beta`, s the squares of `n` channels around each, summed.
+    """Return `input / (k + alpha * s) ** beta`, s the sum of squares over `n` adjacent channels.
 
-    Raises ValueError where the input is no pictures [N, C, H, W].
+    Raises ValueError unless the input is [N, C, H, W].
     """
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
     if len(input.shape) != 4:

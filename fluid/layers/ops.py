@@ -1,4 +1,4 @@
-"""Functions of one tensor without options: a layer for each."""
+"""Elementwise functions without attributes."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ globals().update({name: _layer(name, text) for name, text in _LAYERS.items()})
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """`max(x, 0)`."""
+    """Return `max(x, 0)`."""
     check_variable_and_dtype(x, "x", FLOATS, "relu")
     return append_simple_op("relu", {"X": x}, name=name)
 
 
 def log(x: Variable, name: str | None = None) -> Variable:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     check_variable_and_dtype(x, "x", _WIDE, "log")
     return append_simple_op("log", {"X": x}, name=name)
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """The natural logarithm of `1 + x`, written to `out` if given."""
+    """Return the natural logarithm of `1 + x`, written to `out` if not None."""
     check_variable_and_dtype(x, "x", _WIDE, "log1p")
     helper = LayerHelper("log1p", name=name)
     if out is None:
@@ -74,5 +74,5 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
 
 
 def erf(x: Variable) -> Variable:
-    """The error function: 2/√π times the integral of exp(-t²) from 0 to x."""
+    """Error function: 2/√π times the integral of exp(-t²) from 0 to x."""
     return append_simple_op("erf", {"X": x})

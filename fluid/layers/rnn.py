@@ -1,4 +1,4 @@
-"""Recurrent cells and decoders that are made of other layers, and `rnn`, which runs a cell."""
+"""`rnn`, which runs a cell over sequences, and the public names of cells and decoders."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def rnn(
     is_reverse: bool = False,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
-    """(outputs, final states) of a cell over all steps of `inputs`.
+    """Run a cell over all steps of `inputs`; returns (outputs, final states).
 
     `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such, and
-    so are the outputs. States begin as `initial_states`, zeros by default. Where `sequence_length`
-    [batch] is given, states stay as they are behind it. `is_reverse` begins with the last step.
-    `kwargs` go to the cell. Raises TypeError for arguments of other kinds.
+    so are the outputs. `initial_states` defaults to zeros. States do not change after
+    `sequence_length` [batch] steps if it is not None. `is_reverse` begins with the last step.
+    `kwargs` are passed to the cell. Raises TypeError for arguments of other types.
 
     >>> import fluid
     >>> x = fluid.data("x", [None, 7, 4])
@@ -105,7 +105,7 @@ def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
 
 
 def _mask(sequence_length: Variable, inputs: Any, states: Any) -> Variable:
-    """[steps, batch] with 1 for the steps that count."""
+    """Return a mask [steps, batch], 1 for valid steps."""
     steps = shape(flatten(inputs)[0])[0]
     mask = sequence_mask(sequence_length, maxlen=steps, dtype=flatten(states)[0].dtype)
     return transpose(mask, [1, 0])
@@ -118,7 +118,7 @@ def _backwards(x: Variable) -> Variable:
 def _run(
     cell: RNNCell, inputs: Any, initial_states: Any, mask: Variable | None, kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
+    """Return the outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
     net = StaticRNN()
     with net.step():
         step = map_structure(net.step_input, inputs)
@@ -140,6 +140,6 @@ def _run(
 
 
 def _moved_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
-    """`new_state` in the rows where the mask is 1, `state` in the others."""
+    """Return `new_state` in the rows where the mask is 1, else `state`."""
     moved = elementwise_mul(new_state, mask, axis=0)
     return moved - elementwise_mul(state, mask - 1, axis=0)

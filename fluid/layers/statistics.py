@@ -1,4 +1,4 @@
-"""Layers that rescale by what they are given or have kept, and not by the batch at hand."""
+"""Normalization by parameters or accumulated statistics instead of those of the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluid.recording.checks import FLOATS, check_type, check_variable, check_var
 __all__ = ["affine_channel", "data_norm", "spectral_norm"]
 
 _WIDE = FLOATS[1:]
-"""The element types of layers that have no half precision."""
+"""Dtypes of layers without half precision support."""
 
 
 def affine_channel(
@@ -26,7 +26,7 @@ def affine_channel(
     name: str | None = None,
     act: str | None = None,
 ) -> Variable:
-    """`x * scale + bias`, a channel at a time; `scale` and `bias` are [C]."""
+    """Return `x * scale + bias` per channel; `scale` and `bias` are [C]."""
     check_variable_and_dtype(x, "x", _WIDE, "affine_channel")
     check_variable(scale, "scale", "affine_channel")
     check_variable(bias, "bias", "affine_channel")
@@ -43,9 +43,9 @@ def spectral_norm(
     eps: float = 1e-12,
     name: str | None = None,
 ) -> Variable:
-    """`weight` divided by its largest singular value, as a matrix whose rows are axis `dim`.
+    """Divide `weight` by its largest singular value, as a matrix whose rows are axis `dim`.
 
-    `power_iters` steps of power iteration find it, from vectors that are parameters.
+    It is estimated by `power_iters` power iterations, starting from vectors stored as parameters.
     """
     check_variable_and_dtype(weight, "weight", _WIDE, "spectral_norm")
     check_type(dim, "dim", int, "spectral_norm")
@@ -89,10 +89,10 @@ def data_norm(
     summary_decay_rate: float = 0.9999999,
     enable_scale_and_shift: bool = False,
 ) -> Variable:
-    """Features [N, C] normalised by the sums of all data seen, which are parameters.
+    """Normalize features [N, C] by accumulated sums of all data, which are parameters.
 
-    `param_attr` may say where they start: batch_size, batch_sum, batch_square, and scale_w and bias
-    with `enable_scale_and_shift`. Slots of `slot_dim` features that start with 0 stay 0.
+    `param_attr` may set their initial values: batch_size, batch_sum, batch_square, and scale_w and
+    bias with `enable_scale_and_shift`. Slots of `slot_dim` features that start with 0 remain 0.
     """
     check_variable(input, "input", "data_norm")
     check_layout(data_layout, "data_norm")
@@ -122,7 +122,7 @@ _SUMS = {
     "BatchSum": ("batch_sum", "batch_sum", 0.0),
     "BatchSquareSum": ("batch_square_sum", "batch_square", 1e4),
 }
-"""For each slot: what the parameter is called, its key in `param_attr`, and where it starts."""
+"""For each slot: parameter name, key in `param_attr`, and initial value."""
 
 
 def _seen(

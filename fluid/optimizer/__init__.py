@@ -1,7 +1,7 @@
-"""The optimizers: each says its op, what it remembers of a parameter, and its attributes.
+"""Optimizers: each class declares its op, its accumulators and the op's attributes.
 
-Their base class is in `base`, averages of parameters in `averages`, optimizers that wrap another
-one in `wrappers`, gradient compression in `dgc`.
+The base class is in `base`, parameter averages in `averages`, wrappers of other optimizers in
+`wrappers`, gradient compression in `dgc`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SGDOptimizer(Optimizer):
 
 
 class MomentumOptimizer(Optimizer):
-    """Remembers a velocity: `velocity = momentum * velocity + grad; param -= rate * velocity`.
+    """Momentum: `velocity = momentum * velocity + grad; param -= rate * velocity`.
 
     With `use_nesterov`, `param -= rate * (grad + momentum * velocity)`.
     """
@@ -90,7 +90,7 @@ class MomentumOptimizer(Optimizer):
 
 
 class LarsMomentumOptimizer(Optimizer):
-    """Momentum with a rate for every layer, by the norms of parameter and gradient (LARS)."""
+    """Momentum with layer-wise learning rates from the norms of parameter and gradient (LARS)."""
 
     _velocity_acc_str = "velocity"
 
@@ -122,9 +122,9 @@ class LarsMomentumOptimizer(Optimizer):
 
 
 class AdagradOptimizer(Optimizer):
-    """Divides gradients by the root of the sum of their squares (Duchi et al., 2011).
+    """Adagrad: gradients divided by the root of the sum of their squares (Duchi et al., 2011).
 
-    That sum starts at `initial_accumulator_value`.
+    The sum is initialized to `initial_accumulator_value`.
     """
 
     _moment_acc_str = "moment"
@@ -154,7 +154,7 @@ class AdagradOptimizer(Optimizer):
 
 
 class DecayedAdagradOptimizer(Optimizer):
-    """Adagrad with a moving mean of squares in place of their sum."""
+    """Adagrad with an exponential moving average of squares instead of their sum."""
 
     _moment_acc_str = "moment"
 
@@ -183,9 +183,9 @@ class DecayedAdagradOptimizer(Optimizer):
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Steps as long as earlier ones were, by moving means of squares (Zeiler, 2012).
+    """Adadelta: step sizes from moving averages of squared gradients and updates (Zeiler, 2012).
 
-    The op has no learning rate: `learning_rate` is there because all optimizers have one.
+    The op has no learning rate; `learning_rate` exists because all optimizers have one.
     """
 
     _avg_squared_grad_acc_str = "_avg_squared_grad"
@@ -219,9 +219,9 @@ class AdadeltaOptimizer(Optimizer):
 
 
 class RMSPropOptimizer(Optimizer):
-    """Divides gradients by the root of their mean square, with momentum.
+    """RMSProp: gradients divided by the root of their mean square, with momentum.
 
-    `centered` takes the square of their mean off it first.
+    `centered` subtracts the square of the mean gradient first.
     """
 
     _momentum_acc_str = "momentum"
@@ -259,9 +259,9 @@ class RMSPropOptimizer(Optimizer):
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: sparse parameters by `l1` and `l2` (McMahan et al., 2013).
+    """FTRL: sparse parameters by `l1` and `l2` regularization (McMahan et al., 2013).
 
-    The reference 1.8.5 writes `l1` where the op expects `l2`; here it is `l2`.
+    The reference 1.8.5 passes `l1` to the op's attribute `l2`; here it is `l2`.
     """
 
     _squared_acc_str = "squared"
@@ -294,9 +294,9 @@ class FtrlOptimizer(Optimizer):
 
 
 class DpsgdOptimizer(Optimizer):
-    """Differentially private descent: gradients no longer than `clip`, and noise (CCS 2016).
+    """Differentially private SGD: gradients clipped to norm `clip`, plus noise (CCS 2016).
 
-    The noise has deviation `sigma` and is divided by `batch_size`.
+    The noise has standard deviation `sigma` and is divided by `batch_size`.
     """
 
     type = "dpsgd"
@@ -322,7 +322,7 @@ class DpsgdOptimizer(Optimizer):
 
 
 class _Moments(Optimizer):
-    """What the Adam family shares: moving means by `beta1` and `beta2`, and an `epsilon`."""
+    """Base class of the Adam family: moving averages with `beta1` and `beta2`, and `epsilon`."""
 
     @typed
     def __init__(
@@ -346,10 +346,10 @@ class _Moments(Optimizer):
 
 
 class AdamOptimizer(_Moments):
-    """Adaptive moments (Kingma & Ba, 2015).
+    """Adam: adaptive moment estimation (Kingma & Ba, 2015).
 
-    `beta1` and `beta2` may be variables. With `lazy_mode`, only the rows that a sparse gradient has
-    are updated.
+    `beta1` and `beta2` may be variables. With `lazy_mode` only the rows of a sparse gradient are
+    updated.
     """
 
     _moment1_acc_str = "moment1"
@@ -396,9 +396,10 @@ class AdamOptimizer(_Moments):
 
 
 class LambOptimizer(AdamOptimizer):
-    """Adam with a rate for every layer, by the norms of parameter and step (You et al., 2019).
+    """LAMB: Adam with layer-wise learning rates from the norms of parameter and step (You et al.,
+    2019).
 
-    Parameters for which `exclude_from_weight_decay_fn` is true do not decay.
+    Parameters for which `exclude_from_weight_decay_fn` returns true do not decay.
     """
 
     type = "lamb"
@@ -430,7 +431,7 @@ class LambOptimizer(AdamOptimizer):
 
 
 class AdamaxOptimizer(_Moments):
-    """Adam with the largest gradient seen in place of the second moment (Kingma & Ba, 2015)."""
+    """Adam with the infinity norm of past gradients as second moment (Kingma & Ba, 2015)."""
 
     _moment_acc_str = "moment"
     _inf_norm_acc_str = "inf_norm"
@@ -446,7 +447,7 @@ class AdamaxOptimizer(_Moments):
         }
 
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
-        """Advance the power of beta1 of every parameter that was updated."""
+        """Append the update of beta1's power for every updated parameter."""
         updated = [pair for pair in parameters_and_grads if pair[1] is not None]
         for param, grad in (pair for pair in updated if pair[0].trainable):
             power = self._get_accumulator("beta1_pow_acc", param)

@@ -1,8 +1,8 @@
-"""`DGCMomentumOptimizer`: momentum that sends only the largest elements of each gradient.
+"""`DGCMomentumOptimizer`: momentum with deep gradient compression.
 
-Lin et al., 2018 (arXiv 1712.01887). The backward pass ends, for each gradient that is compressed,
-with a `dgc` op; where gradients are summed over ranks, `dgc_allreduce_sum` follows it. Names and
-structure are those of Paddle 1.8.5, whose `dgc` runs on GPUs alone.
+Lin et al., 2018 (arXiv 1712.01887). A `dgc` op is appended to the backward pass for each compressed
+gradient; `dgc_allreduce_sum` follows where gradients are all-reduced. Names and structure are those
+of Paddle 1.8.5, whose `dgc` runs on GPUs only.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from fluid.regularizer import L1DecayRegularizer, L2DecayRegularizer, WeightDeca
 __all__ = ["DGCMomentumOptimizer"]
 
 COUNTER, RANKS = "__g_dgc_counter__", "__g_nranks__"
-"""Variables of the program: the number of the step, from 0, and how many ranks train."""
+"""Global variables: the step number, from 0, and the number of ranks."""
 
 SMALLEST = 16384
-"""Elements of a parameter whose gradient is compressed, at least."""
+"""Minimum number of elements of a parameter whose gradient is compressed."""
 
 
 class DGCMomentumOptimizer(Optimizer):
-    """Momentum whose gradients are compressed from step `rampup_begin_step` on.
+    """Momentum with gradient compression from step `rampup_begin_step`.
 
-    Only the elements of a gradient that are largest are sent, a part 1 - `sparsity` of it; ranks
-    keep the others and add them to later gradients. The values of `sparsity` share `rampup_step`
-    steps, then the last one stays. Gradients of parameters with fewer than 16384 elements, sparse
-    ones and those not in float32 are summed whole. It runs on two ranks or more, with
-    `CompiledProgram.with_data_parallel`, `ParallelExecutor` or the transpiler's collective mode:
-    the first run on one rank raises EnforceNotMet.
+    Only the largest elements of a gradient, a fraction 1 - `sparsity` of it, are sent; ranks
+    accumulate the others locally. Each value of `sparsity` is used for an equal part of
+    `rampup_step` steps, then the last one. Gradients of parameters with fewer than 16384 elements,
+    sparse ones and those not in float32 are all-reduced uncompressed. It requires two or more
+    ranks, with `CompiledProgram.with_data_parallel`, `ParallelExecutor` or the transpiler's
+    collective mode: the first run on one rank raises EnforceNotMet.
 
-    `grad_clip` clips each rank's gradient to its norm / sqrt(`num_trainers`), which must be given
-    then. Raises TypeError for another kind of clip, AssertionError for `num_trainers` that is no
-    positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0, 1].
+    `grad_clip` clips each rank's gradient to its norm / sqrt(`num_trainers`), which is then
+    required. Raises TypeError for another kind of clip, AssertionError for `num_trainers` that is
+    no positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0,
+    1].
     """
 
     _u_velocity_acc_str = "_dgc_u_"
@@ -93,7 +94,7 @@ class DGCMomentumOptimizer(Optimizer):
         no_grad_set: Collection[Any] | None = None,
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
-        """As in other optimizers; then gradients are compressed."""
+        """As in `Optimizer`, followed by compression of the gradients."""
         found = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
         with program_guard(loss.block.program, startup_program):
             self._append_dgc_ops(found)
@@ -102,8 +103,8 @@ class DGCMomentumOptimizer(Optimizer):
     @typed
     @atomic
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
-        """The second half of `minimize`: gradients that are not compressed are clipped and decayed
-        here, the others have been; then come the updates.
+        """Second half of `minimize`: clip and decay uncompressed gradients, then append the
+        updates.
         """
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
         dense = [pair for pair in ordered if not _is_compressed(*pair)]
@@ -114,7 +115,7 @@ class DGCMomentumOptimizer(Optimizer):
             return self._create_optimization_pass(every)
 
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
-        """Nothing: `backward` has made them."""
+        """Do nothing: `backward` created the accumulators."""
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
         param, grad = param_and_grad
@@ -164,7 +165,9 @@ class DGCMomentumOptimizer(Optimizer):
         return {"current_step": self._step, "nranks": self._ranks}
 
     def _how(self, param: Parameter) -> dict[str, Any]:
-        """The attributes of the op that compresses a gradient; a parameter's own decay counts."""
+        """Return the attributes of a gradient's `dgc` op; a parameter's own regularizer has
+        priority.
+        """
         kind, coefficient = _decay(param.regularizer or self.regularization)
         return {
             "m": self._momentum,
@@ -178,7 +181,7 @@ class DGCMomentumOptimizer(Optimizer):
 
 
 def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
-    """Whether a gradient is large, dense and in float32."""
+    """Return whether a gradient is compressed: large, dense and float32."""
     is_large = prod(map(abs, param.shape)) >= SMALLEST
     kinds = [each.type for each in (param, grad) if each is not None]
     is_dense = all(kind == VarDesc.VarType.LOD_TENSOR for kind in kinds)
@@ -186,7 +189,7 @@ def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
 
 
 def _drop_role(block: Block, param_name: str) -> None:
-    """Let no op but `dgc` complete the gradient of a parameter."""
+    """Remove the op role variable of a parameter's gradient from all ops but `dgc`."""
     for op in block.ops:
         names = op.attrs.get("op_role_var") or []
         if op.role == 1 and param_name in names[::2]:
@@ -195,7 +198,7 @@ def _drop_role(block: Block, param_name: str) -> None:
 
 
 def _largest_norm(clip: Any, trainers: int | None) -> float | None:
-    """The norm that a rank's gradient is clipped to."""
+    """Return the norm to which a rank's gradient is clipped."""
     if clip is None:
         return None
     if not isinstance(clip, GradientClipByNorm):
@@ -209,7 +212,7 @@ def _largest_norm(clip: Any, trainers: int | None) -> float | None:
 
 
 def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
-    """The kind of weight decay as `dgc` numbers it, and its coefficient."""
+    """Return the kind of weight decay as an enum value of `dgc`, and its coefficient."""
     kinds = {L1DecayRegularizer: 1, L2DecayRegularizer: 2}
     if regularizer is None:
         return 0, 0.0
@@ -219,7 +222,7 @@ def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
 
 
 def _global(name: str, value: float) -> Variable:
-    """A persistable number of the program, made once."""
+    """Create a persistable scalar of the program, once."""
     helper = LayerHelper("global_step_counter")
     found, is_new = helper.create_or_get_global_variable(
         name=name, dtype="float32", shape=[1], persistable=True, belong_to_optimizer=True
@@ -231,7 +234,7 @@ def _global(name: str, value: float) -> Variable:
 
 
 def _counter() -> Variable:
-    """The number of the step, which the first op of the program increments; 0 in the first."""
+    """Return the step number, which the first op of the program increments; 0 in the first step."""
     found, block = _global(COUNTER, -1.0), default_main_program().global_block()
     if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
         block._prepend_op(

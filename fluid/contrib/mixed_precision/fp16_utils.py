@@ -1,7 +1,7 @@
-"""How a program is rewritten for mixed precision, and how the scale of its loss is kept.
+"""Program rewriting for mixed precision, and the loss scale update.
 
-Reference: fluid.contrib.mixed_precision.fp16_utils of release 1.8.5, whose programs these are, op
-by op. Where it goes wrong this does not: an op inside a branch or a loop reads the float32 copy
+Reference: fluid.contrib.mixed_precision.fp16_utils of release 1.8.5, which produces the same
+programs, op by op, except for one bug: here an op inside a branch or a loop reads the float32 copy
 that was made for it.
 """
 
@@ -24,11 +24,11 @@ HOLDERS = {"LOD_TENSOR", "SELECTED_ROWS", "LOD_TENSOR_ARRAY"}
 def rewrite_program(
     main_prog: Program, amp_lists: AutoMixedPrecisionLists, dtype: DType = DType.FP16
 ) -> None:
-    """Let the ops of the global block compute in `dtype`, float16 or bfloat16, or in float32.
+    """Rewrite the global block to compute in `dtype` (float16 or bfloat16) or float32, per lists.
 
-    Lists say which. A gray op follows what it reads: float32 where any of it comes from an op in
-    float32, narrow where any comes from one that is, unchanged otherwise. Casts stand before the
-    first op that needs them.
+    A gray op follows its inputs: float32 if any comes from an op in float32, half precision if any
+    comes from one that is, unchanged otherwise. Casts are inserted before the first op that needs
+    them.
     """
     block = main_prog.global_block()
     narrow = _narrow_ops(block, amp_lists)
@@ -39,7 +39,7 @@ def rewrite_program(
 
 
 def _narrow_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
-    """Whether each op is to be narrow; ops that stay as they are have no entry."""
+    """Return whether each op computes in half precision; unchanged ops have no entry."""
     chosen: dict[Operator, bool] = {}
     written: dict[str, bool | None] = {}
     for op in block.ops:
@@ -51,7 +51,7 @@ def _narrow_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, 
 
 
 def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]) -> bool | None:
-    """Whether an op is to be narrow, given what the ops before it were to be."""
+    """Return whether an op computes in half precision, from the decisions for its producers."""
     named = lists.black_varnames or set()
     if not named.isdisjoint([*op.reads(), *op.writes()]) or op.type in lists.black_list:
         return False
@@ -63,7 +63,7 @@ def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | No
 
 
 def _compute_in(block: Block, op: Operator, wanted: DType, narrow: DType) -> None:
-    """Cast what an op reads, and say what its results are then."""
+    """Cast the inputs of an op and set the dtype of its outputs."""
     place = op.idx
     for slot in op.input_names:
         if not _stays(op, slot, "X", wanted):
@@ -78,7 +78,7 @@ def _compute_in(block: Block, op: Operator, wanted: DType, narrow: DType) -> Non
 def _read_in(
     block: Block, place: int, op: Operator, var: Variable, wanted: DType, narrow: DType
 ) -> None:
-    """Let an op read a variable in an element type; one that it also writes stays as it is."""
+    """Cast an input of an op to a dtype; a variable that the op also writes is unchanged."""
     other = DType.FP32 if wanted is narrow else narrow
     differs = var.element is other and var.type.name in HOLDERS and var.name not in op.writes()
     if differs:
@@ -88,12 +88,12 @@ def _read_in(
 
 
 def _stays(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
-    """Whether a slot keeps its float32: statistics and factors of a batch norm do."""
+    """Return whether a slot remains float32: statistics and parameters of batch norm do."""
     return wanted is not DType.FP32 and op.type == "batch_norm" and slot != sole
 
 
 def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
-    """Let an op, and the blocks it owns, read a variable cast at a place before it."""
+    """Replace a variable, in an op and the blocks it owns, by a cast inserted before the op."""
     name = f"{var.name}.cast_{TEXT[wanted]}"
     if name not in block.vars:
         out = block.create_var(
@@ -109,14 +109,14 @@ def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DT
 
 
 def _owned(op: Operator) -> list[Block]:
-    """The blocks an op runs, and those inside them."""
+    """Return the blocks an op owns, recursively."""
     refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
     blocks = [op.block.program.block(int(ref)) for ref in refs]
     return blocks + [each for block in blocks for inner in block.ops for each in _owned(inner)]
 
 
 def _narrow_results(block: Block, op: Operator, slot: str, narrow: DType) -> None:
-    """Say that float32 results are narrow."""
+    """Mark float32 outputs as half precision."""
     for name in op.output(slot):
         var = block.var(name)
         if var.type.name in HOLDERS and var.element is DType.FP32:
@@ -126,9 +126,9 @@ def _narrow_results(block: Block, op: Operator, slot: str, narrow: DType) -> Non
 
 
 def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
-    """Let the narrow gradients be what is told of parameters, and cast them behind all others.
+    """Set the op role variables to the half-precision gradients and move their casts to the end.
 
-    Where gradients are exchanged between trainers, they travel in half the bytes then.
+    Gradients are then exchanged between trainers in half precision.
     """
     block = main_prog.global_block()
     for param, grad in params_grads:
@@ -156,9 +156,9 @@ def update_loss_scaling(
     incr_ratio: float,
     decr_ratio: float,
 ) -> None:
-    """Append what makes the scale larger after many good steps, smaller after a few bad ones.
+    """Append ops that increase the loss scale after many good steps, decrease it after bad ones.
 
-    A step is good where all gradients are finite. The scale stays finite and at least 1.
+    A step is good if all gradients are finite. The scale remains finite and at least 1.
     """
     zero_steps = layers.fill_constant(shape=[1], dtype="int32", value=0)
     counters = num_good_steps, num_bad_steps, zero_steps

@@ -1,4 +1,4 @@
-"""One of several ways: `cond`, `case`, `switch_case`, `Switch`, and row by row `IfElse`."""
+"""Branches: `cond`, `case`, `switch_case`, `Switch`, and row-wise `IfElse`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def cond(
     false_fn: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What `true_fn` returns where `pred`, one boolean, is true, else what `false_fn` does.
+    """Return the result of `true_fn` if `pred` (one boolean) is true, else that of `false_fn`.
 
-    Only the layers of the function that is taken run. Both return the same structure of variables,
-    or None. Raises TypeError for what is no function or no boolean, ValueError where the two
-    structures differ.
+    Only the selected branch runs. Both return the same structure of variables, or None. Raises
+    TypeError for a branch that is not callable or a predicate that is not boolean, ValueError if
+    the structures differ.
 
     >>> import fluid
     >>> x = fluid.data("x", [3])
@@ -72,7 +72,7 @@ def _check_function(function: Any, argument: str) -> None:
 
 
 def _run_if(condition: Variable, function: Branch, argument: str, helper: LayerHelper) -> Any:
-    """What a function returns, as variables of this block that it sets where a condition holds."""
+    """Append a conditional block; copy the results of `function` to variables of this block."""
     _check_function(function, argument)
     block = ConditionalBlock([condition], is_scalar_condition=True)
     with block.block():
@@ -92,7 +92,7 @@ def _carried_out(var: Variable | None, helper: LayerHelper) -> Variable | None:
 
 
 def _check_same(taken: Any, other: Any) -> None:
-    """ValueError where the two functions of `cond` return different structures."""
+    """Raise ValueError if the branches of `cond` return different structures."""
     intro = "Incompatible return values of true_fn and false_fn in cond: "
     if taken is None or other is None:
         sides = ("true_fn", "false_fn") if taken is None else ("false_fn", "true_fn")
@@ -108,9 +108,10 @@ def case(
     default: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function of the first pair whose condition is true returns, or else `default`.
+    """Return the result of the first pair (predicate, function) whose predicate is true.
 
-    Without `default`, the last pair's function is it. Raises TypeError for what are no such pairs.
+    If none is true, `default` runs; without it, the last pair's function. Raises TypeError for
+    malformed pairs.
 
     >>> import fluid
     >>> x = fluid.data("x", [3])
@@ -144,7 +145,7 @@ def _check_pair(pair: Any) -> None:
 
 
 def _first_of(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
-    """Nested conditions, the last pair outermost."""
+    """Append nested `cond` layers, the last pair outermost."""
     function = default
     for pred, branch in pairs:
         function = _either(pred, branch, function)
@@ -161,11 +162,11 @@ def switch_case(
     default: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function for the value of `branch_index` returns, else what `default` does.
+    """Return the result of the branch with index `branch_index`, else that of `default`.
 
-    Functions are given by their index, or in the order 0, 1, …; without `default`, that of the
-    largest index is it. Raises TypeError for what are no such functions, ValueError for two of one
-    index.
+    Branches are listed with their indices, or have indices 0, 1, …; without `default`, the branch
+    of the largest index is the default. Raises TypeError for malformed branches, ValueError for
+    duplicate indices.
 
     >>> import fluid
     >>> x, way = fluid.data("x", [3]), fluid.data("way", [1], "int32")
@@ -190,7 +191,7 @@ def switch_case(
 
 
 def _indexed(branches: Any) -> list[tuple[int, Branch]]:
-    """Functions with their indices; TypeError or ValueError for what is none."""
+    """Return branches with their indices; TypeError or ValueError if malformed."""
     check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
     items = list(branches.items() if isinstance(branches, dict) else branches)
     if all(callable(item) for item in items):
@@ -225,9 +226,9 @@ class Switch:
         self.pre_not_conditions: list[Variable] = []
 
     def case(self, condition: Variable) -> ConditionalBlockGuard:
-        """What to do where `condition`, one boolean, is true and none before it was.
+        """Return a guard for the block that runs if `condition` is the first true one.
 
-        Raises ValueError outside of `with Switch()`, TypeError for what is no boolean.
+        Raises ValueError outside `with Switch()`, TypeError if `condition` is not boolean.
         """
         if not self.inside_scope:
             raise ValueError("case should be called inside with")
@@ -241,7 +242,7 @@ class Switch:
         return ConditionalBlock([condition], is_scalar_condition=True).block()
 
     def default(self) -> ConditionalBlockGuard:
-        """What to do where no case was taken; ValueError where there is none before it."""
+        """Return a guard for the block that runs if no case matches; ValueError without cases."""
         if not self.pre_not_conditions:
             raise ValueError("there should be at least one condition")
         last = self.pre_not_conditions[-1]
@@ -282,7 +283,7 @@ class IfElse:
         self.output_table: tuple[list[Variable], list[Variable]] = ([], [])
 
     def input(self, x: Variable) -> Variable:
-        """The rows of `x` that this block is for; ValueError outside of the blocks."""
+        """Return the rows of `x` for the current block; ValueError outside the blocks."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("input must in true/false blocks")
         check_variable(x, "x", "fluid.layers.IfElse.input")
@@ -307,15 +308,15 @@ class IfElse:
         return parent_of(self.helper.main_program)
 
     def true_block(self) -> IfElseBlockGuard:
-        """The guard of the block for rows whose condition is true."""
+        """Return the guard of the block for rows whose condition is true."""
         return IfElseBlockGuard(True, self)
 
     def false_block(self) -> IfElseBlockGuard:
-        """The guard of the block for rows whose condition is false."""
+        """Return the guard of the block for rows whose condition is false."""
         return IfElseBlockGuard(False, self)
 
     def output(self, *outs: Variable) -> None:
-        """What this block gives for its rows; ValueError outside of the blocks."""
+        """Append to the outputs of the current block; ValueError outside the blocks."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("output can only be invoked in the sub-block")
         for each in outs:
@@ -326,9 +327,9 @@ class IfElse:
             assign(each, outside)
 
     def __call__(self) -> list[Variable]:
-        """The outputs of both blocks, row by row; those of the only block where there is one.
+        """Return the outputs of both blocks merged by row, or those of the only block.
 
-        Raises ValueError inside of the blocks, before them, and where they differ in number.
+        Raises ValueError inside a block, without any block, and if the numbers of outputs differ.
         """
         if self.status != self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("IfElse::__call__ must be out of sub-block")
@@ -347,7 +348,7 @@ class IfElse:
 
 
 class IfElseBlockGuard:
-    """The guard that `IfElse.true_block` and `IfElse.false_block` return."""
+    """Guard returned by `IfElse.true_block` and `IfElse.false_block`."""
 
     def __init__(self, is_true: bool, ifelse: IfElse) -> None:
         check_type(ifelse, "ifelse", IfElse, "IfElseBlockGuard")

@@ -1,6 +1,6 @@
-"""Nested structures of variables: lists, tuples and dicts, as layers of control flow take them.
+"""Nested structures (lists, tuples, dicts) of variables for control flow layers.
 
-Dicts go by their sorted keys. What is no structure is one entry by itself.
+Dicts are traversed by sorted keys. Anything else is a leaf.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def is_sequence(value: Any) -> bool:
-    """True for what holds entries: a dict, or a sequence that is no text."""
+    """Return whether a value is a structure: a dict or a sequence that is not a string."""
     return isinstance(value, dict) or (isinstance(value, Sequence) and not isinstance(value, str))
 
 
@@ -32,7 +32,7 @@ def _entries(structure: Any) -> list[Any]:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Every entry of a structure, those within others in their place.
+    """Return the leaves of a structure in order.
 
     >>> flatten([1, (2, {"b": 4, "a": 3})])
     [1, 2, 3, 4]
@@ -43,7 +43,7 @@ def flatten(structure: Any) -> list[Any]:
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
-    """A structure like another one, with other entries; ValueError where their number differs.
+    """Replace the leaves of a structure; ValueError if their number differs.
 
     >>> pack_sequence_as([1, (2, 3)], "abc")
     ['a', ('b', 'c')]
@@ -67,7 +67,7 @@ def _packed(structure: Any, entries: Iterator[Any]) -> Any:
 
 
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
-    """The results of a function of an entry of each structure, in a structure like the first.
+    """Apply a function to corresponding leaves; the result has the first structure.
 
     >>> map_structure(lambda a, b: a + b, [1, (2,)], [10, (20,)])
     [11, (22,)]
@@ -77,7 +77,7 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
 
 
 def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> None:
-    """ValueError where two structures differ, TypeError where `check_types` and their types do."""
+    """Raise ValueError if structures differ, TypeError if `check_types` and their types do."""
     if len(flatten(first)) != len(flatten(second)) or is_sequence(first) != is_sequence(second):
         raise ValueError(f"the structures {first} and {second} differ in their entries")
     if not is_sequence(first):
@@ -92,19 +92,19 @@ def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> 
 
 
 def hold_mutable_vars(structure: Any) -> bool:
-    """Whether any entry of a structure is a structure itself."""
+    """Return whether any item of a structure is itself a structure."""
     return any(map(is_sequence, structure))
 
 
 def copy_mutable_vars(structure: Any) -> Any:
-    """A structure of its own with the same entries."""
+    """Copy a structure, keeping its leaves."""
     return pack_sequence_as(structure, flatten(structure))
 
 
 def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list[Any]:
-    """`n` entries of a type: `value` repeated, or the entries it has.
+    """Return `n` values of a type: `value` repeated, or its items.
 
-    Raises ValueError, naming the argument, for another number of entries or another type.
+    Raises ValueError, naming the argument, for another number of items or another type.
 
     >>> convert_to_list(3, 2, "stride"), convert_to_list((1, 2), 2, "stride")
     ([3, 3], [1, 2])

@@ -1,4 +1,4 @@
-"""Layers of convolutions: of pictures and volumes, forward, transposed, and deformable."""
+"""2-D and 3-D convolution, transposed convolution and deformable convolution."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Convolve pictures [N, C, H, W] with `num_filters` filters of C / groups channels.
+    """2-D convolution of images [N, C, H, W] with filters [num_filters, C / groups, kh, kw].
 
     Padding is a number, [height, width], [top, bottom, left, right], "SAME" or "VALID". Raises
     ValueError where the channels are unknown or not divisible by `groups`.
@@ -81,7 +81,8 @@ def conv3d(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Convolve volumes [N, C, D, H, W] with `num_filters` filters of C / groups channels.
+    """3-D convolution of volumes [N, C, D, H, W] with filters [num_filters, C / groups, kd, kh,
+    kw].
 
     Padding is a number, one for each of depth, height and width, two for each, "SAME" or "VALID".
     Raises ValueError where the channels are unknown or not divisible by `groups`.
@@ -116,7 +117,7 @@ def _attributes(
     use_cudnn: bool,
     layout: str,
 ) -> dict[str, Any]:
-    """The attributes every convolution has; ValueError for what they can not be."""
+    """Return the attributes common to all convolutions; ValueError for invalid values."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d")
     paddings, algorithm = paddings_of(padding, layout, axes)
     return {
@@ -133,7 +134,7 @@ def _attributes(
 def _convolved(
     helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: Mapping[str, Any]
 ) -> Variable:
-    """The op, its bias and its activation; `shape` are the filters that see every channel."""
+    """Append the convolution, bias and activation; `shape` is the filter shape without groups."""
     filters = _filters(helper, input, shape, attrs["groups"] or 1)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
@@ -141,7 +142,7 @@ def _convolved(
 
 
 def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups: int) -> Variable:
-    """The parameter of a convolution, which starts as noise that keeps variances."""
+    """Create the filter parameter, initialized from a variance-preserving normal distribution."""
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
     count, channels, *field = shape
@@ -185,11 +186,11 @@ def conv2d_transpose(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Let every element of pictures [N, C, H, W] stamp `num_filters` filters on larger pictures.
+    """2-D transposed convolution of images [N, C, H, W] with `num_filters` output channels.
 
-    The output has (size - 1) * stride - paddings + dilation * (filter - 1) + 1 places on an axis;
-    `output_size` may ask for up to stride - 1 more, or give the filter's size where there is none.
-    Raises ValueError where neither size is given.
+    The output size of an axis is (size - 1) * stride - paddings + dilation * (filter - 1) + 1;
+    `output_size` may add up to stride - 1, or determines the filter size if `filter_size` is None.
+    Raises ValueError if both are None.
 
     >>> import fluid
     >>> pictures = fluid.layers.data("transpose_doc", [3, 8, 8])
@@ -229,9 +230,9 @@ def conv3d_transpose(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Let every element of volumes [N, C, D, H, W] stamp `num_filters` filters on larger ones.
+    """3-D transposed convolution of volumes [N, C, D, H, W] with `num_filters` output channels.
 
-    Sizes are as in `conv2d_transpose`, with three axes.
+    Sizes are as in `conv2d_transpose`, for three spatial axes.
     """
     check_variable(input, "input", "conv3d_transpose")
     channels = channels_of(input, data_format, "conv3d_transpose", 3)
@@ -253,7 +254,7 @@ def conv3d_transpose(
 def _stamp(
     input: Variable, axes: int, sizes: tuple[Any, ...], use_cudnn: bool, layout: str
 ) -> tuple[list[int], dict[str, Any]]:
-    """The size of the filters, and the attributes that say how they are stamped."""
+    """Return the filter size and the attributes of a transposed convolution."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
     output_size, filter_size, padding, stride, dilation = sizes
     strides, dilations = (
@@ -284,7 +285,7 @@ def _field(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:
-    """The filters that make images of the wanted sizes; ValueError where sizes are not known."""
+    """Infer the filter size from the output size; ValueError if the input size is dynamic."""
     if not wanted:
         raise ValueError("a transposed convolution needs a filter_size or an output_size")
     if min(image) < 0:
@@ -303,7 +304,9 @@ def _transposed(
     attrs: Mapping[str, Any],
     layout: str,
 ) -> Variable:
-    """The op, its bias and its activation; `shape` are the filters of one group."""
+    """Append the transposed convolution, bias and activation; `shape` is one group's filter
+    shape.
+    """
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
     channels, count, *field = shape
@@ -331,10 +334,10 @@ def deformable_conv(
     modulated: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Convolve pictures [N, C, H, W], each tap of a window moved by its own `offset`.
+    """Deformable 2-D convolution of images [N, C, H, W]: `offset` moves each sampling point.
 
-    `offset` is [N, 2 * deformable_groups * taps, …places]: down and right for each tap. `mask`,
-    half as deep, weighs what the taps see if the convolution is `modulated`.
+    `offset` is [N, 2 * deformable_groups * kh * kw, H_out, W_out], (y, x) for each point. `mask`,
+    with half as many channels, weights the samples if the convolution is `modulated`.
     """
     check_variable_and_dtype(input, "input", FLOATS[1:], "deformable_conv")
     check_variable_and_dtype(offset, "offset", FLOATS[1:], "deformable_conv")

@@ -1,4 +1,4 @@
-"""Layers of pooling: what each window of an image holds at most or on average."""
+"""Max and average pooling over windows of images and volumes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """The largest entry or the average of each window of pictures [N, C, H, W].
+    """Max or average pooling over windows of images [N, C, H, W].
 
-    `global_pooling` takes the whole picture as window; `ceil_mode` keeps partial windows at the
-    border; `exclusive` averages do not count padding. Raises ValueError for other arguments.
+    `global_pooling` uses the whole image as the window; `ceil_mode` keeps partial windows at the
+    border; with `exclusive`, averages do not count padding. Raises ValueError for invalid
+    arguments.
 
     >>> import fluid
     >>> pictures = fluid.layers.data("pool2d_doc", [3, 8, 8])
@@ -54,9 +55,9 @@ def pool3d(
     exclusive: bool = True,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """The largest entry or the average of each window of volumes [N, C, D, H, W].
+    """Max or average pooling over windows of volumes [N, C, D, H, W].
 
-    Arguments are as in `pool2d`, with three axes.
+    Arguments are as in `pool2d`, for three spatial axes.
     """
     sizes = (pool_size, pool_stride, pool_padding)
     attrs = _attributes(3, pool_type, sizes, global_pooling, ceil_mode, data_format)
@@ -71,7 +72,7 @@ def _attributes(
     ceil_mode: bool,
     layout: str,
 ) -> dict[str, Any]:
-    """The attributes that say where windows are; ValueError for what they can not be."""
+    """Return the attributes of a pooling op; ValueError for invalid values."""
     op, (pool_size, stride, padding) = f"pool{axes}d", sizes
     _check_kind(pool_type, op)
     if not global_pooling and pool_size == -1:
@@ -119,9 +120,9 @@ def adaptive_pool2d(
     require_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Split pictures into `pool_size` cells; the largest entry or the average of each.
+    """Max or average pooling to an output of `pool_size` for any input size.
 
-    `require_index` also gives where the largest were (int32), counted through the picture. Raises
+    `require_index` also returns the indices of the maxima (int32) in the flattened image. Raises
     ValueError for the index of an average.
 
     >>> import fluid
@@ -139,9 +140,9 @@ def adaptive_pool3d(
     require_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Split volumes into `pool_size` cells; the largest entry or the average of each.
+    """3-D max or average pooling to an output of `pool_size` for any input size.
 
-    Arguments are as in `adaptive_pool2d`, with three axes.
+    Arguments are as in `adaptive_pool2d`, for three spatial axes.
     """
     return _adaptive(3, input, pool_size, pool_type, require_index, name)
 

@@ -1,4 +1,4 @@
-"""Layers of two-stage detectors: anchors, proposals, their targets, pyramids of features."""
+"""Layers for two-stage detectors: anchors, proposals, target assignment, feature pyramids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 _WIDE = FLOATS[1:]
 
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
-"""A default, as the signature has it."""
+"""Default value in the signatures."""
 
 
 def anchor_generator(
@@ -39,9 +39,9 @@ def anchor_generator(
     offset: float = 0.5,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Boxes of every ratio and size around each place: [H, W, anchors, 4], and variances.
+    """Return anchors [H, W, anchors, 4], one per ratio and size at each cell, and their variances.
 
-    `stride` is the step between places to the right and down; ValueError where it is not two.
+    `stride` is the distance between cells, (x, y); ValueError if it does not have two entries.
 
     >>> import fluid
     >>> features = fluid.layers.data("anchors_doc", [8, 4, 5])
@@ -70,7 +70,7 @@ def _floats(values: Any) -> list[float]:
 
 
 def _check_all(op: str, kinds: Sequence[str], **values: Any) -> None:
-    """TypeError where one of some arguments is no variable of an allowed element type."""
+    """Raise TypeError if an argument is not a variable or has a dtype that is not in `kinds`."""
     for label, value in values.items():
         check_variable_and_dtype(value, label, kinds, op)
 
@@ -93,10 +93,11 @@ def rpn_target_assign(
     rpn_negative_overlap: float = 0.3,
     use_random: bool = True,
 ) -> tuple[Variable, ...]:
-    """What a region network says of the anchors that are to learn, and what they should say.
+    """Sample anchors to train a region proposal network; return their predictions and targets.
 
-    Logits [F+B, 1], codes [F, 4], labels [F+B, 1], codes to learn [F, 4] and their weights: F
-    anchors share `rpn_positive_overlap` with a true box, B share less than `rpn_negative_overlap`.
+    Returns logits [F+B, 1], predicted codes [F, 4], labels [F+B, 1], target codes [F, 4] and their
+    weights. F anchors have an IoU with a ground-truth box of at least `rpn_positive_overlap`, B
+    anchors one below `rpn_negative_overlap`.
     """
     op = "rpn_target_assign"
     _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
@@ -138,10 +139,10 @@ def retinanet_target_assign(
     positive_overlap: float = 0.5,
     negative_overlap: float = 0.4,
 ) -> tuple[Variable, ...]:
-    """What RetinaNet says of the anchors that are to learn, and what they should say.
+    """Assign targets to the anchors of RetinaNet; return their predictions and targets.
 
-    Logits [F+B, classes], codes [F, 4], labels [F+B, 1], codes to learn [F, 4], their weights, and
-    how many anchors of each picture are foreground.
+    Returns logits [F+B, classes], predicted codes [F, 4], labels [F+B, 1], target codes [F, 4],
+    their weights, and the number of foreground anchors of each image.
     """
     op = "retinanet_target_assign"
     _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
@@ -175,10 +176,10 @@ def generate_proposals(
     name: str | None = None,
     return_rois_num: bool = False,
 ) -> tuple[Variable, ...]:
-    """The likeliest boxes [K, 4] of each picture and their scores [K, 1], in sequences.
+    """Return the boxes [K, 4] with the highest scores of each image and their scores [K, 1] (LoD).
 
-    `scores` are [N, A, H, W], `bbox_deltas` [N, 4·A, H, W], anchors and variances [H, W, A, 4].
-    `return_rois_num` also gives where the boxes of each picture end.
+    `scores` is [N, A, H, W], `bbox_deltas` [N, 4·A, H, W], anchors and variances are [H, W, A, 4].
+    `return_rois_num` also returns the end row of each image's boxes [N].
     """
     op = "generate_proposals"
     _check_all(op, ["float32"], scores=scores, bbox_deltas=bbox_deltas, anchors=anchors)
@@ -215,7 +216,9 @@ def generate_proposal_labels(
     is_cls_agnostic: bool = False,
     is_cascade_rcnn: bool = False,
 ) -> tuple[Variable, ...]:
-    """Proposals to learn from: boxes, classes (0 for background), codes by class, two weights."""
+    """Sample proposals for training: boxes, classes (0: background), per-class codes, two
+    weights.
+    """
     op = "generate_proposal_labels"
     _check_all(op, _WIDE, rpn_rois=rpn_rois)
     _check_all(op, ["int32"], gt_classes=gt_classes, is_crowd=is_crowd)
@@ -249,10 +252,10 @@ def generate_mask_labels(
     num_classes: int,
     resolution: int,
 ) -> tuple[Variable, ...]:
-    """Of the boxes with a class: themselves, their numbers, and masks [K, classes * resolution²].
+    """Return the foreground boxes, their row indices and mask targets [K, classes * resolution²].
 
-    `gt_segms` [points, 2] are sequences of polygons, of objects, and of pictures. Masks of other
-    classes than a box's own are -1.
+    `gt_segms` [points, 2] has LoD levels for images, objects and polygons. Masks of classes other
+    than that of the box are -1.
     """
     helper = LayerHelper("generate_mask_labels")
     check_variable(rois, "rois", helper.layer_type)
@@ -281,9 +284,9 @@ def retinanet_detection_output(
     nms_threshold: float = 0.3,
     nms_eta: float = 1.0,
 ) -> Variable:
-    """Detections of all levels: rows of class, score and box, in sequences by picture.
+    """Merge the detections of all levels: rows of class, score and box, one sequence per image.
 
-    As in the reference, thresholds do not shrink, whatever `nms_eta` says.
+    As in the reference, the NMS threshold is constant; `nms_eta` has no effect.
     """
     op = "retinanet_detection_output"
     for label, values in (("bboxes", bboxes), ("scores", scores), ("anchors", anchors)):
@@ -313,9 +316,9 @@ def distribute_fpn_proposals(
     refer_scale: int,
     name: str | None = None,
 ) -> tuple[list[Variable], Variable]:
-    """Boxes by level of the pyramid, and for each box its row in all levels, one after the other.
+    """Distribute boxes over pyramid levels; also return each box's row in the concatenated levels.
 
-    A box of side `refer_scale` goes to `refer_level`, one twice as large one level up.
+    A box of size `refer_scale` is assigned to `refer_level`, one twice as large to the next level.
     """
     check_variable(fpn_rois, "fpn_rois", "distribute_fpn_proposals")
     helper = LayerHelper("distribute_fpn_proposals", name=name)
@@ -346,7 +349,9 @@ def collect_fpn_proposals(
     post_nms_top_n: int,
     name: str | None = None,
 ) -> Variable:
-    """The best `post_nms_top_n` boxes of all levels, in sequences by picture."""
+    """Return the `post_nms_top_n` boxes with the highest scores of all levels, one sequence per
+    image.
+    """
     count = max_level - min_level + 1
     rois, scores = list(multi_rois[:count]), list(multi_scores[:count])
     for each in (*rois, *scores):

@@ -1,4 +1,4 @@
-"""Layers of single-shot detectors: prior boxes, heads on feature maps, their loss and output."""
+"""Layers for single-shot detectors: prior boxes, prediction heads, loss and detection output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WIDE = FLOATS[1:]
 _SQUARE = [1.0]
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
 _STEPS = [0.0, 0.0]
-"""Defaults, as the signatures have them."""
+"""Default values in the signatures."""
 
 
 def _listed(value: Any) -> list[Any]:
@@ -57,9 +57,11 @@ def prior_box(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable]:
-    """Boxes of every size and ratio around each place of `input`: [H, W, priors, 4], and variances.
+    """Return prior boxes [H, W, priors, 4] of each size and ratio at each cell, and their
+    variances.
 
-    Boxes are shares of `image`; `steps` between places are those of the image where they are 0.
+    Boxes are normalized by the size of `image`; `steps` is the distance between cells, computed
+    from the image size where it is 0.
 
     >>> import fluid
     >>> features = fluid.layers.data("prior_doc", [8, 4, 5])
@@ -99,9 +101,9 @@ def density_prior_box(
     flatten_to_2d: bool = False,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Boxes of fixed sizes and ratios, each density² times around every place, and variances.
+    """Return prior boxes of fixed sizes and ratios, density² of each per cell, and their variances.
 
-    `flatten_to_2d` gives rows [boxes, 4]. Raises ValueError where densities and sizes do not match.
+    `flatten_to_2d` returns [boxes, 4]. Raises ValueError if densities and sizes differ in length.
     """
     op = "density_prior_box"
     check_variable_and_dtype(input, "input", _WIDE, op)
@@ -162,10 +164,10 @@ def multi_box_head(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable, Variable, Variable]:
-    """Codes [N, M, 4] and logits [N, M, classes] of all feature maps, their priors and variances.
+    """Append SSD heads: codes [N, M, 4], logits [N, M, classes], priors and their variances.
 
-    Sizes of priors are given for each map, or spread from `min_ratio` to `max_ratio` per cent of
-    `base_size`. Raises ValueError where lists do not have an entry for each map.
+    Prior sizes are listed per map, or spaced from `min_ratio` to `max_ratio` per cent of
+    `base_size`. Raises ValueError for lists without one entry per feature map.
     """
     maps = _checked_maps(inputs, aspect_ratios, step_w, step_h, steps)
     low, high = _spread(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
@@ -187,7 +189,7 @@ def multi_box_head(
 
 
 def _checked_maps(inputs: Any, *lists: Any) -> int:
-    """How many feature maps there are; ValueError where a list has not an entry for each."""
+    """Return the number of feature maps; ValueError if a list's length differs from it."""
     if not isinstance(inputs, list | tuple):
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
     for each in lists:
@@ -203,7 +205,7 @@ def _spread(
     low: Sequence[Any] | None,
     high: Sequence[Any] | None,
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The smallest and largest sizes of each map; ValueError where they are not all known."""
+    """Return the minimum and maximum sizes per map; ValueError if they cannot be determined."""
     first, last = ratios
     if low is None and high is None and maps > 2 and first is not None and last is not None:
         step = (last - first) // (maps - 2)
@@ -218,7 +220,7 @@ def _spread(
 
 
 def _head(input: Variable, count: int, window: tuple[int, int, int]) -> Variable:
-    """What a map says, flat for each picture."""
+    """Append a convolution that predicts `count` channels, flattened per image."""
     size, stride, pad = window
     said = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
     return flatten(transpose(said, [0, 2, 3, 1]), axis=1)
@@ -252,10 +254,10 @@ def detection_output(
     nms_eta: float = 1.0,
     return_index: bool = False,
 ) -> Variable | tuple[Variable, Variable]:
-    """Detections of codes `loc` [N, M, 4] and logits [N, M, classes]: rows of class, score and box.
+    """Decode boxes `loc` [N, M, 4] and apply NMS: rows of class, score and box, one LoD per image.
 
-    As in the reference, the background is class 0 and thresholds do not shrink, whatever
-    `background_label` and `nms_eta` say.
+    As in the reference, the background is class 0 and the NMS threshold constant:
+    `background_label` and `nms_eta` have no effect.
     """
     decoded = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
     likely = transpose(softmax(scores), [0, 2, 1])
@@ -292,11 +294,11 @@ def ssd_loss(
     normalize: bool = True,
     sample_size: int | None = None,
 ) -> Variable:
-    """What codes [N, M, 4] and logits [N, M, classes] still have to learn of true boxes: [N, 1].
+    """SSD loss of codes [N, M, 4] and logits [N, M, classes] against ground truth: [N, 1].
 
-    True boxes [total, 4] and labels [total, 1] come in sequences by picture. Priors are matched
-    with them, and of those without a match the `neg_pos_ratio` worst to each match count. Raises
-    ValueError for another `mining_type` than "max_negative".
+    Ground-truth boxes [total, 4] and labels [total, 1] have one sequence per image. Priors are
+    matched with them, and per match the `neg_pos_ratio` unmatched priors of highest loss are
+    included. Raises ValueError for a `mining_type` other than "max_negative".
     """
     if mining_type != "max_negative":
         raise ValueError(f"mining_type of ssd_loss must be 'max_negative', not {mining_type!r}")
@@ -329,7 +331,7 @@ def ssd_loss(
 def _mined(
     costs: Variable, matches: Variable, near: Variable, attrs: dict[str, Any]
 ) -> tuple[Variable, Variable]:
-    """The priors without a match that count, and the matches that stay."""
+    """Return the sampled negative priors and the updated match indices."""
     inputs = {"ClsLoss": costs, "MatchIndices": matches, "MatchDist": near}
     outputs = {"NegIndices": "int32", "UpdatedMatchIndices": matches.dtype}
     helper = LayerHelper("mine_hard_examples")
@@ -338,11 +340,11 @@ def _mined(
 
 
 def _rows(values: Variable) -> Variable:
-    """What each prior has, as rows."""
+    """Flatten the values of each prior to rows."""
     return flatten(values, axis=2)
 
 
 def _fixed(target: Variable) -> Variable:
-    """What is to be learnt, and does not learn itself."""
+    """Mark a target as needing no gradient and return it."""
     target.stop_gradient = True
     return target

@@ -1,4 +1,4 @@
-"""Layers that put the elements of images elsewhere, and look at windows of them."""
+"""Layers that rearrange pixels, extract windows and sample images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WIDE = FLOATS[1:]
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
-    """Pictures [N, C·r², H, W] as [N, C, H·r, W·r], r the `upscale_factor`.
+    """Rearrange images [N, C·r², H, W] to [N, C, H·r, W·r], r the `upscale_factor`.
 
     >>> import fluid
     >>> pictures = fluid.layers.data("pixel_shuffle_doc", [8, 3, 3])
@@ -47,14 +47,14 @@ def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
-    """Pictures whose channels are dealt: the first of each of `group` groups, then the second."""
+    """Shuffle channels: interleave those of the `group` groups."""
     check_variable(x, "x", "shuffle_channel")
     check_type(group, "group", int, "shuffle_channel")
     return append_simple_op("shuffle_channel", {"X": x}, {"group": group}, name=name)
 
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
-    """Pictures [N, C, H, W] whose blocks are channels: [N, C·b², H/b, W/b]; b² must divide C."""
+    """Move blocks of pixels to channels: [N, C, H, W] to [N, C·b², H/b, W/b]; b² must divide C."""
     if not isinstance(blocksize, int):
         raise ValueError(f"blocksize of space_to_depth must be an int, not {blocksize!r}")
     check_variable_and_dtype(x, "x", (*FLOATS, "int32", "int64"), "space_to_depth")
@@ -64,9 +64,9 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
 def temporal_shift(
     x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
 ) -> Variable:
-    """Frames [N·seg_num, C, H, W], some channels of which are those of the frame before or behind.
+    """Shift some channels of frames [N·seg_num, C, H, W] by one frame in time.
 
-    A share of `shift_ratio` comes from either.
+    A fraction `shift_ratio` of the channels is shifted in each direction.
     """
     check_variable_and_dtype(x, "x", _WIDE, "temporal_shift")
     check_type(seg_num, "seg_num", int, "temporal_shift")
@@ -86,10 +86,9 @@ def unfold(
     dilations: int | Sequence[int] = 1,
     name: str | None = None,
 ) -> Variable:
-    """What every window of pictures [N, C, H, W] sees: [N, C·kernel, places].
+    """Extract sliding windows of images [N, C, H, W] (im2col): [N, C·kernel, windows].
 
-    Paddings are a number, [height, width] or [top, left, bottom, right]. Raises ValueError for
-    others.
+    Paddings are a number, [height, width] or [top, left, bottom, right]; ValueError for others.
 
     >>> import fluid
     >>> pictures = fluid.layers.data("unfold_doc", [3, 5, 6])
@@ -121,10 +120,10 @@ def im2sequence(
     out_stride: int | Sequence[int] = 1,
     name: str | None = None,
 ) -> Variable:
-    """Pictures [N, C, H, W] as sequences of what their windows see, row by row: [places, C·filter].
+    """Extract windows of images [N, C, H, W] as sequences in row order: [windows, C·filter].
 
     Paddings are a number, [height, width] or [top, left, bottom, right]. With `input_image_size`
-    [N, 2] only windows on that part of each picture count, its sizes divided by `out_stride`.
+    [N, 2] only windows within that size, divided by `out_stride`, are used for each image.
     """
     check_variable_and_dtype(input, "input", ["float32"], "im2sequence")
     edges = [padding] * 2 if isinstance(padding, int) else list(padding)
@@ -147,9 +146,10 @@ def im2sequence(
 def affine_grid(
     theta: Variable, out_shape: Sequence[int] | Variable, name: str | None = None
 ) -> Variable:
-    """Where pictures of `out_shape` [N, C, H, W] look under maps `theta` [N, 2, 3]: [N, H, W, 2].
+    """Return the sampling grid [N, H, W, 2] of affine transforms `theta` [N, 2, 3].
 
-    Places go from -1 to 1, x first. Raises ValueError for another kind of `out_shape`.
+    `out_shape` is [N, C, H, W]. Coordinates are in [-1, 1], x first. Raises ValueError for another
+    type of `out_shape`.
     """
     check_variable_and_dtype(theta, "theta", _WIDE, "affine_grid")
     helper = LayerHelper("affine_grid")
@@ -164,7 +164,7 @@ def affine_grid(
 
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
-    """What pictures [N, C, H, W] show at places `grid` [N, h, w, 2], between -1 and 1, x first."""
+    """Sample images [N, C, H, W] at `grid` [N, h, w, 2], coordinates in [-1, 1], x first."""
     check_variable_and_dtype(x, "x", _WIDE, "grid_sampler")
     check_variable_and_dtype(grid, "grid", _WIDE, "grid_sampler")
     helper = LayerHelper("grid_sampler", name=name)
@@ -177,9 +177,9 @@ def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variab
 def similarity_focus(
     input: Variable, axis: int, indexes: Sequence[int], name: str | None = None
 ) -> Variable:
-    """1 where one of the chosen slices along `axis` is largest in its row and column, else 0.
+    """Return 1 where a chosen slice along `axis` is maximal in its row and column, else 0.
 
-    `input` has four axes, and `axis` is 1, 2 or 3. Raises ValueError for others, or no `indexes`.
+    `input` has rank 4, and `axis` is 1, 2 or 3. Raises ValueError for others, or without `indexes`.
     """
     check_variable_and_dtype(input, "input", _WIDE, "similarity_focus")
     check_type(axis, "axis", int, "similarity_focus")
@@ -195,14 +195,16 @@ def similarity_focus(
 def add_position_encoding(
     input: Variable, alpha: float, beta: float, name: str | None = None
 ) -> Variable:
-    """`alpha * input + beta * waves`, the waves of "Attention is all you need" by position."""
+    """Return `alpha * input + beta * encoding`, the sinusoidal position encoding of the
+    Transformer.
+    """
     check_variable_and_dtype(input, "input", _WIDE, "add_position_encoding")
     attrs = {"alpha": alpha, "beta": beta}
     return append_simple_op("add_position_encoding", {"X": input}, attrs, name=name)
 
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
-    """The mean over places of every channel of x times every channel of y: [N, Cx, Cy]."""
+    """Mean over pixels of the product of each channel of x with each of y: [N, Cx, Cy]."""
     check_variable_and_dtype(x, "x", _WIDE, "fsp_matrix")
     check_variable_and_dtype(y, "y", _WIDE, "fsp_matrix")
     return LayerHelper("fsp_matrix").append_result("fsp", {"X": x, "Y": y})

@@ -1,4 +1,4 @@
-"""What layers of sliding windows take: sizes an axis, paddings of every spelling, layouts."""
+"""Argument parsing of sliding-window layers: sizes per axis, paddings, layouts."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from fluid.framework import Variable
 Padding = int | str | Sequence[Any]
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
-"""The layouts of pictures and of volumes: channels first, channels last."""
+"""Layouts by number of spatial axes: channels first, channels last."""
 
 
 def check_layout(layout: str, op: str, axes: int = 2) -> None:
-    """ValueError where a layout is not one of those of images with so many axes."""
+    """Raise ValueError if `layout` is not one for images with `axes` spatial axes."""
     if layout not in LAYOUTS[axes]:
         first, last = LAYOUTS[axes]
         raise ValueError(f"the layout of {op} must be {first!r} or {last!r}, not {layout!r}")
 
 
 def check_flag(value: Any, name: str, op: str) -> None:
-    """ValueError where an argument is not True or False."""
+    """Raise ValueError if an argument is not a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of {op} must be True or False, not {value!r}")
 
 
 def is_channels_last(layout: str) -> bool:
-    """True where the channels of a layout are its last axis."""
+    """Return whether the channels are the last axis of a layout."""
     return layout.endswith("C")
 
 
 def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
-    """How many channels images have; ValueError where they are no images or it is unknown.
+    """Return the number of channels; ValueError if the rank is wrong or the number is dynamic.
 
     >>> import fluid
     >>> channels_of(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
@@ -49,7 +49,7 @@ def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
 
 
 def sizes_of(value: Any, count: int, name: str) -> list[int]:
-    """A number for all axes, or one for each; ValueError for anything else.
+    """Expand a number to one per axis, or check a list of one per axis; ValueError otherwise.
 
     >>> sizes_of(3, 2, "stride"), sizes_of((1, 2), 2, "stride")
     ([3, 3], [1, 2])
@@ -63,10 +63,10 @@ def sizes_of(value: Any, count: int, name: str) -> list[int]:
 
 
 def paddings_of(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
-    """The attributes `paddings`, one size an axis or two, and `padding_algorithm`.
+    """Return the attributes `paddings` (one or two sizes per axis) and `padding_algorithm`.
 
-    A padding is a number, one for each axis, one before and one behind each, a pair for every axis
-    of the layout, "SAME" or "VALID". Raises ValueError for what is no padding.
+    A padding is a number, one per axis, one before and one after each axis, a pair for each axis of
+    the layout, "SAME" or "VALID". Raises ValueError for anything else.
 
     >>> paddings_of([1, 1, 2, 2], "NCHW"), paddings_of("same", "NCHW")
     (([1, 2], 'EXPLICIT'), ([0, 0], 'SAME'))
@@ -76,7 +76,7 @@ def paddings_of(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int]
 
 
 def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
-    """Like `paddings_of`, with two sizes an axis: before and behind it."""
+    """Like `paddings_of`, with two sizes per axis: before and after."""
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
@@ -90,13 +90,13 @@ def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[in
 
 
 def without_twins(pairs: list[int]) -> list[int]:
-    """One size an axis where the two of each are the same; else the pairs."""
+    """Return one size per axis if the two of each pair are equal, else the pairs."""
     first = pairs[::2]
     return first if first == pairs[1::2] else pairs
 
 
 def _spatial(pairs: Sequence[Sequence[int]], layout: str) -> list[int]:
-    """The pairs of the axes of an image; ValueError where batch or channels are padded."""
+    """Return the pairs of the spatial axes; ValueError if batch or channels are padded."""
     last = is_channels_last(layout)
     inside = pairs[1:-1] if last else pairs[2:]
     others = (pairs[0], pairs[-1]) if last else pairs[:2]

@@ -1,7 +1,7 @@
-"""Layers of random numbers.
+"""Layers that generate random numbers.
 
-A `seed` of 0 gives other numbers in every step, any other the same in each; the seed of a program
-is for parameters and dropout only, as in the reference.
+A `seed` of 0 draws new values in every step, any other seed the same values in every step; the
+program's seed applies only to parameters and dropout, as in the reference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHAPE_SLOTS = ("ShapeTensor", "ShapeTensorList")
 
 
 def _expect_sizes(shape: Any, layer: str) -> None:
-    """ValueError for an empty shape or sizes below 1."""
+    """Raise ValueError for an empty shape or sizes below 1."""
     listed = [] if isinstance(shape, Variable) else list(shape)
     wrong = [size for size in listed if isinstance(size, int) and size < 1]
     if wrong or (not listed and not isinstance(shape, Variable)):
@@ -52,7 +52,7 @@ def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -
 def uniform_random(
     shape: Sizes, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
 ) -> Variable:
-    """Numbers that are even over `min` to `max`; sizes may be variables, see `fill_constant`.
+    """Sample uniformly from [`min`, `max`); sizes may be variables, see `fill_constant`.
 
     >>> import fluid
     >>> uniform_random([3, 4], seed=7).shape
@@ -71,7 +71,10 @@ def uniform_random(
 def gaussian_random(
     shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
-    """Normal numbers of a mean and a standard deviation; sizes may be variables."""
+    """Sample from a normal distribution of mean `mean` and standard deviation `std`.
+
+    Sizes may be variables.
+    """
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random")
     check_dtype(dtype, "dtype", REALS, "gaussian_random")
     helper = LayerHelper("gaussian_random")
@@ -82,7 +85,7 @@ def gaussian_random(
 
 
 def _written(helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any) -> Variable:
-    """Where a layer writes to: what it was given, a variable of a name, or a temporary."""
+    """Return the variable to write to: `out`, a new one named `name`, or a temporary."""
     if out is not None:
         check_variable_and_dtype(out, "out", [dtype], helper.layer_type)
         return out
@@ -102,9 +105,9 @@ def randint(
     seed: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Whole numbers that are even over `low` to `high` - 1, or over 0 to `low` - 1 without `high`.
+    """Sample integers uniformly from [`low`, `high`), or from [0, `low`) if `high` is None.
 
-    They are int64 unless `dtype` is int32; without a shape it is one number.
+    The dtype is int64 (default) or int32; without a shape the result has one element.
     """
     dtype, shape = dtype or "int64", [1] if shape is None else shape
     check_dtype(dtype, "dtype", ("int32", "int64"), "randint")
@@ -132,7 +135,7 @@ def randn(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Normal numbers of mean 0 and standard deviation 1, other ones in every step."""
+    """Sample from the standard normal distribution; new values in every step."""
     check_type(shape, "shape", (list, tuple), "randn")
     _expect_sizes(shape, "randn")
     dtype = dtype or "float32"
@@ -154,7 +157,7 @@ def randperm(
     stop_gradient: bool = True,
     seed: int = 0,
 ) -> Variable:
-    """The numbers from 0 to `n` - 1 in a random order."""
+    """Return a random permutation of 0 … `n` - 1."""
     if n < 1:
         raise ValueError(f"randperm takes a number from 1 up, but received {n}")
     check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
@@ -189,7 +192,7 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """`uniform_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    """`uniform_random` with axis `output_dim_idx` sized like axis `input_dim_idx` of `input`."""
     check_variable_and_dtype(
         input, "input", ("float32", "float64"), "uniform_random_batch_size_like"
     )
@@ -208,7 +211,7 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """`gaussian_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    """`gaussian_random` with axis `output_dim_idx` sized like axis `input_dim_idx` of `input`."""
     attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
     attrs |= {"mean": float(mean), "std": float(std), "seed": seed}
     return _batch_like("gaussian_random_batch_size_like", input, dtype, attrs)
@@ -220,17 +223,17 @@ def gaussian_random_batch_size_like(
 def sampling_id(
     x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
-    """For each row of weights the place where they pass a random number: a choice by weight."""
+    """Sample one column index per row of `x`, whose elements are the probabilities."""
     check_variable(x, "x", "sampling_id")
     attrs = {"min": min, "max": max, "seed": seed}
     return append_simple_op("sampling_id", {"X": x}, attrs, dtype=dtype)
 
 
 def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None = None) -> Variable:
-    """A part of the shape `shape` of each instance of `x`, at a random place of its own.
+    """Crop each instance of `x` to `shape` at an independent random offset.
 
-    A variable goes on with the seed from step to step; the startup program starts it with `seed`,
-    or by chance.
+    The RNG state is a variable that is updated in every step; the startup program initializes it
+    with `seed`, or with a random one if None.
     """
     known = ("float32", "float64", "uint8", "int16", "int32")
     check_variable_and_dtype(x, "x", known, "random_crop")
@@ -250,7 +253,9 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
 
 
 def _seed_variable(helper: LayerHelper, seed: int | None) -> Variable:
-    """A persistable number that the startup program sets, by chance if it is to be none."""
+    """Create a persistable seed that the startup program initializes, at random if `seed` is
+    None.
+    """
     var = helper.create_global_variable(
         name=unique_name.generate("random_crop_seed"), dtype="int64", shape=[1], persistable=True
     )

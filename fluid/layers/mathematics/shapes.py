@@ -1,4 +1,4 @@
-"""Layers of shapes: other axes, many tensors into one and one into many, padding, diagonals."""
+"""Shape changes: transpose, reshape, concat, split, padding and diagonals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def moved(
     inputs: dict[str, Any] | None = None,
     out: Variable | None = None,
 ) -> Variable:
-    """Append an op that keeps the old shape for its gradient in XShape; returns Out."""
+    """Append an op that stores its input's shape in XShape for the gradient; return Out."""
     if out is None:
         out = helper.create_variable_for_type_inference(x.dtype)
     old_shape = helper.create_variable_for_type_inference(x.dtype)
@@ -74,7 +74,7 @@ def moved(
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Axis i of the result is axis `perm[i]` of `x`.
+    """Transpose `x`: axis i of the result is axis `perm[i]` of `x`.
 
     >>> import fluid
     >>> image = fluid.data("image", [None, 2, 3])
@@ -92,7 +92,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before `axis` are its rows, those from it on its columns."""
+    """Flatten to a matrix: axes before `axis` become the rows, the others the columns."""
     check_variable_and_dtype(x, "x", ("int8", *NUMBERS), "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
         raise ValueError(f"axis of flatten must be from 0 to {len(x.shape)}, not {axis!r}")
@@ -100,14 +100,14 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """The same without the `axes`, which have size 1; without all such axes for an empty list."""
+    """Remove the `axes` of size 1, or all axes of size 1 if the list is empty."""
     check_variable_and_dtype(input, "input", ("int8", *MOVED), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
     return moved(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Variable:
-    """The same with an axis of size 1 at each of `axes`, put in one after the other.
+    """Insert an axis of size 1 at each of `axes`, in order.
 
     >>> import fluid
     >>> column = fluid.data("column", [None, 3])
@@ -123,19 +123,19 @@ def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Va
 
 
 def shape(input: Variable) -> Variable:
-    """The sizes of a tensor when it runs, int32 [axes]."""
+    """Return the run-time shape of a tensor, int32 [rank]."""
     check_variable_and_dtype(input, "input", NUMBERS, "shape")
     return append_simple_op("shape", {"Input": input}, dtype="int32")
 
 
 def rank(input: Variable) -> Variable:
-    """How many axes a tensor has, int32."""
+    """Return the rank (number of axes) of a tensor, int32."""
     check_variable(input, "input", "rank")
     return assign(np.array(len(input.shape), "int32"))
 
 
 def size(input: Variable) -> Variable:
-    """How many elements a tensor has, int64 [1]."""
+    """Return the number of elements of a tensor, int64 [1]."""
     check_variable(input, "input", "size")
     return append_simple_op("size", {"Input": input}, dtype="int64")
 
@@ -148,7 +148,7 @@ def _is_array(var: Variable) -> bool:
 
 
 def _joined_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
-    """All tensors of an array as one; ValueError where there is more than one array."""
+    """Concatenate or stack the tensors of one tensor array; ValueError for more than one array."""
     if len(x) != 1:
         raise ValueError(f"{helper.layer_type} takes one array, but received {len(x)} variables")
     out = helper.create_variable_for_type_inference(x[0].dtype)
@@ -169,7 +169,7 @@ def _listed(input: Any, name: str, op: str) -> list[Variable]:
 def concat(
     input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None
 ) -> Variable:
-    """Tensors one behind the other along an axis, which may be a variable; or those of an array.
+    """Concatenate tensors, or those of a tensor array, along `axis`, which may be a variable.
 
     >>> import fluid
     >>> left, right = fluid.data("left", [None, 2]), fluid.data("right", [None, 3])
@@ -196,11 +196,10 @@ def split(
     dim: int | Variable = -1,
     name: str | None = None,
 ) -> list[Variable]:
-    """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
+    """Split a tensor along `dim` into equal parts, or into one part per size of a list.
 
-    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no
-    axis `dim`; SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such
-    parts.
+    One size may be -1 and is inferred. Raises AxisError (an IndexError) if there is no axis `dim`;
+    SizesError or AssertedShapeError (both ValueErrors) if the axis cannot be divided this way.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -241,7 +240,7 @@ def split(
 
 
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
-    """Tensors of one shape side by side along a new axis; or those of an array."""
+    """Stack tensors of the same shape, or those of a tensor array, along a new axis."""
     listed = _listed(x, "x", "stack")
     helper = LayerHelper("stack")
     axis = 0 if axis is None else axis
@@ -251,7 +250,9 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """What lies at each place of an axis; `num` of them, if the size of the axis is not known."""
+    """Split along `axis` into its slices without that axis; `num` is needed if its size is
+    dynamic.
+    """
     check_variable(x, "x", "unstack")
     if num is None and (axis is None or x.shape[axis] <= 0):
         raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is unknown")
@@ -264,7 +265,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 
 def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
-    """Each of several vectors spread along an axis of its own: all have all sizes as shape."""
+    """Broadcast N vectors to N-D grids, vector i along axis i; all results have the same shape."""
     check_type(input, "input", (list, tuple), "meshgrid")
     listed = _listed(input, "input", "meshgrid")
     helper = LayerHelper("meshgrid", name=name)
@@ -277,7 +278,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
 
 
 def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
-    """The tensor laid out so many times along each axis.
+    """Repeat the tensor `expand_times[i]` times along axis i.
 
     >>> import fluid
     >>> tile_of = fluid.data("tile_of", [2, 3])
@@ -297,7 +298,7 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """The tensor laid out as often along each axis as fills the shape of another."""
+    """Repeat the tensor along each axis to the shape of `target_tensor`."""
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand_as")
     check_variable_and_dtype(target_tensor, "target_tensor", ("bool", *NUMBERS), "expand_as")
     inputs = {"X": x, "target_tensor": target_tensor}
@@ -307,7 +308,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
-    """A number around a tensor: `paddings` has two numbers an axis, before and behind."""
+    """Pad a tensor with `pad_value`: `paddings` has two sizes per axis, before and after."""
     check_variable_and_dtype(x, "x", MOVED, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return append_simple_op("pad", {"X": x}, attrs, name=name)
@@ -321,10 +322,10 @@ def pad2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """More rows and columns around pictures: [top, bottom, left, right] of them.
+    """Pad the height and width of images: `paddings` is [top, bottom, left, right].
 
-    "constant" takes `pad_value`, "edge" the nearest element, "reflect" the mirror image without
-    the element at the edge. The paddings may be an int32 variable.
+    `mode` is "constant" (`pad_value`), "edge" (nearest element) or "reflect" (mirrored without the
+    edge element). The paddings may be an int32 variable.
     """
     check_variable_and_dtype(input, "input", MOVED, "pad2d")
     if mode not in ("reflect", "edge", "constant"):
@@ -341,7 +342,7 @@ def pad2d(
 def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
-    """`y` in the shape of `x`, with a number behind each axis."""
+    """Pad `y` at the end of each axis with `pad_value` to the shape of `x`."""
     check_variable(x, "x", "pad_constant_like")
     check_variable_and_dtype(y, "y", NUMBERS, "pad_constant_like")
     attrs = {"pad_value": float(pad_value)}
@@ -352,7 +353,7 @@ def pad_constant_like(
 
 
 def diag(diagonal: Variable | np.ndarray) -> Variable:
-    """A matrix with a vector on its diagonal."""
+    """Return a square matrix with the vector on its diagonal."""
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     check_dtype(diagonal.dtype, "diagonal", NUMBERS, "diag")
     vector = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
@@ -364,9 +365,10 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
 def diag_embed(
     input: Variable | np.ndarray, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Variable:
-    """Matrices with the last axis of `input` on a diagonal, `offset` above the middle one.
+    """Return matrices with the last axis of `input` on diagonal `offset` (positive: above the main
+    one).
 
-    `dim1` and `dim2` are the axes of the result that count rows and columns.
+    `dim1` and `dim2` are the row and column axes of the result.
     """
     vectors = input if isinstance(input, Variable) else assign(input)
     check_dtype(vectors.dtype, "input", ("float16", *NUMBERS), "diag_embed")
@@ -386,10 +388,10 @@ def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> V
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Matrices with zeros above a diagonal, which lies `diagonal` above the middle one."""
+    """Return the lower triangle of matrices: elements above diagonal `diagonal` are zero."""
     return _triangle("tril", input, diagonal, name)
 
 
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Matrices with zeros below a diagonal, which lies `diagonal` above the middle one."""
+    """Return the upper triangle of matrices: elements below diagonal `diagonal` are zero."""
     return _triangle("triu", input, diagonal, name)
