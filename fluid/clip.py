@@ -107,7 +107,7 @@ class GradientClipBase:
 
     def _clipped(self, grad: Variable) -> Variable:
         """Return the clipped gradient."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
+        raise NotImplementedError(f"{type(self).__name__} does not define _clipped")
 
 
 class GradientClipByValue(GradientClipBase):

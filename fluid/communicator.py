@@ -40,7 +40,8 @@ class Communicator:
         session = session_for(program)
         if session is None:
             raise ValueError(
-                "the program exchanges nothing with servers: pass what get_trainer_program returns"
+                "the program does not communicate with servers: "
+                "pass what get_trainer_program returns"
             )
         plan = getattr(program, "_sharding_plan", None)
         self._session = session

@@ -73,7 +73,7 @@ class CompiledProgram:
 
     def _expect_loss(self, loss_name: Any) -> None:
         if loss_name is None and computes_gradients(self.program):
-            raise AssertionError("the program computes gradients: pass the loss_name they are of")
+            raise AssertionError("the program computes gradients: pass loss_name, the loss")
         if loss_name is not None and not isinstance(loss_name, str):
             kind = type(loss_name).__name__
             raise TypeError(f"loss_name must be the name of a variable, not a {kind}")
@@ -104,10 +104,11 @@ class CompiledProgram:
             self._compiled = scope, place, self._made(scope, place)
         known_scope, known_place, runner = self._compiled
         if known_scope is not scope:
-            raise ValueError("this CompiledProgram was compiled in another scope: make another one")
+            raise ValueError("this CompiledProgram was compiled in another scope: create a new one")
         if type(known_place) is not type(place):
             raise ValueError(
-                f"this CompiledProgram was compiled on {known_place}, not on {place}: make another"
+                f"this CompiledProgram was compiled on {known_place}, not on {place}: "
+                "create a new one"
             )
         return runner
 

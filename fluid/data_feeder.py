@@ -97,7 +97,7 @@ class DataFeeder:
             if group and not drop_last:
                 raise ValueError(
                     f"the last {len(group)} mini-batches are not enough for {count} devices: "
-                    "pass drop_last=True, or give as many as fit"
+                    "pass drop_last=True, or pass as many as needed"
                 )
 
         return feeds
@@ -173,7 +173,7 @@ def _array(var: Variable, values: list[Any]) -> np.ndarray:
         array = np.array(values, dtype=var.element.numpy)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"the samples of {var.name!r} have different sizes, or are no {var.element.numpy}"
+            f"the samples of {var.name!r} have different sizes, or are not {var.element.numpy}"
         ) from error
     if array.ndim == len(var.shape) or var.shape.count(-1) > 1:
         return array
@@ -181,5 +181,5 @@ def _array(var: Variable, values: list[Any]) -> np.ndarray:
         return array.reshape(var.shape)
     except ValueError:
         raise ValueError(
-            f"{var.name!r} is fed values of shape {array.shape}, which do not make up {var.shape}"
+            f"{var.name!r} is fed values of shape {array.shape}, which do not match {var.shape}"
         ) from None

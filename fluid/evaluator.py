@@ -72,7 +72,7 @@ class Evaluator:
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
         """Return the metric over all batches; NotImplementedError unless overridden."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
 def _here(block: Any, state: Variable) -> Variable:

@@ -147,7 +147,7 @@ class Executor(RunsDatasets):
         return_merged: bool,
     ) -> list[Any]:
         if self._closed:
-            raise RuntimeError("this Executor is closed: make another one")
+            raise RuntimeError("this Executor is closed: create a new one")
         self._follow_flags()
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
@@ -174,7 +174,9 @@ class Executor(RunsDatasets):
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
-            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
+            warnings.warn(
+                "the program has no ops: were its layers added to another one?", stacklevel=2
+            )
         changes = self._changes(program)
         runner = self._runner(program, arrays, scope, changes)
         try:
@@ -197,7 +199,7 @@ class Executor(RunsDatasets):
     ) -> list[Any]:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         if self._closed:
-            raise RuntimeError("this Executor is closed: make another one")
+            raise RuntimeError("this Executor is closed: create a new one")
         fetch = compiled.program._called_now(names_of(fetch_list))
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
@@ -291,7 +293,7 @@ class Executor(RunsDatasets):
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
             raise RuntimeError(
                 f"this Executor ran no such program{what}: there is nothing to explain; "
-                "run it once, or give the scope it ran in"
+                "run it once, or pass the scope it ran in"
             )
         params = None if lent is None else dict(scope.arrays())
         return compiler.explain(*made, params=params, folders=[Path.cwd()])
@@ -366,6 +368,6 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
         if isinstance(value, LoDTensor):
             raise RuntimeError(
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
-                "cannot say: fetch with return_numpy=False"
+                "cannot represent: fetch with return_numpy=False"
             )
     return list(map(number_like, values))

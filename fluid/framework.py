@@ -140,7 +140,7 @@ class Program(ir.Program):
         """Return all parameters, in order of creation."""
         return [param for block in self.blocks for param in block.iter_parameters()]
 
-    # ---- seeds, roles, name scopes: what ops are written down with
+    # ---- attributes of appended ops: seeds, roles, name scopes
 
     @property
     def random_seed(self) -> int:
@@ -206,7 +206,7 @@ class Program(ir.Program):
             "op_device": self._device,
         }
 
-    # ---- readers: what gives the program batches that nobody feeds
+    # ---- readers, whose batches need no feed
 
     def _read_from(self, reader: Any, names: list[str]) -> None:
         """Register a reader whose batches are the values of variables in every run."""
@@ -233,7 +233,7 @@ class Program(ir.Program):
                 found = {name: value for name, value in batch if name in known} | found
         return found
 
-    # ---- names that transpilers took
+    # ---- renaming by memory_optimize
 
     def _called_now(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the current names under which variables are stored."""
@@ -468,8 +468,7 @@ def device_guard(device: str | None = None) -> Iterator[None]:
     """
     if device not in ("cpu", "gpu", "", None):
         raise ValueError(
-            "device should be 'cpu' or 'gpu', or '' or None where no device is meant, "
-            f"but received {device!r}"
+            f"device should be 'cpu' or 'gpu', or '' or None for no device, but received {device!r}"
         )
     programs = default_main_program(), default_startup_program()
     before = [program._device for program in programs]

@@ -44,7 +44,7 @@ class Initializer:
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend the op to `block`, the global block of the startup program."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it starts")
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def _compute_fans(self, var: Variable) -> tuple[int, int]:
         """Return the fan-in and fan-out of a weight: [in, out] or [out, in, height, width]."""
@@ -91,7 +91,9 @@ class _Random(Initializer):
         self, op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]
     ) -> Operator:
         if not var.element.is_float:
-            raise TypeError(f"{op_type} fills floating point, but {var.name!r} is {var.dtype.name}")
+            raise TypeError(
+                f"{op_type} fills floating-point variables, but {var.name!r} is {var.dtype.name}"
+            )
         seed = self._seed or block.program._fresh_seed()
         return _prepended(op_type, var, block, {**attrs, "seed": seed})
 
@@ -193,7 +195,7 @@ class BilinearInitializer(Initializer):
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `assign_value`; ValueError unless the filter is [out, in, size, size]."""
         if len(var.shape) != 4 or var.shape[2] != var.shape[3]:
-            raise ValueError(f"Bilinear fills [out, in, size, size], not {list(var.shape)}")
+            raise ValueError(f"Bilinear requires [out, in, size, size], not {list(var.shape)}")
         size = var.shape[3]
         half = math.ceil(size / 2.0)
         center = (2 * half - 1 - half % 2) / (2.0 * half)
@@ -214,7 +216,7 @@ class NumpyArrayInitializer(Initializer):
         dtype = (DType.FP32 if var.element in HALVES else var.element).numpy
         if self._value.shape != var.shape or dtype.name not in _VALUES:
             raise ValueError(
-                f"an array of shape {self._value.shape} can not start {var.name!r}, "
+                f"an array of shape {self._value.shape} can not initialize {var.name!r}, "
                 f"which is {dtype.name} of shape {var.shape}"
             )
         values = self._value.astype(dtype).ravel().tolist()

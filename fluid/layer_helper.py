@@ -198,7 +198,7 @@ class LayerHelper:
             initializer=initializer,
         )
 
-    # ---- the usual ends of a layer
+    # ---- bias, activation, result
 
     def append_bias_op(
         self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None
@@ -260,7 +260,7 @@ def append_simple_op(
 def _usual_start(name: str, dtype: Any, is_bias: bool) -> Initializer:
     if not dtype_is_floating(dtype):
         raise TypeError(
-            f"parameter {name!r} is not floating point, so it has no usual start: "
+            f"parameter {name!r} is not floating point, so it has no default initializer: "
             "give it an initializer"
         )
     return Constant(0.0) if is_bias else Xavier()

@@ -188,15 +188,15 @@ def _check_attention(queries: Variable, keys: Variable, values: Variable, num_he
         f"{name} {each.dtype.name} {list(each.shape)}" for name, each in named.items()
     )
     if len({each.dtype for each in named.values()}) > 1:
-        raise TypeError(f"attention takes one element type, but received {shown}")
+        raise TypeError(f"attention requires equal dtypes, but received {shown}")
     if any(len(each.shape) != 3 for each in named.values()):
         raise ValueError(f"attention takes [batch, length, size], but received {shown}")
     if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(f"queries and keys must be of one size, but received {shown}")
+        raise ValueError(f"queries and keys must have the same size, but received {shown}")
     if keys.shape[-2] != values.shape[-2]:
         raise ValueError(f"there must be a value for each key, but received {shown}")
     if keys.shape[-1] % num_heads or values.shape[-1] % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide the sizes of {shown}")
+        raise ValueError(f"the sizes of {shown} are not divisible by {num_heads} heads")
 
 
 def _split_heads(each: Variable, heads: int) -> Variable:

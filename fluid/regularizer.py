@@ -30,7 +30,7 @@ class WeightDecayRegularizer:
 
     def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
         """Return the term to add to `grad`, of the shape of `param`."""
-        raise NotImplementedError(f"{type(self).__name__} does not say its term")
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def _scaled(self, var: Variable, out: Variable, block: Block) -> Variable:
         attrs = {"scale": self._regularization_coeff}

@@ -36,8 +36,8 @@ def to_variable(
 ) -> NoReturn:
     """Raise AssertionError, as the reference does outside dygraph mode."""
     raise AssertionError(
-        "'to_variable' is of dygraph mode, which there is not here: feed arrays to Executor.run, "
-        "or make a constant by layers.assign"
+        "'to_variable' requires dygraph mode, which is not supported: feed arrays to Executor.run, "
+        "or create a constant by layers.assign"
     )
 
 

@@ -167,7 +167,7 @@ def target_assign(
     return out, weight
 
 
-# ---- suppression --------------------------------------------------------------------------------
+# ---- non-maximum suppression --------------------------------------------------------------------
 
 
 def _check_nms(op: str, boxes: Any, scores: Any, numbers: Mapping[str, tuple[Any, type]]) -> None:

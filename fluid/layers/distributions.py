@@ -55,10 +55,10 @@ def _parameters(owner: str, kinds: tuple[type, ...], **given: Any) -> list[Varia
     for name, value in given.items():
         check_type(value, name, kinds, owner)
         if isinstance(value, np.ndarray) and value.dtype != np.float32:
-            warnings.warn(f"{owner}: {name} is {value.dtype}, and becomes float32", stacklevel=3)
+            warnings.warn(f"{owner}: {name} is {value.dtype}, and is cast to float32", stacklevel=3)
     are_variables = {isinstance(value, Variable) for value in given.values()}
     if len(are_variables) > 1:
-        raise ValueError(f"{owner}: of {' and '.join(given)} one is a variable, so all must be")
+        raise ValueError(f"{owner}: {' and '.join(given)} must all be variables, or none")
     if True in are_variables:
         return list(given.values())
     arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in given.values()]

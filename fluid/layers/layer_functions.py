@@ -86,8 +86,8 @@ def templatedoc(op_type: str | None = None) -> Callable[[F], F]:
     """Return a decorator that substitutes the op's documentation for `${comment}`."""
 
     def decorate(function: F) -> F:
-        said = find(op_type or function.__name__).__doc__ or ""
-        function.__doc__ = (function.__doc__ or "").replace("${comment}", said)
+        text = find(op_type or function.__name__).__doc__ or ""
+        function.__doc__ = (function.__doc__ or "").replace("${comment}", text)
         return function
 
     return decorate

@@ -179,7 +179,7 @@ def _center_rate(helper: LayerHelper, alpha: float) -> Variable:
     )
 
 
-# ---- two classes --------------------------------------------------------------------------------
+# ---- binary labels ------------------------------------------------------------------------------
 
 
 def log_loss(
@@ -235,7 +235,7 @@ def teacher_student_sigmoid_loss(
     return helper.append_result("teacher_student_sigmoid_loss", inputs, bounds, slot="Y")
 
 
-# ---- order of two scores ------------------------------------------------------------------------
+# ---- ranking losses -----------------------------------------------------------------------------
 
 
 def rank_loss(
@@ -272,7 +272,7 @@ def margin_rank_loss(
     return loss
 
 
-# ---- distances ----------------------------------------------------------------------------------
+# ---- regression ---------------------------------------------------------------------------------
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
@@ -349,7 +349,7 @@ def kldiv_loss(
     return helper.append_result("kldiv_loss", inputs, attrs, slot="Loss")
 
 
-# ---- sets and pairs of embeddings ---------------------------------------------------------------
+# ---- overlap, pairs of embeddings ---------------------------------------------------------------
 
 
 def dice_loss(

@@ -138,7 +138,7 @@ def _check_shape(x: Variable, sizes: list[int], count: int) -> None:
     if not count or sizes.count(-1) > 1 or min(sizes, default=0) < -1:
         raise SizesError(f"reshape takes sizes and at most one -1, but received {sizes}")
     if count == len(sizes) and 0 in sizes[len(x.shape) :]:
-        raise SizesError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {sizes}")
+        raise SizesError(f"reshape of {list(x.shape)}: a 0 in {sizes} is beyond its axes")
 
 
 def autoincreased_step_counter(

@@ -167,7 +167,7 @@ def _bias(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
     return helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
 
 
-# ---- inside an example --------------------------------------------------------------------------
+# ---- within a sample ----------------------------------------------------------------------------
 
 
 def layer_norm(
@@ -216,7 +216,7 @@ def _check_wanted(what: str, wanted: bool, name: str, attr: Any) -> None:
     if wanted and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
     if not wanted and attr:
-        warnings.warn(f"layer_norm has no {what}, so {name} is of no use", stacklevel=4)
+        warnings.warn(f"layer_norm has no {what}, so {name} has no effect", stacklevel=4)
 
 
 def _spare(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
@@ -302,7 +302,7 @@ def lrn(
     """
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
     if len(input.shape) != 4:
-        raise ValueError(f"lrn takes pictures [N, C, H, W], but received {list(input.shape)}")
+        raise ValueError(f"lrn takes images [N, C, H, W], but received {list(input.shape)}")
     check_layout(data_format, "lrn")
     helper = LayerHelper("lrn", name=name)
     (middle,) = _spare(helper, input, 1)

@@ -72,7 +72,7 @@ def _numbers(values: Sequence[Any], name: str, op: str, unknown: int) -> list[in
     for each in values:
         if not isinstance(each, int | np.integer | Variable) or isinstance(each, bool):
             raise TypeError(
-                f"{name} of {op} must hold whole numbers or variables, but received {each!r}"
+                f"{name} of {op} must contain integers or variables, but received {each!r}"
             )
     return [unknown if isinstance(each, Variable) else int(each) for each in values]
 

@@ -156,7 +156,7 @@ def _array_attributes(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": convert_np_dtype_to_dtype_(array.dtype), **values}
 
 
-# ---- one number everywhere ----------------------------------------------------------------------
+# ---- constant tensors ---------------------------------------------------------------------------
 
 
 def _value_attributes(value: float, dtype: Any) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def ones(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -
     """Return a tensor of ones; ValueError for a shape without elements."""
     check_type(shape, "shape", (list, tuple), "ones")
     if math.prod(size for size in shape if not isinstance(size, Variable)) <= 0:
-        raise ValueError(f"ones takes sizes from 1 up, but received {list(shape)}")
+        raise ValueError(f"ones takes sizes of at least 1, but received {list(shape)}")
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
@@ -372,9 +372,11 @@ def eye(
     columns = num_rows if num_columns is None else num_columns
     for name, value in (("num_rows", num_rows), ("num_columns", columns)):
         if not isinstance(value, int) or value < 0:
-            raise TypeError(f"{name} of eye must be a number from 0 up, not {value!r}")
+            raise TypeError(f"{name} of eye must be a non-negative number, not {value!r}")
     if batch_shape is not None and not (isinstance(batch_shape, list) and min(batch_shape) > 0):
-        raise TypeError(f"batch_shape of eye must be a list of sizes from 1 up: {batch_shape!r}")
+        raise TypeError(
+            f"batch_shape of eye must be a list of sizes of at least 1: {batch_shape!r}"
+        )
     helper = LayerHelper("eye")
     out = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
     attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": out.dtype}

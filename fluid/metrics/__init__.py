@@ -81,11 +81,11 @@ class MetricBase:
 
     def update(self, preds: Any, labels: Any) -> None:
         """Accumulate a batch; NotImplementedError unless overridden."""
-        raise NotImplementedError(f"{type(self).__name__} must say how to gather a batch")
+        raise NotImplementedError(f"{type(self).__name__} must implement update")
 
     def eval(self) -> Any:
         """Return the metric over all batches; NotImplementedError unless overridden."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
 def _emptied(value: Any) -> Any:
@@ -215,7 +215,7 @@ class Accuracy(MetricBase):
         """Return the weighted mean; ValueError without batches."""
         if self.weight == 0:
             raise ValueError(
-                "There is no data in Accuracy: update it with what layers.accuracy gives"
+                "There is no data in Accuracy: update it with results of layers.accuracy"
             )
         return self.value / self.weight
 
@@ -272,7 +272,7 @@ class EditDistance(MetricBase):
         """
         if self.seq_num == 0:
             raise ValueError(
-                "There is no data in EditDistance: update it with what layers.edit_distance gives"
+                "There is no data in EditDistance: update it with results of layers.edit_distance"
             )
         return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
 

@@ -78,7 +78,7 @@ class Optimizer:
         self._opti_name_list: list[str] = []
         self._dtype: Any = None
 
-    # ---- what users call
+    # ---- public methods
 
     @typed
     @atomic
@@ -189,7 +189,7 @@ class Optimizer:
         for name, array in arrays.items():
             global_scope().var(name).get_tensor().set(array, CPUPlace())
 
-    # ---- what an optimizer says
+    # ---- overridden by subclasses
 
     def _remembered(self) -> dict[str, dict[str, Any]]:
         """Return the accumulators of a parameter, by input slot of the op.
@@ -214,7 +214,7 @@ class Optimizer:
         Raises NotImplementedError if the optimizer does not declare an op.
         """
         if not self.type:
-            raise NotImplementedError(f"{type(self).__name__} does not say how it updates")
+            raise NotImplementedError(f"{type(self).__name__} does not declare an op")
         param, grad = param_and_grad
         inputs = {"Param": param, "Grad": grad, **self._given()}
         for slot, fields in self._remembered().items():
@@ -234,7 +234,7 @@ class Optimizer:
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
         """Append ops after all updates; nothing by default."""
 
-    # ---- how it is put together
+    # ---- implementation
 
     def _create_optimization_pass(self, parameters_and_grads: list[ParamGrad]) -> list[Operator]:
         block = default_main_program().current_block()
@@ -330,6 +330,6 @@ def _state_array(var: Variable, value: Any) -> np.ndarray:
         found = "none" if array is None else f"{array.dtype} of shape {array.shape}"
         raise AssertionError(
             f"optimizer variable {var.name} is {var.element.numpy} of shape {var.shape}, "
-            f"but the state given has {found}"
+            f"but the state passed has {found}"
         )
     return array

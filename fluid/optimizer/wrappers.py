@@ -53,7 +53,7 @@ class RecomputeOptimizer(Optimizer):
     def load(self, stat_dict: Any) -> NoReturn:
         """Raise NotImplementedError, as in the reference."""
         raise NotImplementedError(
-            "RecomputeOptimizer loads no state: load that of the optimizer it wraps (fluid.load)"
+            "RecomputeOptimizer cannot load state: load that of the optimizer it wraps (fluid.load)"
         )
 
     def minimize(
@@ -178,8 +178,8 @@ class PipelineOptimizer:
         start_cpu_core_id: int = 0,
     ) -> None:
         raise NotImplementedError(
-            "PipelineOptimizer cuts a program into sections that run at once on several devices, "
-            "fed by a Dataset; an Executor here runs a program on one device: "
+            "PipelineOptimizer splits a program into sections that run in parallel on several "
+            "devices, fed by a Dataset; an Executor here runs a program on one device: "
             "minimize with the optimizer it wraps"
         )
 
@@ -191,4 +191,4 @@ class PipelineOptimizer:
         no_grad_set: Collection[Any] | None = None,
     ) -> NoReturn:
         """Never called: the class cannot be instantiated."""
-        raise NotImplementedError("PipelineOptimizer cannot be made")
+        raise NotImplementedError("PipelineOptimizer cannot be created")

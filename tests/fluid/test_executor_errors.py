@@ -331,7 +331,7 @@ def test_programs_and_scopes_of_another_kind(case: Case) -> None:
 def test_a_closed_executor(case: Case) -> None:
     case.exe.close()
     case.exe.close()
-    with pytest.raises(RuntimeError, match="this Executor is closed: make another one"):
+    with pytest.raises(RuntimeError, match="this Executor is closed: create a new one"):
         case.run()
 
 

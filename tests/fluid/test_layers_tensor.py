@@ -297,7 +297,7 @@ def test_a_crop_without_a_seed_starts_by_chance() -> None:
         (lambda x: layers.flatten(x, 4), ValueError, "from 0 to 3, not 4"),
         (lambda x: layers.split(x, 1), ValueError, "two parts or more"),
         (lambda x: layers.split(x, 2.0), TypeError, "num_or_sections"),
-        (lambda x: layers.split(x, 3, dim=0), ValueError, "size 2 does not fall into"),
+        (lambda x: layers.split(x, 3, dim=0), ValueError, "size 2 cannot be split into"),
         (lambda x: layers.concat([x, "x"]), TypeError, r"'input\[1\]' in concat must be Variable"),
         (lambda x: layers.concat([x, layers.cast(x, "int64")]), ValueError, "int64|INT64"),
         (lambda x: layers.concat([x], axis=1.0), TypeError, "axis"),

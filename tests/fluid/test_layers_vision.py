@@ -103,7 +103,7 @@ def test_layer_norm_has_what_is_asked_for() -> None:
     assert [(p.name, p.shape) for p in default_main_program().all_parameters()] == [
         ("layer_norm_0.b_0", (64,))
     ]
-    with pytest.warns(UserWarning, match="has no scale, so param_attr is of no use"):
+    with pytest.warns(UserWarning, match="has no scale, so param_attr has no effect"):
         layers.layer_norm(image(), scale=False, param_attr="w")
 
 

@@ -203,7 +203,7 @@ class BeamSearchDecoder:
         complete.
         """
         if self._status != self.AFTER_BEAM_SEARCH_DECODER:
-            raise ValueError("the output of BeamSearchDecoder is there behind its block only")
+            raise ValueError("the output of BeamSearchDecoder is available after its block only")
         return layers.beam_search_decode(
             ids=self._ids_array,
             scores=self._scores_array,

@@ -94,7 +94,7 @@ class TrainingDecoder:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the collected outputs; ValueError before the block is complete."""
         if self._status != self.AFTER_DECODER:
-            raise ValueError("the output of TrainingDecoder is there behind its block only")
+            raise ValueError("the output of TrainingDecoder is available after its block only")
         return self._rnn(*args, **kwargs)
 
     def _check_inside(self, method: str) -> None:

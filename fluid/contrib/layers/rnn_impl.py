@@ -149,7 +149,7 @@ def basic_lstm(
     return outputs, hidden, cell
 
 
-# ---- what both have in common -------------------------------------------------------------------
+# ---- shared by LSTM and GRU ---------------------------------------------------------------------
 
 Attrs = tuple[Any, Any]
 """The attributes of weights and of biases."""

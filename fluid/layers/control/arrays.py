@@ -165,7 +165,7 @@ def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
     return helper.append_result("reorder_lod_tensor_by_rank", {"X": x, "RankTable": rank_table})
 
 
-# ---- two ways and back --------------------------------------------------------------------------
+# ---- split and merge, select --------------------------------------------------------------------
 
 
 def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:

@@ -141,7 +141,9 @@ class DynamicRNN:
 
     def _end_step(self) -> None:
         if self.max_seq_len is None:
-            raise ValueError("a DynamicRNN needs a step_input: that decides how long it runs")
+            raise ValueError(
+                "a DynamicRNN needs a step_input, which determines the number of steps"
+            )
         increment(self.step_idx, value=1.0, in_place=True)
         for state, array in self.mem_link:
             array_write(state, self.step_idx, array)

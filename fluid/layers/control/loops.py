@@ -123,7 +123,7 @@ def while_loop(
 
 def _append_step(cond: Any, body: Any, loop_vars: Any, condition: Variable) -> None:
     """Append one iteration: the body, then copies of its results to the loop variables."""
-    # The body gets lists and dicts of its own, so that it may change them.
+    # The body receives copies of lists and dicts, which it may modify.
     nested = any(is_sequence(each) for each in loop_vars)
     given = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
     results = body(*given)

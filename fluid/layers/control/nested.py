@@ -51,7 +51,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
     count = len(flatten(structure))
     if count != len(flat_sequence):
         raise ValueError(
-            f"a structure of {count} entries cannot be made of {len(flat_sequence)}: {structure}"
+            f"a structure of {count} entries cannot be built from {len(flat_sequence)}: {structure}"
         )
     return _packed(structure, iter(flat_sequence))
 

@@ -152,7 +152,7 @@ def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups:
             f"but {input.name!r} has {channels} and groups is {groups}"
         )
     if min(field) < 1:
-        raise ValueError(f"filter_size of {helper.layer_type} must be from 1 up, not {field}")
+        raise ValueError(f"filter_size of {helper.layer_type} must be at least 1, not {field}")
     deviation = math.sqrt(2.0 / (math.prod(field) * channels))
     return helper.create_parameter(
         helper.param_attr,
@@ -246,7 +246,7 @@ def conv3d_transpose(
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
     field, attrs = _stamp(input, 3, sizes, use_cudnn, data_format)
-    layout = data_format.replace("D", "")  # as the op calls it
+    layout = data_format.replace("D", "")  # the name that the op expects
     attrs |= {"groups": groups or 1, "data_format": layout}
     return _transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
 
@@ -289,7 +289,7 @@ def _field(
     if not wanted:
         raise ValueError("a transposed convolution needs a filter_size or an output_size")
     if min(image) < 0:
-        raise ValueError(f"images of unknown sizes {list(image)} need a filter_size")
+        raise ValueError(f"images of dynamic sizes {list(image)} need a filter_size")
     found = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
     return [
         (size - (places - 1) * stride + before + after - 1) // apart + 1

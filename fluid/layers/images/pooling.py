@@ -164,7 +164,7 @@ def _adaptive(
     attrs = {"ksize": sizes_of(pool_size, axes, "pool_size"), "adaptive": True}
     if pool_type == "avg":
         if require_index:
-            raise ValueError(f"{op}: an average is nowhere, so require_index needs 'max'")
+            raise ValueError(f"{op}: require_index needs pool_type 'max': an average has no index")
         attrs["pooling_type"] = pool_type
         return append_simple_op(f"pool{axes}d", {"X": input}, attrs, name=name)
     helper = LayerHelper(f"max_pool{axes}d_with_index", name=name)

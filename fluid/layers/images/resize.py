@@ -128,7 +128,7 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     check_variable(input, "input", "image_resize_short")
     if len(input.shape) != 4 or min(input.shape[2:]) < 0:
         found = list(input.shape)
-        raise ValueError(f"image_resize_short takes pictures of known sizes, not {found}")
+        raise ValueError(f"image_resize_short takes images of static sizes, not {found}")
     short = min(input.shape[2:])
     sizes = [int(size * (out_short_len / short) + 0.5) for size in input.shape[2:]]
     return image_resize(input, sizes, resample=resample)

@@ -194,7 +194,8 @@ def _checked_maps(inputs: Any, *lists: Any) -> int:
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
     for each in lists:
         if each and not (isinstance(each, list | tuple) and len(each) == len(inputs)):
-            raise ValueError(f"multi_box_head needs {len(inputs)} entries, one a map, not {each!r}")
+            wanted = f"{len(inputs)} entries, one per feature map"
+            raise ValueError(f"multi_box_head needs {wanted}, not {each!r}")
     return len(inputs)
 
 

@@ -40,11 +40,11 @@ def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
     """
     check_layout(layout, op, axes)
     if len(input.shape) != axes + 2:
-        wanted = "pictures [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
+        wanted = "images [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
         raise ValueError(f"{op} takes {wanted}, but received {list(input.shape)}")
     channels = input.shape[-1 if is_channels_last(layout) else 1]
     if channels < 0:
-        raise ValueError(f"the channels of {input.name!r} must be known for {op}")
+        raise ValueError(f"the channels of {input.name!r} must be static for {op}")
     return channels
 
 

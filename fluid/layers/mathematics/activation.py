@@ -124,7 +124,9 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     if mode not in ("all", "channel", "element"):
         raise ValueError(f"mode of prelu must be all, channel or element, not {mode!r}")
     if mode == "channel" and len(x.shape) < 2:
-        raise ValueError(f"prelu by channel takes two axes or more, but received {list(x.shape)}")
+        raise ValueError(
+            f"prelu with mode 'channel' takes two axes or more, but received {list(x.shape)}"
+        )
     shapes = {"all": [1], "element": [1, *x.shape[1:]]}
     helper = LayerHelper("prelu", param_attr=param_attr, name=name)
     alpha = helper.create_parameter(

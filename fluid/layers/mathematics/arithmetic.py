@@ -126,7 +126,7 @@ def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Vari
     return out
 
 
-# ---- with numbers --------------------------------------------------------------------------------
+# ---- with scalars -------------------------------------------------------------------------------
 
 
 def scale(
@@ -223,7 +223,7 @@ def result_called(
     return out
 
 
-# ---- of several ----------------------------------------------------------------------------------
+# ---- sums of tensors ----------------------------------------------------------------------------
 
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:

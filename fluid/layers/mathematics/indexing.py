@@ -40,7 +40,7 @@ __all__ = [
 PLACES = ("int32", "int64")
 
 
-# ---- parts --------------------------------------------------------------------------------------
+# ---- slicing ------------------------------------------------------------------------------------
 
 
 def _part(
@@ -151,7 +151,7 @@ def _check_numbers(values: Any, name: str, allowed: Any) -> None:
         raise ValueError(f"{name} of crop_tensor can not hold {wrong[0]}: {list(listed)}")
 
 
-# ---- elements by their places -------------------------------------------------------------------
+# ---- gather and scatter -------------------------------------------------------------------------
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
@@ -208,7 +208,7 @@ def scatter_nd_add(
     check_variable_and_dtype(index, "index", PLACES, "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise ValueError(
-            f"ref and updates of scatter_nd_add must have one element type, but are "
+            f"ref and updates of scatter_nd_add must have the same dtype, but are "
             f"{ref.dtype.name} and {updates.dtype.name}"
         )
     inputs = {"X": ref, "Index": index, "Updates": updates}
@@ -265,7 +265,7 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Variable | tuple[Variabl
     return tuple(slice(places, [1], [axis], [axis + 1]) for axis in range(count))
 
 
-# ---- the other way round ------------------------------------------------------------------------
+# ---- reversing and rolling ----------------------------------------------------------------------
 
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
@@ -304,7 +304,7 @@ def roll(
     return out if several else reshape(out, list(input.shape), inplace=True)
 
 
-# ---- numbers as places --------------------------------------------------------------------------
+# ---- index encodings ----------------------------------------------------------------------------
 
 
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:

@@ -156,7 +156,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     check_variable_and_dtype(input, "input", _NUMBERS, "t")
     if len(input.shape) > 2:
         raise ValueError(
-            f"t takes one axis or two, but received {list(input.shape)}: use layers.transpose"
+            f"t takes a rank of 1 or 2, but received {list(input.shape)}: use layers.transpose"
         )
     if len(input.shape) == 1:
         return input
@@ -198,7 +198,7 @@ def bilinear_tensor_product(
     return helper.append_activation(out)
 
 
-# ---- norms and distances -------------------------------------------------------------------------
+# ---- norms and distances ------------------------------------------------------------------------
 
 
 def l2_normalize(

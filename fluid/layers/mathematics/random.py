@@ -40,7 +40,7 @@ def _expect_sizes(shape: Any, layer: str) -> None:
     listed = [] if isinstance(shape, Variable) else list(shape)
     wrong = [size for size in listed if isinstance(size, int) and size < 1]
     if wrong or (not listed and not isinstance(shape, Variable)):
-        raise ValueError(f"shape of {layer} must hold sizes from 1 up, but received {listed}")
+        raise ValueError(f"shape of {layer} must have sizes of at least 1, but received {listed}")
 
 
 def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
@@ -115,7 +115,7 @@ def randint(
     _expect_sizes(shape, "randint")
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
-        raise ValueError(f"randint takes low below high, but received {low} and {high}")
+        raise ValueError(f"randint requires low < high, but received {low} and {high}")
     helper = LayerHelper("randint", name=name)
     inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
     out = _written(helper, name, out, dtype)
@@ -159,7 +159,7 @@ def randperm(
 ) -> Variable:
     """Return a random permutation of 0 … `n` - 1."""
     if n < 1:
-        raise ValueError(f"randperm takes a number from 1 up, but received {n}")
+        raise ValueError(f"randperm takes a number of at least 1, but received {n}")
     check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
     check_type(stop_gradient, "stop_gradient", bool, "randperm")
     helper = LayerHelper("randperm")
@@ -171,7 +171,7 @@ def randperm(
     return out
 
 
-# ---- tensors as long as another -----------------------------------------------------------------
+# ---- sized like another tensor ------------------------------------------------------------------
 
 
 def _batch_like(op_type: str, input: Variable, dtype: Any, attrs: dict[str, Any]) -> Variable:
@@ -217,7 +217,7 @@ def gaussian_random_batch_size_like(
     return _batch_like("gaussian_random_batch_size_like", input, dtype, attrs)
 
 
-# ---- choices ------------------------------------------------------------------------------------
+# ---- sampling -----------------------------------------------------------------------------------
 
 
 def sampling_id(

@@ -140,7 +140,7 @@ def size(input: Variable) -> Variable:
     return append_simple_op("size", {"Input": input}, dtype="int64")
 
 
-# ---- many into one, one into many ---------------------------------------------------------------
+# ---- concat, split, stack -----------------------------------------------------------------------
 
 
 def _is_array(var: Variable) -> bool:
@@ -225,7 +225,7 @@ def split(
         size = input.shape[attrs["axis"]] if "axis" in attrs else -1
         if size > 0 and size % num_or_sections:
             raise SizesError(
-                f"split: an axis of size {size} does not fall into {num_or_sections} equal parts"
+                f"split: an axis of size {size} cannot be split into {num_or_sections} equal parts"
             )
         attrs["num"] = count = num_or_sections
     else:
@@ -255,7 +255,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     """
     check_variable(x, "x", "unstack")
     if num is None and (axis is None or x.shape[axis] <= 0):
-        raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is unknown")
+        raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is dynamic")
     num = x.shape[axis] if num is None else num
     helper = LayerHelper("unstack")
     parts = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
@@ -274,7 +274,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
     return outs
 
 
-# ---- more of the same ---------------------------------------------------------------------------
+# ---- repetition, padding ------------------------------------------------------------------------
 
 
 def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
@@ -293,7 +293,7 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     slots = ("ExpandTimes", "expand_times_tensor")
     inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
     if any(number < 1 for number in numbers) and not inputs:
-        raise ValueError(f"expand_times of expand must be from 1 up, but received {numbers}")
+        raise ValueError(f"expand_times of expand must be at least 1, but received {numbers}")
     return helper.append_result("expand", {"X": x, **inputs}, {"expand_times": numbers})
 
 

@@ -86,7 +86,7 @@ class BeamSearchDecoder(Decoder):
         x = unsqueeze(x, [1])
         rank = len(x.shape)
         x = expand(x, [1, beam_size, *[1] * (rank - 2)])
-        # Batch and beams go to the end and are joined there, where no size must be known.
+        # Move batch and beams to the end and flatten them there: sizes may be dynamic.
         x = transpose(x, [*_axes(2, rank), 0, 1])
         x = reshape(x, shape=[0] * (rank - 2) + [-1])
         return transpose(x, [rank - 2, *_axes(0, rank - 2)])

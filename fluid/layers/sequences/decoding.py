@@ -202,7 +202,7 @@ def _kept_where(state: Variable, new_state: Variable, mask: Variable) -> Variabl
     return cast(result, dtype) if is_bool else result
 
 
-# ---- what a step gets ---------------------------------------------------------------------------
+# ---- helpers: step inputs -----------------------------------------------------------------------
 
 
 class DecodeHelper:
@@ -229,7 +229,7 @@ class TrainingHelper(DecodeHelper):
         self.inputs = inputs
         self.sequence_length = sequence_length
         self.time_major = time_major
-        # One step more, so that the step behind the last one can be taken as any other.
+        # One extra step, so that reading past the last step needs no special case.
         self.inputs_ = map_structure(self._with_one_more, inputs)
 
     def _with_one_more(self, x: Variable) -> Variable:

@@ -276,12 +276,14 @@ def _check_step(states: dict[str, Variable]) -> None:
     if any(len(shape) != 2 for shape in shapes.values()):
         raise ValueError(f"lstm_unit takes matrices, but {shown}")
     if len({shape[0] for shape in shapes.values()}) > 1:
-        raise ValueError(f"lstm_unit takes equally many rows of each, but {shown}")
+        raise ValueError(f"lstm_unit requires equal numbers of rows, but {shown}")
     if shapes["hidden_t_prev"][1] != shapes["cell_t_prev"][1]:
-        raise ValueError(f"the state and the cell of lstm_unit must be of one width, but {shown}")
+        raise ValueError(
+            f"the state and the cell of lstm_unit must have the same width, but {shown}"
+        )
 
 
-# ---- sequences of one length --------------------------------------------------------------------
+# ---- sequences of equal length ------------------------------------------------------------------
 
 
 def lstm(

@@ -140,7 +140,7 @@ def sequence_last_step(input: Variable) -> Variable:
     return sequence_pool(input, "last")
 
 
-# ---- rows in another order, or not all of them --------------------------------------------------
+# ---- concat, slice, reorder ---------------------------------------------------------------------
 
 
 def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
@@ -203,7 +203,7 @@ def sequence_enumerate(
     return out
 
 
-# ---- as often as another's LoD says -------------------------------------------------------------
+# ---- expansion by LoD, LoD changes --------------------------------------------------------------
 
 
 def sequence_expand(
@@ -257,7 +257,7 @@ def lod_append(x: Variable, level: Variable | Sequence[int]) -> Variable:
     return helper.append_result("lod_reset", {"X": x}, attrs)
 
 
-# ---- sequences of one length --------------------------------------------------------------------
+# ---- padding and masks --------------------------------------------------------------------------
 
 
 def sequence_pad(
