@@ -28,7 +28,7 @@ __all__ = [
     "yolov3_loss",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 
 def append_outputs(
@@ -93,15 +93,15 @@ def box_coder(
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
     """Clip boxes to their image; `im_info` [N, 3] is its height, width and scale."""
-    check_variable_and_dtype(input, "input", _WIDE, "box_clip")
-    check_variable_and_dtype(im_info, "im_info", _WIDE, "box_clip")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "box_clip")
+    check_variable_and_dtype(im_info, "im_info", _FULL_PRECISION, "box_clip")
     inputs = {"Input": input, "ImInfo": im_info}
     return LayerHelper("box_clip", name=name).append_result("box_clip", inputs, slot="Output")
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
     """Convert corner offsets [N, C, H, W] to corner coordinates, at 4 times the resolution."""
-    check_variable_and_dtype(input, "input", _WIDE, "polygon_box_transform")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "polygon_box_transform")
     helper = LayerHelper("polygon_box_transform", name=name)
     return helper.append_result("polygon_box_transform", {"Input": input}, slot="Output")
 
@@ -171,8 +171,8 @@ def target_assign(
 
 
 def _check_nms(op: str, boxes: Any, scores: Any, numbers: Mapping[str, tuple[Any, type]]) -> None:
-    check_variable_and_dtype(boxes, "bboxes", _WIDE, op)
-    check_variable_and_dtype(scores, "scores", _WIDE, op)
+    check_variable_and_dtype(boxes, "bboxes", _FULL_PRECISION, op)
+    check_variable_and_dtype(scores, "scores", _FULL_PRECISION, op)
     for label, (value, kind) in numbers.items():
         check_type(value, label, kind, op)
 
@@ -302,7 +302,7 @@ def sigmoid_focal_loss(
     `label` int32 [N, 1] counts from 1; 0 is background, -1 is ignored. The loss is divided by
     `fg_num`, int32 [1].
     """
-    check_variable_and_dtype(x, "x", _WIDE, "sigmoid_focal_loss")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "sigmoid_focal_loss")
     check_variable_and_dtype(label, "label", ["int32"], "sigmoid_focal_loss")
     check_variable_and_dtype(fg_num, "fg_num", ["int32"], "sigmoid_focal_loss")
     attrs = {"gamma": gamma, "alpha": alpha}

@@ -23,7 +23,7 @@ from fluid.layers.mathematics.random import (
 )
 from fluid.layers.mathematics.reductions import reduce_max, reduce_prod, reduce_sum
 from fluid.layers.mathematics.shapes import diag, transpose
-from fluid.layers.mathematics.shapes import shape as sizes_of
+from fluid.layers.mathematics.shapes import shape as tensor_shape
 from fluid.layers.nn import reshape
 from fluid.layers.ops import exp, log
 from fluid.layers.tensor import (
@@ -46,22 +46,22 @@ _REALS = ("float32", "float64")
 # ---- parameters ---------------------------------------------------------------------------------
 
 
-def _parameters(owner: str, kinds: tuple[type, ...], **given: Any) -> list[Variable]:
+def _parameters(owner: str, kinds: tuple[type, ...], **parameters: Any) -> list[Variable]:
     """Return the parameters as variables, constants broadcast to one shape.
 
     Raises TypeError for other types and ValueError if variables and constants are mixed. Arrays are
     cast to float32, with a warning.
     """
-    for name, value in given.items():
+    for name, value in parameters.items():
         check_type(value, name, kinds, owner)
         if isinstance(value, np.ndarray) and value.dtype != np.float32:
             warnings.warn(f"{owner}: {name} is {value.dtype}, and is cast to float32", stacklevel=3)
-    are_variables = {isinstance(value, Variable) for value in given.values()}
+    are_variables = {isinstance(value, Variable) for value in parameters.values()}
     if len(are_variables) > 1:
-        raise ValueError(f"{owner}: {' and '.join(given)} must all be variables, or none")
+        raise ValueError(f"{owner}: {' and '.join(parameters)} must all be variables, or none")
     if True in are_variables:
-        return list(given.values())
-    arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in given.values()]
+        return list(parameters.values())
+    arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in parameters.values()]
     return [assign(each, create_tensor("float32")) for each in np.broadcast_arrays(*arrays)]
 
 
@@ -70,7 +70,7 @@ def _check_sample(shape: Any, seed: Any) -> None:
     check_type(seed, "seed", int, "sample")
 
 
-def _samples_first(drawn: Variable, batch_axes: int) -> Variable:
+def _move_samples_first(drawn: Variable, batch_axes: int) -> Variable:
     """Move the sample axes to the front."""
     axes = [*range(len(drawn.shape))]
     return transpose(drawn, axes[batch_axes:] + axes[:batch_axes])
@@ -84,21 +84,21 @@ class Distribution:
 
     def sample(self, *args: Any, **kwargs: Any) -> Variable:
         """Draw samples; NotImplementedError if unsupported."""
-        raise self._lacks("sample")
+        raise self._unsupported("sample")
 
     def entropy(self) -> Variable:
         """Return the entropy in nats; NotImplementedError if unsupported."""
-        raise self._lacks("entropy")
+        raise self._unsupported("entropy")
 
     def log_prob(self, value: Variable) -> Variable:
         """Return the log density at `value`; NotImplementedError if unsupported."""
-        raise self._lacks("log_prob")
+        raise self._unsupported("log_prob")
 
     def kl_divergence(self, other: Any) -> Variable:
         """Return KL(self || other); NotImplementedError if unsupported."""
-        raise self._lacks("kl_divergence")
+        raise self._unsupported("kl_divergence")
 
-    def _lacks(self, method: str) -> NotImplementedError:
+    def _unsupported(self, method: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {method}, as in Paddle 1.8")
 
 
@@ -139,7 +139,7 @@ class Uniform(Distribution):
         above = elementwise_add(nothing, self.high, axis=0)
         width = elementwise_sub(above, self.low, axis=0)
         out = elementwise_add(drawn * width, self.low, axis=0)
-        return _samples_first(out, len(batch))
+        return _move_samples_first(out, len(batch))
 
     def log_prob(self, value: Variable) -> Variable:
         """Return the log density at `value`: -inf at and outside `low` and `high`."""
@@ -183,9 +183,9 @@ class Normal(Distribution):
 
     def _sampled(self, shape: list[int], batch: list[int], seed: int) -> Variable:
         nothing = self._zeros(batch + shape)
-        drawn = gaussian_random(sizes_of(nothing), seed=seed)
+        drawn = gaussian_random(tensor_shape(nothing), seed=seed)
         spread = drawn * elementwise_add(nothing, self.scale, axis=0)
-        return _samples_first(elementwise_add(spread, self.loc, axis=0), len(batch))
+        return _move_samples_first(elementwise_add(spread, self.loc, axis=0), len(batch))
 
     def _zeros(self, shape: list[int]) -> Variable:
         """Return zeros of shape `shape` + parameter shape."""
@@ -259,8 +259,8 @@ class MultivariateNormalDiag(Distribution):
     """
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        given = {"loc": loc, "scale": scale}
-        self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **given)
+        parameters = {"loc": loc, "scale": scale}
+        self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **parameters)
 
     def _ones(self) -> tuple[Variable, Variable]:
         """Return an all-ones and an identity matrix."""

@@ -32,7 +32,7 @@ Rate = float | Variable
 Schedule = TypeVar("Schedule", bound=Callable[..., Variable])
 
 
-def _scheduled(schedule: Schedule) -> Schedule:
+def _with_schedule_role(schedule: Schedule) -> Schedule:
     """Decorate a schedule so that its ops have the role LRSched."""
 
     @functools.wraps(schedule)
@@ -48,13 +48,13 @@ def _decay_step_counter(begin: int = 0) -> Variable:
     return tensor.cast(nn.autoincreased_step_counter("@LR_DECAY_COUNTER@", begin), "float32")
 
 
-def _periods(decay_steps: Rate, staircase: bool) -> Variable:
+def _elapsed_periods(decay_steps: Rate, staircase: bool) -> Variable:
     """Return step / `decay_steps`, rounded down if `staircase`."""
     periods = _decay_step_counter() / decay_steps
     return ops.floor(periods) if staircase else periods
 
 
-@_scheduled
+@_with_schedule_role
 def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> Variable:
     """Return `rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al.
     2017).
@@ -65,31 +65,31 @@ def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> 
     return learning_rate * (d_model**-0.5) * elementwise_min(slope, ramp)
 
 
-@_scheduled
+@_with_schedule_role
 def exponential_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """Return `rate * decay_rate ** (step / decay_steps)`."""
-    return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
+    return learning_rate * (decay_rate ** _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def natural_exp_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """Return `rate * e ** (-decay_rate * step / decay_steps)`."""
-    return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
+    return learning_rate * ops.exp(-1 * decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def inverse_time_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """Return `rate / (1 + decay_rate * step / decay_steps)`."""
-    return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
+    return learning_rate / (1 + decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def polynomial_decay(
     learning_rate: Rate,
     decay_steps: float,
@@ -119,7 +119,7 @@ def _started_cycles(step: Variable, decay_steps: float) -> Variable:
     return cycles
 
 
-@_scheduled
+@_with_schedule_role
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
     """Return values[i] before step boundaries[i], and the last value after all of them.
 
@@ -141,14 +141,14 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
     return rate
 
 
-@_scheduled
+@_with_schedule_role
 def cosine_decay(learning_rate: Rate, step_each_epoch: Rate, epochs: Rate) -> Variable:
     """Return `rate / 2 * (cos(epoch * pi / epochs) + 1)`; an epoch has `step_each_epoch` steps."""
     epoch = ops.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
 
 
-@_scheduled
+@_with_schedule_role
 def linear_lr_warmup(
     learning_rate: Rate, warmup_steps: float, start_lr: float, end_lr: float
 ) -> Variable:

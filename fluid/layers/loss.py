@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _IGNORED = -100
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 # ---- classes ------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def label_smooth(
     """
     if not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"epsilon of label_smooth must be from 0 to 1, not {epsilon}")
-    check_variable_and_dtype(label, "label", _WIDE, "label_smooth")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "label_smooth")
     label.stop_gradient = True
     inputs = {"X": label, "PriorDist": prior_dist}
     return append_simple_op(
@@ -224,8 +224,8 @@ def teacher_student_sigmoid_loss(
     A label is -2 for no click, -1 for a click, both without a score; or a score from 0 to 1, plus 1
     for a click. Inputs at or beyond the bounds receive no gradient.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "teacher_student_sigmoid_loss")
-    check_variable_and_dtype(label, "label", _WIDE, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "teacher_student_sigmoid_loss")
     bounds = {
         "soft_max_up_bound": float(soft_max_up_bound),
         "soft_max_lower_bound": float(soft_max_lower_bound),
@@ -277,8 +277,8 @@ def margin_rank_loss(
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Return `(input - label) ** 2` elementwise."""
-    check_variable_and_dtype(input, "input", _WIDE, "square_error_cost")
-    check_variable_and_dtype(label, "label", _WIDE, "square_error_cost")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "square_error_cost")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "square_error_cost")
     helper = LayerHelper("square_error_cost")
     difference = helper.append_result("elementwise_sub", {"X": input, "Y": label})
     return helper.append_result("square", {"X": difference})
@@ -291,8 +291,8 @@ def mse_loss(input: Variable, label: Variable) -> Variable:
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Huber loss: half the squared error up to `delta`, linear with slope `delta` above."""
-    check_variable_and_dtype(input, "input", _WIDE, "huber_loss")
-    check_variable_and_dtype(label, "label", _WIDE, "huber_loss")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "huber_loss")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "huber_loss")
     helper = LayerHelper("huber_loss")
     residual, loss = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     helper.append_op(
@@ -315,8 +315,8 @@ def smooth_l1(
 
     `inside_weight` multiplies the difference, `outside_weight` the loss; both or neither are set.
     """
-    check_variable_and_dtype(x, "X", _WIDE, "smooth_l1_loss")
-    check_variable_and_dtype(y, "Y", _WIDE, "smooth_l1_loss")
+    check_variable_and_dtype(x, "X", _FULL_PRECISION, "smooth_l1_loss")
+    check_variable_and_dtype(y, "Y", _FULL_PRECISION, "smooth_l1_loss")
     helper = LayerHelper("smooth_l1_loss")
     difference, loss = (helper.create_variable_for_type_inference(x.dtype) for _ in range(2))
     weights = {"InsideWeight": inside_weight, "OutsideWeight": outside_weight}
@@ -341,8 +341,8 @@ def kldiv_loss(
     >>> kldiv_loss(logs, target).shape, kldiv_loss(logs, target, "none").shape
     ((1,), (-1, 4))
     """
-    check_variable_and_dtype(x, "x", _WIDE, "kldiv_loss")
-    check_variable_and_dtype(target, "target", _WIDE, "kldiv_loss")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "kldiv_loss")
+    check_variable_and_dtype(target, "target", _FULL_PRECISION, "kldiv_loss")
     check_type(reduction, "reduction", str, "kldiv_loss")
     helper = LayerHelper("kldiv_loss", name=name)
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
@@ -376,8 +376,8 @@ def npair_loss(
     all inner products against equality of labels, plus `l2_reg / 4` times the mean squared norms.
     """
     for each, argument in ((anchor, "anchor"), (positive, "positive")):
-        check_variable_and_dtype(each, argument, _WIDE, "npair_loss")
-    check_variable_and_dtype(labels, "labels", (*_WIDE, "int64"), "npair_loss")
+        check_variable_and_dtype(each, argument, _FULL_PRECISION, "npair_loss")
+    check_variable_and_dtype(labels, "labels", (*_FULL_PRECISION, "int64"), "npair_loss")
     count = labels.shape[0]
     column = reshape(labels, shape=[count, 1])
     square_of_labels = expand(column, expand_times=[1, count])

@@ -66,8 +66,8 @@ def auc(
     helper = LayerHelper("auc")
     every, batch = (helper.create_variable_for_type_inference("float64") for _ in range(2))
     bins = num_thresholds + 1
-    sliding = [_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
-    lasting = [_counts(helper, [1, bins]) for _ in range(2)]
+    sliding = [_create_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
+    lasting = [_create_counts(helper, [1, bins]) for _ in range(2)]
     for counts in (*sliding, *lasting):
         helper.set_variable_initializer(counts, Constant(0.0, force_cpu=False))
     for area, (positive, negative), steps in ((batch, sliding, slide_steps), (every, lasting, 0)):
@@ -80,7 +80,7 @@ def auc(
     return every, batch, [*sliding, *lasting]
 
 
-def _counts(helper: LayerHelper, shape: list[int]) -> Variable:
+def _create_counts(helper: LayerHelper, shape: list[int]) -> Variable:
     return helper.create_global_variable(persistable=True, dtype="int64", shape=shape)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.size_arguments import Sizes, spelled
+from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.recording.checks import (
     FLOATS,
     SizesError,
@@ -118,7 +118,7 @@ def reshape(
     helper = LayerHelper("reshape2", act=act, name=name)
     if not isinstance(shape, Variable):
         _check_shape(x, [size for size in shape if not isinstance(size, Variable)], len(shape))
-    inputs, numbers = spelled(helper, shape, "shape", ("Shape", "ShapeTensor"))
+    inputs, numbers = size_operands(helper, shape, "shape", ("Shape", "ShapeTensor"))
     if actual_shape is not None and not inputs:
         actual_shape.stop_gradient = True
         inputs = {"Shape": actual_shape}

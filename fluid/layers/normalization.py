@@ -24,7 +24,7 @@ __all__ = [
     "lrn",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 """The element types of layers that have no half precision."""
 
 
@@ -50,8 +50,8 @@ def batch_norm(
     inference and `use_global_stats` use the running ones.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("batch_norm_doc", [3, 8, 8])
-    >>> fluid.layers.batch_norm(pictures, act="relu").shape
+    >>> images = fluid.layers.data("batch_norm_doc", [3, 8, 8])
+    >>> fluid.layers.batch_norm(images, act="relu").shape
     (-1, 3, 8, 8)
     """
     check_variable_and_dtype(input, "input", FLOATS, "batch_norm")
@@ -59,7 +59,9 @@ def batch_norm(
         "batch_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
     names = (moving_mean_name, moving_variance_name)
-    slots = _statistics(helper, input, data_layout, names, do_model_average_for_mean_and_var)
+    slots = _batch_norm_variables(
+        helper, input, data_layout, names, do_model_average_for_mean_and_var
+    )
     out = input if in_place else helper.create_variable_for_type_inference(input.dtype)
     attrs = {"epsilon": epsilon, "is_test": is_test, "data_layout": data_layout}
     attrs["use_global_stats"] = use_global_stats
@@ -92,17 +94,19 @@ def inplace_abn(
         raise ValueError(
             f"act of inplace_abn must be None, 'identity', 'leaky_relu' or 'elu', not {act!r}"
         )
-    check_variable_and_dtype(input, "input", _WIDE, "inplace_abn")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "inplace_abn")
     helper = LayerHelper("inplace_abn", param_attr=param_attr, bias_attr=bias_attr, name=name)
     names = (moving_mean_name, moving_variance_name)
-    slots = _statistics(helper, input, data_layout, names, do_model_average_for_mean_and_var)
+    slots = _batch_norm_variables(
+        helper, input, data_layout, names, do_model_average_for_mean_and_var
+    )
     attrs = {"epsilon": epsilon, "is_test": is_test, "data_layout": data_layout}
     attrs |= {"use_global_stats": use_global_stats, "activation": act, "alpha": act_alpha}
     _append_batch_norm(helper, input, input, momentum, slots, attrs)
     return input
 
 
-def _statistics(
+def _batch_norm_variables(
     helper: LayerHelper,
     input: Variable,
     layout: str,
@@ -118,7 +122,7 @@ def _statistics(
     shape = [input.shape[-1 if is_channels_last(layout) else 1]]
     found = {"Scale": _scale(helper, shape, dtype), "Bias": _bias(helper, shape, dtype)}
     for slot, name, start in zip(("Mean", "Variance"), names, (0.0, 1.0), strict=True):
-        found[slot] = _running(helper, name, start, shape, dtype, average)
+        found[slot] = _running_statistic(helper, name, start, shape, dtype, average)
     for slot in ("SavedMean", "SavedVariance"):
         found[slot] = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
     return found
@@ -148,7 +152,7 @@ def _append_batch_norm(
     )
 
 
-def _running(
+def _running_statistic(
     helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, average: bool
 ) -> Variable:
     """Create a running statistic: a parameter that is not trained."""
@@ -192,16 +196,16 @@ def layer_norm(
     >>> fluid.layers.layer_norm(rows, begin_norm_axis=2).shape
     (-1, 4, 6)
     """
-    check_variable_and_dtype(input, "input", _WIDE, "layer_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "layer_norm")
     helper = LayerHelper(
         "layer_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
-    _check_wanted("scale", scale, "param_attr", param_attr)
-    _check_wanted("shift", shift, "bias_attr", bias_attr)
+    _check_parameter_attr("scale", scale, "param_attr", param_attr)
+    _check_parameter_attr("shift", shift, "bias_attr", bias_attr)
     shape, inputs = [math.prod(input.shape[begin_norm_axis:])], {"X": input}
     inputs |= {"Scale": _scale(helper, shape, input.dtype)} if scale else {}
     inputs |= {"Bias": _bias(helper, shape, input.dtype)} if shift else {}
-    mean, variance = _spare(helper, input, 2)
+    mean, variance = _create_temporaries(helper, input, 2)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         "layer_norm",
@@ -212,14 +216,14 @@ def layer_norm(
     return helper.append_activation(out)
 
 
-def _check_wanted(what: str, wanted: bool, name: str, attr: Any) -> None:
-    if wanted and attr is False:
+def _check_parameter_attr(what: str, enabled: bool, name: str, attr: Any) -> None:
+    if enabled and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
-    if not wanted and attr:
+    if not enabled and attr:
         warnings.warn(f"layer_norm has no {what}, so {name} has no effect", stacklevel=4)
 
 
-def _spare(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
+def _create_temporaries(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
     """Create temporaries without gradient that the backward pass reads."""
     return [
         helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
@@ -238,14 +242,14 @@ def instance_norm(
 
     Raises ValueError if an attribute is False.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "instance_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "instance_norm")
     helper = LayerHelper("instance_norm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     if helper.param_attr is False or helper.bias_attr is False:
         raise ValueError("instance_norm has a scale and a bias: neither attribute can be False")
     shape = [input.shape[1]]
     inputs = {"X": input, "Scale": _scale(helper, shape, input.dtype)}
     inputs["Bias"] = _bias(helper, shape, input.dtype)
-    mean, variance = _spare(helper, input, 2)
+    mean, variance = _create_temporaries(helper, input, 2)
     out = helper.create_variable_for_type_inference(input.dtype)
     outputs = {"Y": out, "SavedMean": mean, "SavedVariance": variance}
     helper.append_op("instance_norm", inputs=inputs, outputs=outputs, attrs={"epsilon": epsilon})
@@ -266,7 +270,7 @@ def group_norm(
 
     A scale exists only if `param_attr` is set, and a bias only if `bias_attr` is.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "group_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "group_norm")
     check_layout(data_layout, "group_norm")
     helper = LayerHelper(
         "group_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
@@ -305,7 +309,7 @@ def lrn(
         raise ValueError(f"lrn takes images [N, C, H, W], but received {list(input.shape)}")
     check_layout(data_format, "lrn")
     helper = LayerHelper("lrn", name=name)
-    (middle,) = _spare(helper, input, 1)
+    (middle,) = _create_temporaries(helper, input, 1)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         "lrn",

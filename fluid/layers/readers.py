@@ -116,12 +116,12 @@ def read_file(reader: Reader) -> Variable | list[Variable]:
     """
     check_type(reader, "reader", Reader, "read_file")
     helper = LayerHelper("read_file")
-    found = [_declared(helper, var) for var in reader.reading.variables]
+    found = [_declare_like(helper, var) for var in reader.reading.variables]
     default_main_program()._read_from(reader.reading, [var.name for var in found])
     return found[0] if len(found) == 1 else found
 
 
-def _declared(helper: LayerHelper, like: Variable) -> Variable:
+def _declare_like(helper: LayerHelper, like: Variable) -> Variable:
     """Declare a program variable for a batch's values."""
     return helper.create_global_variable(
         name=unique_name.generate(f"{helper.name}.tmp"),

@@ -27,7 +27,7 @@ from fluid.layers.sequences.decoding import (
     SampleEmbeddingHelper,
     TrainingHelper,
     dynamic_decode,
-    swapped,
+    swap_batch_and_time,
 )
 from fluid.layers.sequences.sequence import sequence_mask
 from fluid.recording.checks import check_type, check_variable_and_dtype
@@ -80,16 +80,16 @@ def rnn(
     for state in flatten(initial_states):
         state.stop_gradient = False
     if not time_major:
-        inputs = map_structure(swapped, inputs)
+        inputs = map_structure(swap_batch_and_time, inputs)
     mask = None if sequence_length is None else _mask(sequence_length, inputs, initial_states)
     if is_reverse:
-        inputs = map_structure(_backwards, inputs)
-        mask = None if mask is None else _backwards(mask)
+        inputs = map_structure(_reverse, inputs)
+        mask = None if mask is None else _reverse(mask)
     outputs, states = _run(cell, inputs, initial_states, mask, kwargs)
     if is_reverse:
-        outputs = map_structure(_backwards, outputs)
+        outputs = map_structure(_reverse, outputs)
     if not time_major:
-        outputs = map_structure(swapped, outputs)
+        outputs = map_structure(swap_batch_and_time, outputs)
     return outputs, states
 
 
@@ -111,7 +111,7 @@ def _mask(sequence_length: Variable, inputs: Any, states: Any) -> Variable:
     return transpose(mask, [1, 0])
 
 
-def _backwards(x: Variable) -> Variable:
+def _reverse(x: Variable) -> Variable:
     return reverse(x, axis=[0])
 
 
@@ -127,7 +127,7 @@ def _run(
         outputs, new_states = cell.call(step, given, **kwargs)
         assert_same_structure(states, new_states)
         if mask is not None:
-            keep = partial(_moved_where, mask=net.step_input(mask))
+            keep = partial(_masked_update, mask=net.step_input(mask))
             new_states = map_structure(keep, states, new_states)
         map_structure(net.update_memory, states, new_states)
         map_structure(net.step_output, outputs)
@@ -139,7 +139,7 @@ def _run(
     return all_outputs, pack_sequence_as(new_states, final)
 
 
-def _moved_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+def _masked_update(state: Variable, new_state: Variable, mask: Variable) -> Variable:
     """Return `new_state` in the rows where the mask is 1, else `state`."""
-    moved = elementwise_mul(new_state, mask, axis=0)
-    return moved - elementwise_mul(state, mask - 1, axis=0)
+    updated = elementwise_mul(new_state, mask, axis=0)
+    return updated - elementwise_mul(state, mask - 1, axis=0)

@@ -16,7 +16,7 @@ from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import SizesError, check_dtype
 
-__all__ = ["Sizes", "has_variable", "spelled", "spelled_shape"]
+__all__ = ["Sizes", "has_variable", "size_operands", "shape_operands"]
 
 Sizes = Variable | Sequence[int | Variable]
 """Sizes as the user passes them."""
@@ -28,7 +28,7 @@ def has_variable(values: Any) -> bool:
     return any(isinstance(each, Variable) for each in listed)
 
 
-def spelled(
+def size_operands(
     helper: LayerHelper,
     values: Sizes,
     name: str,
@@ -52,19 +52,19 @@ def spelled(
     return {slots[1]: [_tensor(helper, each, dtype) for each in values]}, numbers
 
 
-def spelled_shape(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
+def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
     """Return the inputs and attribute of an op for its output shape; int64 is cast to int32.
 
     Raises SizesError for an empty list.
     """
     if isinstance(shape, Variable):
-        return {"ShapeTensor": _narrow(helper, shape)}, []
+        return {"ShapeTensor": _as_int32(helper, shape)}, []
     if not len(shape):
         raise SizesError(f"the shape of {helper.layer_type} needs one size or more")
     numbers = _numbers(shape, "shape", helper.layer_type, -1)
     if not has_variable(shape):
         return {}, numbers
-    tensors = [_narrow(helper, _tensor(helper, each, "int32")) for each in shape]
+    tensors = [_as_int32(helper, _tensor(helper, each, "int32")) for each in shape]
     return {"ShapeTensorList": tensors}, numbers
 
 
@@ -89,7 +89,7 @@ def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:
     return out
 
 
-def _narrow(helper: LayerHelper, size: Variable) -> Variable:
+def _as_int32(helper: LayerHelper, size: Variable) -> Variable:
     """Cast an int64 size to int32; TypeError if it is neither."""
     check_dtype(size.dtype, "shape", ("int32", "int64"), helper.layer_type)
     size.stop_gradient = True

@@ -14,7 +14,7 @@ from fluid.recording.checks import FLOATS, check_type, check_variable, check_var
 
 __all__ = ["affine_channel", "data_norm", "spectral_norm"]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 """Dtypes of layers without half precision support."""
 
 
@@ -27,7 +27,7 @@ def affine_channel(
     act: str | None = None,
 ) -> Variable:
     """Return `x * scale + bias` per channel; `scale` and `bias` are [C]."""
-    check_variable_and_dtype(x, "x", _WIDE, "affine_channel")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "affine_channel")
     check_variable(scale, "scale", "affine_channel")
     check_variable(bias, "bias", "affine_channel")
     helper = LayerHelper("affine_channel", name=name, act=act)
@@ -47,7 +47,7 @@ def spectral_norm(
 
     It is estimated by `power_iters` power iterations, starting from vectors stored as parameters.
     """
-    check_variable_and_dtype(weight, "weight", _WIDE, "spectral_norm")
+    check_variable_and_dtype(weight, "weight", _FULL_PRECISION, "spectral_norm")
     check_type(dim, "dim", int, "spectral_norm")
     check_type(power_iters, "power_iters", int, "spectral_norm")
     check_type(eps, "eps", float, "spectral_norm")
@@ -101,10 +101,12 @@ def data_norm(
     start = dict(param_attr or {})
     inputs = {"X": input}
     if enable_scale_and_shift:
-        inputs["scale_w"] = _seen(helper, name, "scale_w", start.get("scale_w", 1.0), shape, input)
-        inputs["bias"] = _seen(helper, name, "bias", start.get("bias", 0.0), shape, input)
+        inputs["scale_w"] = _sum_parameter(
+            helper, name, "scale_w", start.get("scale_w", 1.0), shape, input
+        )
+        inputs["bias"] = _sum_parameter(helper, name, "bias", start.get("bias", 0.0), shape, input)
     for slot, (label, key, value) in _SUMS.items():
-        inputs[slot] = _seen(helper, name, label, start.get(key, value), shape, input)
+        inputs[slot] = _sum_parameter(helper, name, label, start.get(key, value), shape, input)
     means, scales = (
         helper.create_variable(dtype=input.dtype, stop_gradient=True) for _ in range(2)
     )
@@ -125,7 +127,7 @@ _SUMS = {
 """For each slot: parameter name, key in `param_attr`, and initial value."""
 
 
-def _seen(
+def _sum_parameter(
     helper: LayerHelper,
     layer: str | None,
     label: str,

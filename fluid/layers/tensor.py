@@ -11,7 +11,7 @@ import numpy as np
 from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant, Initializer
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.size_arguments import Sizes, spelled_shape
+from fluid.layers.size_arguments import Sizes, shape_operands
 from fluid.param_attr import ParamAttr
 from fluid.recording.checks import (
     check_dtype,
@@ -184,13 +184,15 @@ def fill_constant(
         inputs, attrs = {"ValueTensor": value}, {"force_cpu": force_cpu}
     else:
         inputs, attrs = {}, {"force_cpu": force_cpu, **_value_attributes(value, dtype)}
-    told, numbers = spelled_shape(helper, shape)
+    tensors, numbers = shape_operands(helper, shape)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype)
     else:
         check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
     attrs |= {"shape": numbers, "dtype": out.dtype}
-    helper.append_op("fill_constant", inputs={**inputs, **told}, outputs={"Out": out}, attrs=attrs)
+    helper.append_op(
+        "fill_constant", inputs={**inputs, **tensors}, outputs={"Out": out}, attrs=attrs
+    )
     out.stop_gradient = True
     return out
 

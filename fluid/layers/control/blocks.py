@@ -11,7 +11,13 @@ from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
 
-__all__ = ["BlockGuard", "ConditionalBlock", "ConditionalBlockGuard", "parent_of", "traffic"]
+__all__ = [
+    "BlockGuard",
+    "ConditionalBlock",
+    "ConditionalBlockGuard",
+    "parent_block",
+    "inputs_and_outputs",
+]
 
 
 class BlockGuard:
@@ -48,12 +54,14 @@ class BlockGuard:
                 del self.main_program.blocks[index:]
 
 
-def parent_of(program: Program) -> Block:
+def parent_block(program: Program) -> Block:
     """Return the parent of the current block."""
     return program.block(program.current_block().parent_idx)
 
 
-def traffic(ops: Sequence[Operator], known: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def inputs_and_outputs(
+    ops: Sequence[Operator], known: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
     """Return the external inputs (read before written) and the outputs of ops, in order.
 
     `known` are names that count as already written.
@@ -91,8 +99,8 @@ class ConditionalBlock:
     def complete(self) -> None:
         """Append the op that owns the current block to its parent block."""
         program = self.helper.main_program
-        inside, parent = program.current_block(), parent_of(program)
-        read, written = traffic(inside.ops)
+        inside, parent = program.current_block(), parent_block(program)
+        read, written = inputs_and_outputs(inside.ops)
         outer = [name for name in written if parent._find_var_recursive(name) is not None]
         scope = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
@@ -116,7 +124,7 @@ class ConditionalBlockGuard(BlockGuard):
         self.block.complete()
 
 
-def outer_variable(program: Program, like: Variable, **fields: Any) -> Variable:
+def create_parent_variable(program: Program, like: Variable, **fields: Any) -> Variable:
     """Create a variable in the parent block with the type of `like`."""
     fields = {"dtype": like.dtype, "shape": like.shape, "type": like.type, **fields}
-    return parent_of(program).create_var(**fields)
+    return parent_block(program).create_var(**fields)

@@ -13,8 +13,8 @@ from fluid.layers.control.arrays import merge_lod_tensor, select_input
 from fluid.layers.control.blocks import (
     ConditionalBlock,
     ConditionalBlockGuard,
-    outer_variable,
-    parent_of,
+    create_parent_variable,
+    parent_block,
 )
 from fluid.layers.control.logic import equal, logical_and, logical_not
 from fluid.layers.control.nested import assert_same_structure, map_structure
@@ -53,11 +53,11 @@ def cond(
     check_variable_and_dtype(pred, "pred", ["bool"], "fluid.layers.cond")
     check_type(name, "name", (str, type(None)), "fluid.layers.cond")
     helper = LayerHelper("cond", name=name)
-    taken = None if true_fn is None else _run_if(pred, true_fn, "true_fn", helper)
+    taken = None if true_fn is None else _append_branch(pred, true_fn, "true_fn", helper)
     other = None
     if false_fn is not None:
         _check_function(false_fn, "false_fn")
-        other = _run_if(logical_not(pred), false_fn, "false_fn", helper)
+        other = _append_branch(logical_not(pred), false_fn, "false_fn", helper)
     if taken is None and other is None:
         return None
     _check_same(taken, other)
@@ -71,7 +71,9 @@ def _check_function(function: Any, argument: str) -> None:
         raise TypeError(f"The {argument} in cond must be callable, but received {kind}")
 
 
-def _run_if(condition: Variable, function: Branch, argument: str, helper: LayerHelper) -> Any:
+def _append_branch(
+    condition: Variable, function: Branch, argument: str, helper: LayerHelper
+) -> Any:
     """Append a conditional block; copy the results of `function` to variables of this block."""
     _check_function(function, argument)
     block = ConditionalBlock([condition], is_scalar_condition=True)
@@ -79,14 +81,14 @@ def _run_if(condition: Variable, function: Branch, argument: str, helper: LayerH
         result = function()
         if result is None:
             return None
-        return map_structure(lambda var: _carried_out(var, helper), result)
+        return map_structure(lambda var: _copy_to_parent(var, helper), result)
 
 
-def _carried_out(var: Variable | None, helper: LayerHelper) -> Variable | None:
+def _copy_to_parent(var: Variable | None, helper: LayerHelper) -> Variable | None:
     if var is None:
         return None
     check_variable(var, "the result of a function", "fluid.layers.cond")
-    outside = outer_variable(helper.main_program, var)
+    outside = create_parent_variable(helper.main_program, var)
     assign(var, outside)
     return outside
 
@@ -127,7 +129,7 @@ def case(
         *pred_fn_pairs, (_, default) = pred_fn_pairs
     elif not callable(default):
         raise TypeError("The default in Op(case) must be callable.")
-    return _first_of(list(reversed(pred_fn_pairs)), default)
+    return _nested_cond(list(reversed(pred_fn_pairs)), default)
 
 
 def _check_pair(pair: Any) -> None:
@@ -144,15 +146,15 @@ def _check_pair(pair: Any) -> None:
         raise TypeError(f"The fn for {pred.name} of pred_fn_pairs in Op(case) must be callable.")
 
 
-def _first_of(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
+def _nested_cond(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
     """Append nested `cond` layers, the last pair outermost."""
     function = default
     for pred, branch in pairs:
-        function = _either(pred, branch, function)
+        function = _cond_branch(pred, branch, function)
     return function()
 
 
-def _either(pred: Variable, branch: Branch, otherwise: Branch) -> Branch:
+def _cond_branch(pred: Variable, branch: Branch, otherwise: Branch) -> Branch:
     return lambda: cond(pred, branch, otherwise)
 
 
@@ -178,7 +180,7 @@ def switch_case(
     check_variable_and_dtype(branch_index, "branch_index", indices, "switch_case")
     if convert_dtype(branch_index.dtype) != "int64":
         branch_index = cast(branch_index, "int64")
-    branches = _indexed(branch_fns)
+    branches = _branches_by_index(branch_fns)
     if default is None:
         *branches, (_, default) = sorted(branches, key=lambda branch: branch[0])
     elif not callable(default):
@@ -187,10 +189,10 @@ def switch_case(
     for index, function in branches:
         number = fill_constant(shape=[1], dtype="int64", value=index)
         pairs.append((equal(branch_index, number), function))
-    return _first_of(pairs, default)
+    return _nested_cond(pairs, default)
 
 
-def _indexed(branches: Any) -> list[tuple[int, Branch]]:
+def _branches_by_index(branches: Any) -> list[tuple[int, Branch]]:
     """Return branches with their indices; TypeError or ValueError if malformed."""
     check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
     items = list(branches.items() if isinstance(branches, dict) else branches)
@@ -305,7 +307,7 @@ class IfElse:
         return true_rows, false_rows
 
     def _parent_block(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def true_block(self) -> IfElseBlockGuard:
         """Return the guard of the block for rows whose condition is true."""

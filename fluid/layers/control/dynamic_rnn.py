@@ -21,7 +21,7 @@ from fluid.layers.control.arrays import (
     array_write,
     shrink_memory,
 )
-from fluid.layers.control.blocks import parent_of
+from fluid.layers.control.blocks import parent_block
 from fluid.layers.control.logic import increment, less_than
 from fluid.layers.control.loops import While
 from fluid.layers.tensor import fill_constant
@@ -110,10 +110,10 @@ class DynamicRNN:
         check_variable(x, "x", "static_input()")
         if self.lod_rank_table is None:
             raise RuntimeError("static_input() must be called after step_input().")
-        ranked = self._ranked(x, "dynamic_rnn_static_input_reordered")
+        ranked = self._reorder(x, "dynamic_rnn_static_input_reordered")
         return shrink_memory(ranked, self.step_idx, self.lod_rank_table)
 
-    def _ranked(self, x: Variable, key: str) -> Variable:
+    def _reorder(self, x: Variable, key: str) -> Variable:
         parent = self._parent_block_()
         ranked = parent.create_var(
             name=unique_name.generate(key), type=VarDesc.VarType.LOD_TENSOR, dtype=x.dtype
@@ -174,7 +174,7 @@ class DynamicRNN:
             init = self._first_state(shape or [], value, dtype)
         else:
             check_variable(init, "init", "memory()")
-            init = self._in_rank(init) if need_reorder else init
+            init = self._reorder_by_rank(init) if need_reorder else init
         parent = self._parent_block_()
         array = parent.create_var(
             name=unique_name.generate("dynamic_rnn_mem_array"), type=ARRAY, dtype=init.dtype
@@ -186,13 +186,13 @@ class DynamicRNN:
         self.mem_dict[state.name] = array
         return state
 
-    def _in_rank(self, init: Variable) -> Variable:
+    def _reorder_by_rank(self, init: Variable) -> Variable:
         if self.lod_rank_table is None:
             raise ValueError(
                 "If set need_reorder to True, make sure step_input be invoked before "
                 "memory(init=init, need_reordered=True, ...)."
             )
-        return self._ranked(init, "dynamic_rnn_mem_init_reordered")
+        return self._reorder(init, "dynamic_rnn_mem_init_reordered")
 
     def _first_state(self, shape: Sequence[int], value: float, dtype: Any) -> Variable:
         """Return a constant initial state with one row per sequence."""
@@ -243,7 +243,7 @@ class DynamicRNN:
         parent.append_op("fill_constant", outputs={"Out": self.zero_idx}, attrs=attrs)
 
     def _parent_block_(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def _assert_in_rnn_block_(self, method: str) -> None:
         if self.status != self.IN_RNN:

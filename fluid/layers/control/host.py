@@ -103,8 +103,8 @@ def py_func(
     for var in skipped if backward_func is not None else ():
         if var.name not in known:
             raise ValueError(f"Variable {var.name} is not found in forward inputs and outputs")
-    forward = _registered(func, "func")
-    backward = -1 if backward_func is None else _registered(backward_func, "backward_func")
+    forward = _register_function(func, "func")
+    backward = -1 if backward_func is None else _register_function(backward_func, "backward_func")
     names = [] if backward_func is None else list(dict.fromkeys(var.name for var in skipped))
     helper.append_op(
         "py_func",
@@ -127,16 +127,16 @@ def _listed(variables: Variables, name: str) -> list[Variable]:
     return listed
 
 
-def _registered(function: Callable[..., Any], name: str) -> int:
+def _register_function(function: Callable[..., Any], name: str) -> int:
     """Register a function in the program and return its id."""
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
     known = default_main_program().__dict__.setdefault("_callables", [])
-    known.append(_OnArrays(function))
+    known.append(_ArrayFunction(function))
     return len(known) - 1
 
 
-class _OnArrays:
+class _ArrayFunction:
     """Adapter from the user's function to the program's convention: list of arrays to list of
     arrays.
     """

@@ -45,7 +45,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 # ---- comparisons and logic ----------------------------------------------------------------------
 
 
-def _compared(
+def _append_comparison(
     op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: Any
 ) -> Variable:
     """Append a comparison, writing to `cond` if not None; its result stops gradients."""
@@ -59,7 +59,7 @@ def _compared(
     return cond
 
 
-def _combined(
+def _append_logical(
     op_type: str, inputs: dict[str, Variable], out: Variable | None, name: str | None
 ) -> Variable:
     """Append a logical op, writing to `out` if not None."""
@@ -78,55 +78,55 @@ def less_than(
 ) -> Variable:
     """Return `x < y` elementwise, written to `cond` if not None."""
     check_type(force_cpu, "force_cpu", (bool, type(None)), "less_than")
-    return _compared("less_than", x, y, cond, force_cpu=force_cpu)
+    return _append_comparison("less_than", x, y, cond, force_cpu=force_cpu)
 
 
 def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """Return `x <= y` elementwise, written to `cond` if not None."""
-    return _compared("less_equal", x, y, cond)
+    return _append_comparison("less_equal", x, y, cond)
 
 
 def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """Return `x > y` elementwise, written to `cond` if not None."""
-    return _compared("greater_than", x, y, cond)
+    return _append_comparison("greater_than", x, y, cond)
 
 
 def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """Return `x >= y` elementwise, written to `cond` if not None."""
-    return _compared("greater_equal", x, y, cond)
+    return _append_comparison("greater_equal", x, y, cond)
 
 
 def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """Return `x == y` elementwise, written to `cond` if not None."""
-    return _compared("equal", x, y, cond)
+    return _append_comparison("equal", x, y, cond)
 
 
 def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """Return `x != y` elementwise, written to `cond` if not None."""
-    return _compared("not_equal", x, y, cond)
+    return _append_comparison("not_equal", x, y, cond)
 
 
 def logical_and(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Logical AND of x and y elementwise, written to `out` if not None."""
-    return _combined("logical_and", {"X": x, "Y": y}, out, name)
+    return _append_logical("logical_and", {"X": x, "Y": y}, out, name)
 
 
 def logical_or(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Logical OR of x and y elementwise, written to `out` if not None."""
-    return _combined("logical_or", {"X": x, "Y": y}, out, name)
+    return _append_logical("logical_or", {"X": x, "Y": y}, out, name)
 
 
 def logical_xor(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Logical XOR of x and y elementwise, written to `out` if not None."""
-    return _combined("logical_xor", {"X": x, "Y": y}, out, name)
+    return _append_logical("logical_xor", {"X": x, "Y": y}, out, name)
 
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Logical NOT of x elementwise, written to `out` if not None."""
-    return _combined("logical_not", {"X": x}, out, name)
+    return _append_logical("logical_not", {"X": x}, out, name)

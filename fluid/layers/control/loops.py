@@ -8,7 +8,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.control.blocks import BlockGuard, parent_of, traffic
+from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.layers.control.nested import (
     assert_same_structure,
     flatten,
@@ -52,8 +52,8 @@ class While:
     def _complete(self) -> None:
         """Append the op that owns the current block to its parent block."""
         program = self.helper.main_program
-        inside, parent = program.current_block(), parent_of(program)
-        read, written = traffic(inside.ops, [self.cond_var.name])
+        inside, parent = program.current_block(), parent_block(program)
+        read, written = inputs_and_outputs(inside.ops, [self.cond_var.name])
         outer = [name for name in written if parent._find_var_recursive(name) is not None]
         scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(

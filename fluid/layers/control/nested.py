@@ -25,7 +25,7 @@ def is_sequence(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, Sequence) and not isinstance(value, str))
 
 
-def _entries(structure: Any) -> list[Any]:
+def _items(structure: Any) -> list[Any]:
     if isinstance(structure, dict):
         return [structure[key] for key in sorted(structure)]
     return list(structure)
@@ -39,7 +39,7 @@ def flatten(structure: Any) -> list[Any]:
     """
     if not is_sequence(structure):
         return [structure]
-    return [entry for each in _entries(structure) for entry in flatten(each)]
+    return [entry for each in _items(structure) for entry in flatten(each)]
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
@@ -53,16 +53,16 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
         raise ValueError(
             f"a structure of {count} entries cannot be built from {len(flat_sequence)}: {structure}"
         )
-    return _packed(structure, iter(flat_sequence))
+    return _pack(structure, iter(flat_sequence))
 
 
-def _packed(structure: Any, entries: Iterator[Any]) -> Any:
+def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     if not is_sequence(structure):
-        return next(entries)
+        return next(leaves)
     if isinstance(structure, dict):
-        packed = {key: _packed(structure[key], entries) for key in sorted(structure)}
+        packed = {key: _pack(structure[key], leaves) for key in sorted(structure)}
         return type(structure)((key, packed[key]) for key in structure)
-    parts = [_packed(each, entries) for each in structure]
+    parts = [_pack(each, leaves) for each in structure]
     return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
 
 
@@ -73,7 +73,7 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
     [11, (22,)]
     """
     flat = zip(*map(flatten, structures), strict=False)
-    return pack_sequence_as(structures[0], [function(*entries) for entries in flat])
+    return pack_sequence_as(structures[0], [function(*leaves) for leaves in flat])
 
 
 def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> None:
@@ -87,7 +87,7 @@ def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> 
         raise TypeError(f"the structures are of different types, {kinds}")
     if isinstance(first, dict) and check_types and set(first) != set(second):
         raise ValueError(f"the keys {sorted(first)} and {sorted(second)} differ")
-    for mine, other in zip(_entries(first), _entries(second), strict=False):
+    for mine, other in zip(_items(first), _items(second), strict=False):
         assert_same_structure(mine, other, check_types)
 
 
@@ -112,10 +112,10 @@ def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list[An
     if isinstance(value, dtype):
         return [value] * n
     try:
-        entries = [dtype(each) for each in value]
+        items = [dtype(each) for each in value]
     except (TypeError, ValueError) as error:
         expected = f"{dtype.__name__} or a list of {n} of them"
         raise ValueError(f"The {name} must be {expected}, but received {value!r}") from error
-    if len(entries) != n:
+    if len(items) != n:
         raise ValueError(f"The {name}'s length must be {n}, but received {value!r}")
     return list(value)

@@ -9,7 +9,7 @@ from typing import Any
 from fluid import unique_name
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.control.blocks import BlockGuard, parent_of, traffic
+from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
 
@@ -118,11 +118,11 @@ class StaticRNN:
         """Mark `o` as an output, collected over all steps."""
         self._assert_in_rnn_block_("step_output")
         check_variable(o, "o", "fluid.layers.StaticRNN.step_output")
-        step = self._copied(o)
+        step = self._copy(o)
         fields = {"shape": [self.seq_len, *step.shape], "dtype": step.dtype}
         self.outputs.append(self._parent_block().create_var(name=step.name, **fields))
 
-    def _copied(self, var: Variable) -> Variable:
+    def _copy(self, var: Variable) -> Variable:
         copy = self.helper.create_variable_for_type_inference(var.dtype)
         attrs = {"dtype": var.dtype}
         self.helper.append_op(
@@ -158,15 +158,15 @@ class StaticRNN:
             raise ValueError(f"You must invoke {method} in rnn block")
 
     def _parent_block(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def _complete_op(self) -> None:
         """Append the op that owns the current block to its parent block."""
         inside, parent = self.helper.main_program.current_block(), self._parent_block()
         local = {name for op in inside.ops for name in op.writes()}
         local |= {var.name for var in self.inputs} | set(self.memories)
-        read = [name for name in traffic(inside.ops)[0] if name not in local]
-        states = [self._state_left(link) for link in self.memories.values()]
+        read = [name for name in inputs_and_outputs(inside.ops)[0] if name not in local]
+        states = [self._updated_state(link) for link in self.memories.values()]
         scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
             "recurrent",
@@ -184,13 +184,13 @@ class StaticRNN:
             },
         )
 
-    def _state_left(self, link: StaticRNNMemoryLink) -> str:
+    def _updated_state(self, link: StaticRNNMemoryLink) -> str:
         if link.mem is None:
             raise ValueError(
                 f"{link.init.name} should be updated in every step: call update_memory for "
                 f"{link.pre_mem.name}"
             )
-        return self._copied(link.mem).name
+        return self._copy(link.mem).name
 
 
 class StaticRNNGuard(BlockGuard):

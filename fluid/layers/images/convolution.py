@@ -11,13 +11,13 @@ from fluid.initializer import Normal
 from fluid.layer_helper import LayerHelper
 from fluid.layers.images.windows import (
     Padding,
-    channels_of,
+    channel_count,
     check_flag,
     is_channels_last,
+    merge_equal_pairs,
+    padding_attributes,
     padding_pairs,
-    paddings_of,
-    sizes_of,
-    without_twins,
+    sizes_per_axis,
 )
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
@@ -45,12 +45,12 @@ def conv2d(
     ValueError where the channels are unknown or not divisible by `groups`.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("conv2d_doc", [3, 8, 8])
-    >>> fluid.layers.conv2d(pictures, num_filters=4, filter_size=3, act="relu").shape
+    >>> images = fluid.layers.data("conv2d_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d(images, num_filters=4, filter_size=3, act="relu").shape
     (-1, 4, 6, 6)
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d")
-    channels = channels_of(input, data_format, "conv2d")
+    channels = channel_count(input, data_format, "conv2d")
     alone = channels == groups and num_filters % channels == 0 and not use_cudnn
     helper = LayerHelper(
         "depthwise_conv2d" if alone else "conv2d",
@@ -62,8 +62,8 @@ def conv2d(
     )
     attrs = _attributes(2, stride, padding, dilation, groups, use_cudnn, data_format)
     attrs |= {"use_mkldnn": False, "fuse_relu_before_depthwise_conv": False}
-    field = sizes_of(filter_size, 2, "filter_size")
-    return _convolved(helper, input, [num_filters, channels, *field], attrs)
+    field = sizes_per_axis(filter_size, 2, "filter_size")
+    return _append_convolution(helper, input, [num_filters, channels, *field], attrs)
 
 
 def conv3d(
@@ -93,7 +93,7 @@ def conv3d(
     (-1, 2, 4, 8, 8)
     """
     check_variable(input, "input", "conv3d")
-    channels = channels_of(input, data_format, "conv3d", 3)
+    channels = channel_count(input, data_format, "conv3d", 3)
     helper = LayerHelper(
         "conv3d",
         param_attr=param_attr,
@@ -103,9 +103,9 @@ def conv3d(
         use_cudnn=use_cudnn,
     )
     attrs = _attributes(3, stride, padding, dilation, groups, use_cudnn, data_format)
-    field = sizes_of(filter_size, 3, "filter_size")
+    field = sizes_per_axis(filter_size, 3, "filter_size")
     shape = [num_filters, channels, *field]
-    return _convolved(helper, input, shape, {**attrs, "use_mkldnn": False})
+    return _append_convolution(helper, input, shape, {**attrs, "use_mkldnn": False})
 
 
 def _attributes(
@@ -119,11 +119,11 @@ def _attributes(
 ) -> dict[str, Any]:
     """Return the attributes common to all convolutions; ValueError for invalid values."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d")
-    paddings, algorithm = paddings_of(padding, layout, axes)
+    paddings, algorithm = padding_attributes(padding, layout, axes)
     return {
-        "strides": sizes_of(stride, axes, "stride"),
+        "strides": sizes_per_axis(stride, axes, "stride"),
         "paddings": paddings,
-        "dilations": sizes_of(dilation, axes, "dilation"),
+        "dilations": sizes_per_axis(dilation, axes, "dilation"),
         "groups": groups,
         "use_cudnn": use_cudnn,
         "padding_algorithm": algorithm,
@@ -131,14 +131,14 @@ def _attributes(
     }
 
 
-def _convolved(
+def _append_convolution(
     helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: Mapping[str, Any]
 ) -> Variable:
     """Append the convolution, bias and activation; `shape` is the filter shape without groups."""
     filters = _filters(helper, input, shape, attrs["groups"] or 1)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
-    return helper.append_activation(_biased(helper, out, attrs["data_format"]))
+    return helper.append_activation(_append_bias(helper, out, attrs["data_format"]))
 
 
 def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups: int) -> Variable:
@@ -162,7 +162,7 @@ def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups:
     )
 
 
-def _biased(helper: LayerHelper, out: Variable, layout: str) -> Variable:
+def _append_bias(helper: LayerHelper, out: Variable, layout: str) -> Variable:
     axis = len(out.shape) - 1 if is_channels_last(layout) else 1
     return helper.append_bias_op(out, axis, axis + 1)
 
@@ -193,12 +193,12 @@ def conv2d_transpose(
     Raises ValueError if both are None.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("transpose_doc", [3, 8, 8])
-    >>> fluid.layers.conv2d_transpose(pictures, 2, filter_size=4, stride=2, padding=1).shape
+    >>> images = fluid.layers.data("transpose_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d_transpose(images, 2, filter_size=4, stride=2, padding=1).shape
     (-1, 2, 16, 16)
     """
     check_variable(input, "input", "conv2d_transpose")
-    channels = channels_of(input, data_format, "conv2d_transpose")
+    channels = channel_count(input, data_format, "conv2d_transpose")
     alone = channels == groups == num_filters and not use_cudnn
     helper = LayerHelper(
         "depthwise_conv2d_transpose" if alone else "conv2d_transpose",
@@ -209,9 +209,9 @@ def conv2d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _stamp(input, 2, sizes, use_cudnn, data_format)
+    field, attrs = _transposed_geometry(input, 2, sizes, use_cudnn, data_format)
     shape = [channels, num_filters, *field]
-    return _transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
+    return _append_transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
 
 
 def conv3d_transpose(
@@ -235,7 +235,7 @@ def conv3d_transpose(
     Sizes are as in `conv2d_transpose`, for three spatial axes.
     """
     check_variable(input, "input", "conv3d_transpose")
-    channels = channels_of(input, data_format, "conv3d_transpose", 3)
+    channels = channel_count(input, data_format, "conv3d_transpose", 3)
     helper = LayerHelper(
         "conv3d_transpose",
         param_attr=param_attr,
@@ -245,32 +245,33 @@ def conv3d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _stamp(input, 3, sizes, use_cudnn, data_format)
+    field, attrs = _transposed_geometry(input, 3, sizes, use_cudnn, data_format)
     layout = data_format.replace("D", "")  # the name that the op expects
     attrs |= {"groups": groups or 1, "data_format": layout}
-    return _transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
+    return _append_transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
 
 
-def _stamp(
+def _transposed_geometry(
     input: Variable, axes: int, sizes: tuple[Any, ...], use_cudnn: bool, layout: str
 ) -> tuple[list[int], dict[str, Any]]:
     """Return the filter size and the attributes of a transposed convolution."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
     output_size, filter_size, padding, stride, dilation = sizes
     strides, dilations = (
-        sizes_of(value, axes, each) for value, each in ((stride, "stride"), (dilation, "dilation"))
+        sizes_per_axis(value, axes, each)
+        for value, each in ((stride, "stride"), (dilation, "dilation"))
     )
-    wanted = [] if output_size is None else sizes_of(output_size, axes, "output_size")
+    wanted = [] if output_size is None else sizes_per_axis(output_size, axes, "output_size")
     pairs, algorithm = padding_pairs(padding, layout, axes)
     if filter_size is None:
         image = input.shape[1:-1] if is_channels_last(layout) else input.shape[2:]
-        field = _field(image, wanted, pairs, strides, dilations)
+        field = _infer_filter_size(image, wanted, pairs, strides, dilations)
     else:
-        field = sizes_of(filter_size, axes, "filter_size")
+        field = sizes_per_axis(filter_size, axes, "filter_size")
     return field, {
         "output_size": wanted,
         "strides": strides,
-        "paddings": without_twins(pairs),
+        "paddings": merge_equal_pairs(pairs),
         "padding_algorithm": algorithm,
         "dilations": dilations,
         "use_cudnn": use_cudnn,
@@ -278,7 +279,7 @@ def _stamp(
     }
 
 
-def _field(
+def _infer_filter_size(
     image: Sequence[int],
     wanted: Sequence[int],
     pairs: Sequence[int],
@@ -292,12 +293,12 @@ def _field(
         raise ValueError(f"images of dynamic sizes {list(image)} need a filter_size")
     found = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
     return [
-        (size - (places - 1) * stride + before + after - 1) // apart + 1
-        for places, size, before, after, stride, apart in found
+        (size - (in_size - 1) * stride + before + after - 1) // rate + 1
+        for in_size, size, before, after, stride, rate in found
     ]
 
 
-def _transposed(
+def _append_transposed(
     helper: LayerHelper,
     input: Variable,
     shape: Sequence[int],
@@ -314,7 +315,7 @@ def _transposed(
     filters = helper.create_parameter(helper.param_attr, sizes, input.dtype)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
-    return helper.append_activation(_biased(helper, out, layout))
+    return helper.append_activation(_append_bias(helper, out, layout))
 
 
 def deformable_conv(
@@ -342,14 +343,14 @@ def deformable_conv(
     check_variable_and_dtype(input, "input", FLOATS[1:], "deformable_conv")
     check_variable_and_dtype(offset, "offset", FLOATS[1:], "deformable_conv")
     check_type(mask, "mask", (Variable, type(None)), "deformable_conv")
-    channels = channels_of(input, "NCHW", "deformable_conv")
+    channels = channel_count(input, "NCHW", "deformable_conv")
     helper = LayerHelper("deformable_conv", param_attr=param_attr, bias_attr=bias_attr, name=name)
-    field = sizes_of(filter_size, 2, "filter_size")
+    field = sizes_per_axis(filter_size, 2, "filter_size")
     filters = _filters(helper, input, [num_filters, channels, *field], groups or 1)
     attrs = {
-        "strides": sizes_of(stride, 2, "stride"),
-        "paddings": sizes_of(padding, 2, "padding"),
-        "dilations": sizes_of(dilation, 2, "dilation"),
+        "strides": sizes_per_axis(stride, 2, "stride"),
+        "paddings": sizes_per_axis(padding, 2, "padding"),
+        "dilations": sizes_per_axis(dilation, 2, "dilation"),
         "groups": groups,
         "deformable_groups": deformable_groups,
         "im2col_step": im2col_step,

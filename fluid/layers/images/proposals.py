@@ -24,7 +24,7 @@ __all__ = [
     "rpn_target_assign",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
 """Default value in the signatures."""
@@ -100,8 +100,10 @@ def rpn_target_assign(
     anchors one below `rpn_negative_overlap`.
     """
     op = "rpn_target_assign"
-    _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
-    _check_all(op, _WIDE, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
+    _check_all(
+        op, _FULL_PRECISION, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box
+    )
+    _check_all(op, _FULL_PRECISION, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
     _check_all(op, ["int32"], is_crowd=is_crowd)
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
     attrs = {
@@ -113,10 +115,10 @@ def rpn_target_assign(
         "use_random": use_random,
     }
     outputs = _TARGETS | dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
-    made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
-    places, scores, labels, codes, weights = made
+    results = append_outputs(LayerHelper(op), inputs, outputs, attrs)
+    positions, scores, labels, codes, weights = results
     logits, boxes = reshape(cls_logits, (-1, 1)), reshape(bbox_pred, (-1, 4))
-    return gather(logits, scores), gather(boxes, places), labels, codes, weights
+    return gather(logits, scores), gather(boxes, positions), labels, codes, weights
 
 
 _TARGETS: dict[str, Any] = {
@@ -145,18 +147,20 @@ def retinanet_target_assign(
     their weights, and the number of foreground anchors of each image.
     """
     op = "retinanet_target_assign"
-    _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
-    _check_all(op, _WIDE, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
+    _check_all(
+        op, _FULL_PRECISION, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box
+    )
+    _check_all(op, _FULL_PRECISION, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
     _check_all(op, ["int32"], gt_labels=gt_labels, is_crowd=is_crowd)
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "GtLabels": gt_labels}
     inputs |= {"IsCrowd": is_crowd, "ImInfo": im_info}
     attrs = {"positive_overlap": positive_overlap, "negative_overlap": negative_overlap}
     outputs = _TARGETS | dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
     outputs["ForegroundNumber"] = "int32"
-    made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
-    places, scores, labels, codes, weights, count = made
+    results = append_outputs(LayerHelper(op), inputs, outputs, attrs)
+    positions, scores, labels, codes, weights, count = results
     logits, boxes = reshape(cls_logits, (-1, num_classes)), reshape(bbox_pred, (-1, 4))
-    return gather(logits, scores), gather(boxes, places), labels, codes, weights, count
+    return gather(logits, scores), gather(boxes, positions), labels, codes, weights, count
 
 
 # ---- proposals ----------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ def generate_proposals(
     op = "generate_proposals"
     _check_all(op, ["float32"], scores=scores, bbox_deltas=bbox_deltas, anchors=anchors)
     _check_all(op, ["float32"], variances=variances)
-    _check_all(op, _WIDE, im_info=im_info)
+    _check_all(op, _FULL_PRECISION, im_info=im_info)
     inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
     inputs |= {"Anchors": anchors, "Variances": variances}
     attrs = {
@@ -195,8 +199,8 @@ def generate_proposals(
         "eta": eta,
     }
     outputs = {"RpnRois": bbox_deltas.dtype, "RpnRoiProbs": scores.dtype, "RpnRoisLod": "int32"}
-    made = append_outputs(LayerHelper(op, name=name), inputs, outputs, attrs)
-    return made if return_rois_num else made[:2]
+    results = append_outputs(LayerHelper(op, name=name), inputs, outputs, attrs)
+    return results if return_rois_num else results[:2]
 
 
 def generate_proposal_labels(
@@ -220,7 +224,7 @@ def generate_proposal_labels(
     weights.
     """
     op = "generate_proposal_labels"
-    _check_all(op, _WIDE, rpn_rois=rpn_rois)
+    _check_all(op, _FULL_PRECISION, rpn_rois=rpn_rois)
     _check_all(op, ["int32"], gt_classes=gt_classes, is_crowd=is_crowd)
     inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
     inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
@@ -292,8 +296,8 @@ def retinanet_detection_output(
     for label, values in (("bboxes", bboxes), ("scores", scores), ("anchors", anchors)):
         check_type(values, label, list, op)
         for each in values:
-            check_variable_and_dtype(each, label, _WIDE, op)
-    _check_all(op, _WIDE, im_info=im_info)
+            check_variable_and_dtype(each, label, _FULL_PRECISION, op)
+    _check_all(op, _FULL_PRECISION, im_info=im_info)
     inputs = {"BBoxes": bboxes, "Scores": scores, "Anchors": anchors, "ImInfo": im_info}
     attrs = {
         "score_threshold": score_threshold,

@@ -10,7 +10,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.images.windows import sizes_of
+from fluid.layers.images.windows import sizes_per_axis
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "roi_pool",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _ONE_GROUP = [1, 1]
 """Default value in the signature."""
 
@@ -40,19 +40,19 @@ def roi_pool(
     `rois_lod` is an optional tensor with the offsets of each image's boxes (LoD offsets).
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("roi_pool_doc", [8, 16, 16])
+    >>> images = fluid.layers.data("roi_pool_doc", [8, 16, 16])
     >>> rois = fluid.layers.data("roi_pool_boxes", [4], lod_level=1)
-    >>> fluid.layers.roi_pool(pictures, rois, 2, 3, spatial_scale=0.25).shape
+    >>> fluid.layers.roi_pool(images, rois, 2, 3, spatial_scale=0.25).shape
     (-1, 8, 2, 3)
     """
     check_variable(input, "input", "roi_pool")
     helper = LayerHelper("roi_pool")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32")
+    argmax = helper.create_variable_for_type_inference("int32")
     helper.append_op(
         "roi_pool",
         inputs={"X": input, "ROIs": rois, "RoisLod": rois_lod},
-        outputs={"Out": out, "Argmax": places},
+        outputs={"Out": out, "Argmax": argmax},
         attrs=_cells(pooled_height, pooled_width, spatial_scale),
     )
     return out
@@ -73,8 +73,8 @@ def roi_align(
     A cell has `sampling_ratio`² samples; if it is not positive, the number depends on the cell
     size.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "roi_align")
-    check_variable_and_dtype(rois, "rois", _WIDE, "roi_align")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "roi_align")
+    check_variable_and_dtype(rois, "rois", _FULL_PRECISION, "roi_align")
     attrs = _cells(pooled_height, pooled_width, spatial_scale)
     inputs = {"X": input, "ROIs": rois, "RoisLod": rois_lod}
     attrs["sampling_ratio"] = sampling_ratio
@@ -174,7 +174,7 @@ def deformable_roi_pooling(
     """
     op = "deformable_roi_pooling"
     for value, label in ((input, "input"), (rois, "rois"), (trans, "trans")):
-        check_variable_and_dtype(value, label, _WIDE, op)
+        check_variable_and_dtype(value, label, _FULL_PRECISION, op)
     check_type(group_size, "group_size", (list, tuple), op)
     parts = [pooled_height, pooled_width] if part_size is None else part_size
     cells = pooled_height * pooled_width if position_sensitive else 1
@@ -189,8 +189,8 @@ def deformable_roi_pooling(
             **_cells(pooled_height, pooled_width, spatial_scale),
             "no_trans": no_trans,
             "output_dim": input.shape[1] // cells,
-            "group_size": sizes_of(group_size, 2, "group_size"),
-            "part_size": sizes_of(parts, 2, "part_size"),
+            "group_size": sizes_per_axis(group_size, 2, "group_size"),
+            "part_size": sizes_per_axis(parts, 2, "part_size"),
             "sample_per_part": sample_per_part,
             "trans_std": trans_std,
         },

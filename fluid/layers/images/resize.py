@@ -43,12 +43,14 @@ def interpolate(
     1 the first pixels. Raises ValueError if neither size is set, or for input of another rank.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("interpolate_doc", [3, 6, 9])
-    >>> fluid.layers.interpolate(pictures, [12, 12], resample="BICUBIC").shape
+    >>> images = fluid.layers.data("interpolate_doc", [3, 6, 9])
+    >>> fluid.layers.interpolate(images, [12, 12], resample="BICUBIC").shape
     (-1, 3, 12, 12)
     """
     options = (align_corners, align_mode, data_format)
-    return _resized(input, resample, list(_AXES), out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, resample, list(_AXES), out_shape, scale, actual_shape, options, name
+    )
 
 
 def image_resize(
@@ -65,7 +67,7 @@ def image_resize(
     """Resize images like `interpolate` (which additionally supports BICUBIC)."""
     methods = [method for method in _AXES if method != "BICUBIC"]
     options = (align_corners, align_mode, data_format)
-    return _resized(input, resample, methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(input, resample, methods, out_shape, scale, actual_shape, options, name)
 
 
 def resize_bilinear(
@@ -81,13 +83,13 @@ def resize_bilinear(
     """Resize images [N, C, H, W] by bilinear interpolation, see `interpolate`.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("bilinear_doc", [3, 6, 9])
-    >>> fluid.layers.resize_bilinear(pictures, scale=2).shape
+    >>> images = fluid.layers.data("bilinear_doc", [3, 6, 9])
+    >>> fluid.layers.resize_bilinear(images, scale=2).shape
     (-1, 3, 12, 18)
     """
     options = (align_corners, align_mode, data_format)
     methods = ["BILINEAR"]
-    return _resized(input, "BILINEAR", methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(input, "BILINEAR", methods, out_shape, scale, actual_shape, options, name)
 
 
 def resize_trilinear(
@@ -103,7 +105,9 @@ def resize_trilinear(
     """Resize volumes [N, C, D, H, W] by trilinear interpolation, see `interpolate`."""
     options = (align_corners, align_mode, data_format)
     methods = ["TRILINEAR"]
-    return _resized(input, "TRILINEAR", methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, "TRILINEAR", methods, out_shape, scale, actual_shape, options, name
+    )
 
 
 def resize_nearest(
@@ -117,7 +121,9 @@ def resize_nearest(
 ) -> Variable:
     """Resize images by nearest-neighbour interpolation, see `interpolate`."""
     options = (align_corners, 1, data_format)
-    return _resized(input, "NEAREST", ["NEAREST"], out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, "NEAREST", ["NEAREST"], out_shape, scale, actual_shape, options, name
+    )
 
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
@@ -134,7 +140,7 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     return image_resize(input, sizes, resample=resample)
 
 
-def _resized(
+def _append_resize(
     input: Variable,
     resample: str,
     methods: Sequence[str],

@@ -26,7 +26,7 @@ from fluid.recording.checks import FLOATS, check_type, check_variable, check_var
 
 __all__ = ["density_prior_box", "detection_output", "multi_box_head", "prior_box", "ssd_loss"]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _SQUARE = [1.0]
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
 _STEPS = [0.0, 0.0]
@@ -70,7 +70,7 @@ def prior_box(
     >>> boxes.shape
     (4, 5, 2, 4)
     """
-    check_variable_and_dtype(input, "input", ("uint8", "int8", *_WIDE), "prior_box")
+    check_variable_and_dtype(input, "input", ("uint8", "int8", *_FULL_PRECISION), "prior_box")
     width, height = _steps(steps)
     attrs: dict[str, Any] = {
         "min_sizes": [float(size) for size in _listed(min_sizes)],
@@ -106,7 +106,7 @@ def density_prior_box(
     `flatten_to_2d` returns [boxes, 4]. Raises ValueError if densities and sizes differ in length.
     """
     op = "density_prior_box"
-    check_variable_and_dtype(input, "input", _WIDE, op)
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, op)
     check_type(densities, "densities", (list, tuple), op)
     check_type(fixed_sizes, "fixed_sizes", (list, tuple), op)
     check_type(fixed_ratios, "fixed_ratios", (list, tuple), op)
@@ -170,7 +170,7 @@ def multi_box_head(
     `base_size`. Raises ValueError for lists without one entry per feature map.
     """
     maps = _checked_maps(inputs, aspect_ratios, step_w, step_h, steps)
-    low, high = _spread(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
+    low, high = _prior_sizes(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
     right, down = (steps or step_w, steps or step_h)
     locations: list[Variable] = []
     logits: list[Variable] = []
@@ -185,7 +185,7 @@ def multi_box_head(
         window = (kernel_size, stride, pad)
         locations.append(_head(each, count * 4, window))
         logits.append(_head(each, count * num_classes, window))
-    return _joined(locations, logits, priors, num_classes)
+    return _concat_maps(locations, logits, priors, num_classes)
 
 
 def _checked_maps(inputs: Any, *lists: Any) -> int:
@@ -199,7 +199,7 @@ def _checked_maps(inputs: Any, *lists: Any) -> int:
     return len(inputs)
 
 
-def _spread(
+def _prior_sizes(
     maps: int,
     base: int,
     ratios: tuple[int | None, int | None],
@@ -210,9 +210,9 @@ def _spread(
     first, last = ratios
     if low is None and high is None and maps > 2 and first is not None and last is not None:
         step = (last - first) // (maps - 2)
-        places = range(first, last + 1, step)
-        smallest = [base * 0.1, *(base * ratio / 100.0 for ratio in places)]
-        return smallest, [base * 0.2, *(base * (ratio + step) / 100.0 for ratio in places)]
+        percents = range(first, last + 1, step)
+        smallest = [base * 0.1, *(base * ratio / 100.0 for ratio in percents)]
+        return smallest, [base * 0.2, *(base * (ratio + step) / 100.0 for ratio in percents)]
     if low is None or high is None or not len(low) == len(high) == maps:
         raise ValueError(
             f"multi_box_head needs {maps} min_sizes and max_sizes, or for more than two maps ratios"
@@ -223,11 +223,11 @@ def _spread(
 def _head(input: Variable, count: int, window: tuple[int, int, int]) -> Variable:
     """Append a convolution that predicts `count` channels, flattened per image."""
     size, stride, pad = window
-    said = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
-    return flatten(transpose(said, [0, 2, 3, 1]), axis=1)
+    predicted = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
+    return flatten(transpose(predicted, [0, 2, 3, 1]), axis=1)
 
 
-def _joined(
+def _concat_maps(
     locations: list[Variable],
     logits: list[Variable],
     priors: list[tuple[Variable, Variable]],
@@ -309,27 +309,31 @@ def ssd_loss(
     labels = reshape(gt_label, [0] * (len(gt_label.shape) - 1) + [-1, 1])
     labels.stop_gradient = True
     first, _ = target_assign(labels, matches, mismatch_value=background_label)
-    logits = _rows(confidence)
-    costs = softmax_with_cross_entropy(logits, _fixed(_rows(cast(first, "int64"))))
-    rows = _fixed(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
-    costs = _fixed(reshape(costs, [-1, 0], actual_shape=rows))
+    logits = _flatten_rows(confidence)
+    costs = softmax_with_cross_entropy(
+        logits, _without_gradient(_flatten_rows(cast(first, "int64")))
+    )
+    rows = _without_gradient(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
+    costs = _without_gradient(reshape(costs, [-1, 0], actual_shape=rows))
     ratios = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap}
     attrs = {**ratios, "mining_type": mining_type, "sample_size": sample_size}
-    negatives, matches = _mined(costs, matches, near, attrs)
+    negatives, matches = _mine_negatives(costs, matches, near, attrs)
     codes = box_coder(prior_box, prior_box_var, gt_box, "encode_center_size")
     boxes, box_weight = target_assign(codes, matches, mismatch_value=background_label)
     wanted, weight = target_assign(labels, matches, negatives, background_label)
-    wanted = _fixed(cast(_rows(wanted), "int64"))
-    conf_loss = softmax_with_cross_entropy(logits, wanted) * _fixed(_rows(weight))
-    loc_loss = smooth_l1(_rows(location), _fixed(_rows(boxes)))
-    counted = _fixed(_rows(box_weight))
+    wanted = _without_gradient(cast(_flatten_rows(wanted), "int64"))
+    conf_loss = softmax_with_cross_entropy(logits, wanted) * _without_gradient(
+        _flatten_rows(weight)
+    )
+    loc_loss = smooth_l1(_flatten_rows(location), _without_gradient(_flatten_rows(boxes)))
+    counted = _without_gradient(_flatten_rows(box_weight))
     loc_loss = loc_loss * counted
     loss = conf_loss * conf_loss_weight + loc_loss * loc_loss_weight
     loss = reduce_sum(reshape(loss, [-1, 0], actual_shape=rows), dim=1, keep_dim=True)
     return loss / reduce_sum(counted) if normalize else loss
 
 
-def _mined(
+def _mine_negatives(
     costs: Variable, matches: Variable, near: Variable, attrs: dict[str, Any]
 ) -> tuple[Variable, Variable]:
     """Return the sampled negative priors and the updated match indices."""
@@ -340,12 +344,12 @@ def _mined(
     return negatives, kept
 
 
-def _rows(values: Variable) -> Variable:
+def _flatten_rows(values: Variable) -> Variable:
     """Flatten the values of each prior to rows."""
     return flatten(values, axis=2)
 
 
-def _fixed(target: Variable) -> Variable:
+def _without_gradient(target: Variable) -> Variable:
     """Mark a target as needing no gradient and return it."""
     target.stop_gradient = True
     return target

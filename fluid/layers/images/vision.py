@@ -7,7 +7,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.images.windows import sizes_of
+from fluid.layers.images.windows import sizes_per_axis
 from fluid.recording.checks import (
     FLOATS,
     SizesError,
@@ -30,18 +30,18 @@ __all__ = [
     "unfold",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Rearrange images [N, C·r², H, W] to [N, C, H·r, W·r], r the `upscale_factor`.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("pixel_shuffle_doc", [8, 3, 3])
-    >>> fluid.layers.pixel_shuffle(pictures, 2).shape
+    >>> images = fluid.layers.data("pixel_shuffle_doc", [8, 3, 3])
+    >>> fluid.layers.pixel_shuffle(images, 2).shape
     (-1, 2, 6, 6)
     """
-    check_variable_and_dtype(x, "x", _WIDE, "pixel_shuffle")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "pixel_shuffle")
     check_type(upscale_factor, "upscale_factor", int, "pixel_shuffle")
     return append_simple_op("pixel_shuffle", {"X": x}, {"upscale_factor": upscale_factor})
 
@@ -68,7 +68,7 @@ def temporal_shift(
 
     A fraction `shift_ratio` of the channels is shifted in each direction.
     """
-    check_variable_and_dtype(x, "x", _WIDE, "temporal_shift")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "temporal_shift")
     check_type(seg_num, "seg_num", int, "temporal_shift")
     check_type(shift_ratio, "shift_ratio", float, "temporal_shift")
     attrs = {"seg_num": seg_num, "shift_ratio": shift_ratio}
@@ -91,11 +91,11 @@ def unfold(
     Paddings are a number, [height, width] or [top, left, bottom, right]; ValueError for others.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("unfold_doc", [3, 5, 6])
-    >>> fluid.layers.unfold(pictures, [2, 3]).shape
+    >>> images = fluid.layers.data("unfold_doc", [3, 5, 6])
+    >>> fluid.layers.unfold(images, [2, 3]).shape
     (-1, 18, 16)
     """
-    check_variable_and_dtype(x, "x", _WIDE, "unfold")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "unfold")
     if len(x.shape) != 4:
         raise SizesError(f"unfold takes images [N, C, H, W], but received {list(x.shape)}")
     edges = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
@@ -103,10 +103,10 @@ def unfold(
     if len(edges) != 4:
         raise ValueError(f"paddings of unfold must be one, 2 or 4 numbers, not {paddings!r}")
     attrs = {
-        "kernel_sizes": sizes_of(kernel_sizes, 2, "kernel_sizes"),
-        "strides": sizes_of(strides, 2, "strides"),
+        "kernel_sizes": sizes_per_axis(kernel_sizes, 2, "kernel_sizes"),
+        "strides": sizes_per_axis(strides, 2, "strides"),
         "paddings": edges,
-        "dilations": sizes_of(dilations, 2, "dilations"),
+        "dilations": sizes_per_axis(dilations, 2, "dilations"),
     }
     return LayerHelper("unfold", name=name).append_result("unfold", {"X": x}, attrs, slot="Y")
 
@@ -128,15 +128,15 @@ def im2sequence(
     check_variable_and_dtype(input, "input", ["float32"], "im2sequence")
     edges = [padding] * 2 if isinstance(padding, int) else list(padding)
     attrs: dict[str, Any] = {
-        "kernels": sizes_of(filter_size, 2, "filter_size"),
-        "strides": sizes_of(stride, 2, "stride"),
+        "kernels": sizes_per_axis(filter_size, 2, "filter_size"),
+        "strides": sizes_per_axis(stride, 2, "stride"),
         "paddings": edges * 2 if len(edges) == 2 else edges,
     }
     inputs = {"X": input}
     if input_image_size is not None:
         check_variable(input_image_size, "input_image_size", "im2sequence")
         inputs["Y"] = input_image_size
-        attrs["out_stride"] = sizes_of(out_stride, 2, "out_stride")
+        attrs["out_stride"] = sizes_per_axis(out_stride, 2, "out_stride")
     return append_simple_op("im2sequence", inputs, attrs, name=name)
 
 
@@ -151,7 +151,7 @@ def affine_grid(
     `out_shape` is [N, C, H, W]. Coordinates are in [-1, 1], x first. Raises ValueError for another
     type of `out_shape`.
     """
-    check_variable_and_dtype(theta, "theta", _WIDE, "affine_grid")
+    check_variable_and_dtype(theta, "theta", _FULL_PRECISION, "affine_grid")
     helper = LayerHelper("affine_grid")
     if isinstance(out_shape, Variable):
         check_variable_and_dtype(out_shape, "out_shape", ["int32"], "affine_grid")
@@ -165,8 +165,8 @@ def affine_grid(
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
     """Sample images [N, C, H, W] at `grid` [N, h, w, 2], coordinates in [-1, 1], x first."""
-    check_variable_and_dtype(x, "x", _WIDE, "grid_sampler")
-    check_variable_and_dtype(grid, "grid", _WIDE, "grid_sampler")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "grid_sampler")
+    check_variable_and_dtype(grid, "grid", _FULL_PRECISION, "grid_sampler")
     helper = LayerHelper("grid_sampler", name=name)
     return helper.append_result("grid_sampler", {"X": x, "Grid": grid}, slot="Output")
 
@@ -181,7 +181,7 @@ def similarity_focus(
 
     `input` has rank 4, and `axis` is 1, 2 or 3. Raises ValueError for others, or without `indexes`.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "similarity_focus")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "similarity_focus")
     check_type(axis, "axis", int, "similarity_focus")
     check_type(indexes, "indexes", list, "similarity_focus")
     if axis not in (1, 2, 3):
@@ -198,13 +198,13 @@ def add_position_encoding(
     """Return `alpha * input + beta * encoding`, the sinusoidal position encoding of the
     Transformer.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "add_position_encoding")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "add_position_encoding")
     attrs = {"alpha": alpha, "beta": beta}
     return append_simple_op("add_position_encoding", {"X": input}, attrs, name=name)
 
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
     """Mean over pixels of the product of each channel of x with each of y: [N, Cx, Cy]."""
-    check_variable_and_dtype(x, "x", _WIDE, "fsp_matrix")
-    check_variable_and_dtype(y, "y", _WIDE, "fsp_matrix")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "fsp_matrix")
+    check_variable_and_dtype(y, "y", _FULL_PRECISION, "fsp_matrix")
     return LayerHelper("fsp_matrix").append_result("fsp", {"X": x, "Y": y})

@@ -31,11 +31,11 @@ def is_channels_last(layout: str) -> bool:
     return layout.endswith("C")
 
 
-def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
+def channel_count(input: Variable, layout: str, op: str, axes: int = 2) -> int:
     """Return the number of channels; ValueError if the rank is wrong or the number is dynamic.
 
     >>> import fluid
-    >>> channels_of(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
+    >>> channel_count(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
     3
     """
     check_layout(layout, op, axes)
@@ -48,10 +48,10 @@ def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
     return channels
 
 
-def sizes_of(value: Any, count: int, name: str) -> list[int]:
+def sizes_per_axis(value: Any, count: int, name: str) -> list[int]:
     """Expand a number to one per axis, or check a list of one per axis; ValueError otherwise.
 
-    >>> sizes_of(3, 2, "stride"), sizes_of((1, 2), 2, "stride")
+    >>> sizes_per_axis(3, 2, "stride"), sizes_per_axis((1, 2), 2, "stride")
     ([3, 3], [1, 2])
     """
     several = isinstance(value, list | tuple)
@@ -62,34 +62,34 @@ def sizes_of(value: Any, count: int, name: str) -> list[int]:
     return sizes
 
 
-def paddings_of(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
+def padding_attributes(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
     """Return the attributes `paddings` (one or two sizes per axis) and `padding_algorithm`.
 
     A padding is a number, one per axis, one before and one after each axis, a pair for each axis of
     the layout, "SAME" or "VALID". Raises ValueError for anything else.
 
-    >>> paddings_of([1, 1, 2, 2], "NCHW"), paddings_of("same", "NCHW")
+    >>> padding_attributes([1, 1, 2, 2], "NCHW"), padding_attributes("same", "NCHW")
     (([1, 2], 'EXPLICIT'), ([0, 0], 'SAME'))
     """
     pairs, algorithm = padding_pairs(padding, layout, axes)
-    return without_twins(pairs), algorithm
+    return merge_equal_pairs(pairs), algorithm
 
 
 def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
-    """Like `paddings_of`, with two sizes per axis: before and after."""
+    """Like `padding_attributes`, with two sizes per axis: before and after."""
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
         return [0, 0] * axes, padding.upper()
     several = list(padding) if isinstance(padding, list | tuple) else []
     if len(several) == axes + 2 and isinstance(several[0], list | tuple):
-        return sizes_of(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
+        return sizes_per_axis(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
     if len(several) == 2 * axes:
-        return sizes_of(several, 2 * axes, "padding"), "EXPLICIT"
-    return [size for size in sizes_of(padding, axes, "padding") for _ in range(2)], "EXPLICIT"
+        return sizes_per_axis(several, 2 * axes, "padding"), "EXPLICIT"
+    return [size for size in sizes_per_axis(padding, axes, "padding") for _ in range(2)], "EXPLICIT"
 
 
-def without_twins(pairs: list[int]) -> list[int]:
+def merge_equal_pairs(pairs: list[int]) -> list[int]:
     """Return one size per axis if the two of each pair are equal, else the pairs."""
     first = pairs[::2]
     return first if first == pairs[1::2] else pairs

@@ -37,13 +37,13 @@ __all__ = [
     "thresholded_relu",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 
 def _activation(
     op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None, *, half: bool = True
 ) -> Variable:
-    check_variable_and_dtype(x, "x", FLOATS if half else _WIDE, op_type)
+    check_variable_and_dtype(x, "x", FLOATS if half else _FULL_PRECISION, op_type)
     return append_simple_op(op_type, {"X": x}, attrs, name=name)
 
 
@@ -120,7 +120,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     one slope per element of a sample. Raises ValueError for another mode or if `x` has too few
     axes.
     """
-    check_variable_and_dtype(x, "x", _WIDE, "prelu")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "prelu")
     if mode not in ("all", "channel", "element"):
         raise ValueError(f"mode of prelu must be all, channel or element, not {mode!r}")
     if mode == "channel" and len(x.shape) < 2:

@@ -32,9 +32,9 @@ __all__ = [
     "sum",
 ]
 
-_WIDE = ("float32", "float64", "int32", "int64")
+_WITHOUT_HALF = ("float32", "float64", "int32", "int64")
 _ANY_FLOAT = ("float16", "float32", "float64", "bfloat16")
-_NUMBERS = ("float16", *_WIDE, "bfloat16")
+_NUMBERS = ("float16", *_WITHOUT_HALF, "bfloat16")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -149,7 +149,7 @@ def scale(
 
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
     """Return `x ** factor`; a Variable `factor` is float32 [1] and receives no gradient."""
-    check_variable_and_dtype(x, "x", _WIDE, "pow")
+    check_variable_and_dtype(x, "x", _WITHOUT_HALF, "pow")
     if not isinstance(factor, Variable):
         return append_simple_op("pow", {"X": x}, {"factor": float(factor)}, name=name)
     check_dtype(factor.dtype, "factor", ("float32",), "pow")
@@ -169,7 +169,7 @@ def sign(x: Variable | np.ndarray) -> Variable:
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
     """Clamp `x` to [`min`, `max`]. The result is named `name` if it is not None."""
     check_variable_and_dtype(x, "x", _ANY_FLOAT, "clip")
-    return result_called(name, "clip", {"X": x}, {"min": float(min), "max": float(max)})
+    return append_named(name, "clip", {"X": x}, {"min": float(min), "max": float(max)})
 
 
 def clamp(
@@ -208,10 +208,10 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
     The result is named `name` if it is not None.
     """
     check_variable_and_dtype(x, "x", ("float32",), "clip_by_norm")
-    return result_called(name, "clip_by_norm", {"X": x}, {"max_norm": float(max_norm)})
+    return append_named(name, "clip_by_norm", {"X": x}, {"max_norm": float(max_norm)})
 
 
-def result_called(
+def append_named(
     name: str | None, op_type: str, inputs: dict[str, Variable], attrs: dict[str, float]
 ) -> Variable:
     """Append an op whose result is named exactly `name`, or a generated name if None."""
@@ -230,7 +230,7 @@ def sum(x: Variable | Sequence[Variable]) -> Variable:
     """Return the elementwise sum of tensors of the same shape."""
     terms = list(x) if isinstance(x, list | tuple) else [x]
     for term in terms:
-        check_variable_and_dtype(term, "x", _WIDE, "sum")
+        check_variable_and_dtype(term, "x", _WITHOUT_HALF, "sum")
     return append_simple_op("sum", {"X": terms}, {"use_mkldnn": False})
 
 
@@ -244,7 +244,7 @@ def addcmul(
 ) -> Variable:
     """Return `input + value * tensor1 * tensor2`, written to `out` if it is not None."""
     for argument, given in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
-        check_variable_and_dtype(given, argument, _WIDE, "addcmul")
+        check_variable_and_dtype(given, argument, _WITHOUT_HALF, "addcmul")
     check_type(value, "value", float if input.element.is_float else int, "addcmul")
     total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
     return total if out is None else assign(total, out)

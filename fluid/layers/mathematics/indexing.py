@@ -7,9 +7,9 @@ from typing import Any
 
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
+from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.nn import reshape
-from fluid.layers.size_arguments import Sizes, has_variable, spelled
+from fluid.layers.size_arguments import Sizes, has_variable, size_operands
 from fluid.layers.tensor import NUMBERS, zeros
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
@@ -37,13 +37,13 @@ __all__ = [
     "where",
 ]
 
-PLACES = ("int32", "int64")
+INDEX_DTYPES = ("int32", "int64")
 
 
 # ---- slicing ------------------------------------------------------------------------------------
 
 
-def _part(
+def _append_slice(
     helper: LayerHelper, op_type: str, input: Variable, axes: Sequence[int], **lists: Sizes
 ) -> Variable:
     """Append a slice op; each entry of `lists` is starts, ends or strides."""
@@ -52,8 +52,10 @@ def _part(
     flags = [1] * len(axes)
     for name, values in lists.items():
         slot = name.capitalize()
-        told, numbers = spelled(helper, values, name, (f"{slot}Tensor", f"{slot}TensorList"))
-        inputs |= told
+        tensors, numbers = size_operands(
+            helper, values, name, (f"{slot}Tensor", f"{slot}TensorList")
+        )
+        inputs |= tensors
         attrs[name] = numbers
         waiting = [has_variable(each) for each in values] if numbers else [True] * len(axes)
         flags = [-1 if wait else flag for wait, flag in zip(waiting, flags, strict=False)]
@@ -76,7 +78,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Sizes, ends: Sizes) -> V
     for name, values in (("starts", starts), ("ends", ends)):
         if not isinstance(values, list | tuple | Variable):
             raise ValueError(f"{name} of slice must be a variable or a list, not {values!r}")
-    return _part(LayerHelper("slice"), "slice", input, axes, starts=starts, ends=ends)
+    return _append_slice(LayerHelper("slice"), "slice", input, axes, starts=starts, ends=ends)
 
 
 def strided_slice(
@@ -91,7 +93,7 @@ def strided_slice(
     lists = {"starts": starts, "ends": ends, "strides": strides}
     for name, values in lists.items():
         check_type(values, name, (list, tuple, Variable), "strided_slice")
-    return _part(LayerHelper("strided_slice"), "strided_slice", input, axes, **lists)
+    return _append_slice(LayerHelper("strided_slice"), "strided_slice", input, axes, **lists)
 
 
 def crop(
@@ -138,8 +140,8 @@ def crop_tensor(
     offsets = [0] * len(x.shape) if offsets is None else offsets
     _check_numbers(shape, "shape", lambda size: size != 0 and size >= -1)
     _check_numbers(offsets, "offsets", lambda offset: offset >= 0)
-    starts, first = spelled(helper, offsets, "offsets", ("Offsets", "OffsetsTensor"))
-    sizes, attr = spelled(helper, shape, "shape", ("Shape", "ShapeTensor"), unknown=0)
+    starts, first = size_operands(helper, offsets, "offsets", ("Offsets", "OffsetsTensor"))
+    sizes, attr = size_operands(helper, shape, "shape", ("Shape", "ShapeTensor"), unknown=0)
     inputs = {"X": x, **starts, **sizes}
     return helper.append_result("crop_tensor", inputs, {"offsets": first, "shape": attr})
 
@@ -161,7 +163,7 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     else the sum of all.
     """
     check_variable(input, "input", "gather")
-    check_variable_and_dtype(index, "index", PLACES, "gather")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather")
     inputs = {"X": input, "Index": index}
     return append_simple_op("gather", inputs, {"overwrite": overwrite})
 
@@ -176,7 +178,7 @@ def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Vari
     (7, 5)
     """
     check_variable(input, "input", "gather_nd")
-    check_variable_and_dtype(index, "index", PLACES, "gather_nd")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather_nd")
     return append_simple_op("gather_nd", {"X": input, "Index": index}, name=name)
 
 
@@ -194,7 +196,7 @@ def scatter(
     """
     for value, argument in ((input, "input"), (updates, "updates")):
         check_variable(value, argument, "scatter")
-    check_variable_and_dtype(index, "index", PLACES, "scatter")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_simple_op("scatter", inputs, {"overwrite": overwrite}, name=name)
 
@@ -205,7 +207,7 @@ def scatter_nd_add(
     """Return `ref` with `updates` added at the index tuples in the last axis of `index`."""
     for value, argument in ((ref, "ref"), (updates, "updates")):
         check_variable(value, argument, "scatter_nd_add")
-    check_variable_and_dtype(index, "index", PLACES, "scatter_nd_add")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise ValueError(
             f"ref and updates of scatter_nd_add must have the same dtype, but are "
@@ -226,14 +228,14 @@ def scatter_nd(
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """Select the slices of `input` at `index` along axis `dim`."""
     check_variable_and_dtype(input, "input", NUMBERS, "index_select")
-    check_variable_and_dtype(index, "index", PLACES, "index_select")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "index_select")
     return append_simple_op("index_select", {"X": input, "Index": index}, {"dim": dim})
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
     """For each row of `x`, gather the elements at the indices in the same row of `index`."""
     check_variable_and_dtype(x, "x", NUMBERS, "index_sample")
-    check_variable_and_dtype(index, "index", PLACES, "index_sample")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "index_sample")
     return append_simple_op("index_sample", {"X": x, "Index": index})
 
 
@@ -244,7 +246,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
         raise ValueError(f"multiplex takes two tensors or more, but received {len(inputs)}")
     for number, each in enumerate(inputs):
         check_variable_and_dtype(each, f"inputs[{number}]", NUMBERS, "multiplex")
-    check_variable_and_dtype(index, "index", PLACES, "multiplex")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "multiplex")
     return append_simple_op("multiplex", {"X": list(inputs), "Ids": index})
 
 
@@ -256,13 +258,13 @@ def where(condition: Variable) -> Variable:
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
     """Return the indices of the nonzero elements like `where`; `as_tuple`: one column per axis."""
-    places = where(input)
+    indices = where(input)
     if not as_tuple:
-        return places
+        return indices
     count = len(input.shape)
     if count == 1:
-        return (places,)
-    return tuple(slice(places, [1], [axis], [axis + 1]) for axis in range(count))
+        return (indices,)
+    return tuple(slice(indices, [1], [axis], [axis + 1]) for axis in range(count))
 
 
 # ---- reversing and rolling ----------------------------------------------------------------------
@@ -282,7 +284,7 @@ def flip(input: Variable, dims: Sequence[int], name: str | None = None) -> Varia
     check_type(dims, "dims", (list, tuple), "flip")
     if not dims:
         raise ValueError("dims of flip is empty, expected one axis or more")
-    return result_called(name, "flip", {"X": input}, {"dims": list(dims)})
+    return append_named(name, "flip", {"X": input}, {"dims": list(dims)})
 
 
 def roll(
@@ -326,7 +328,7 @@ def one_hot_rows(
     op_type: str, input: Variable, depth: int | Variable, allow_out_of_range: bool
 ) -> Variable:
     """Append `one_hot` or `one_hot_v2`, which differ in their treatment of the last axis."""
-    check_variable_and_dtype(input, "input", PLACES, "one_hot")
+    check_variable_and_dtype(input, "input", INDEX_DTYPES, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
@@ -364,7 +366,7 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """Return the results of `unique` and the count of each distinct value."""
-    check_dtype(dtype, "dtype", PLACES, "unique_with_counts")
+    check_dtype(dtype, "dtype", INDEX_DTYPES, "unique_with_counts")
     check_variable_and_dtype(x, "x", NUMBERS, "unique_with_counts")
     if len(x.shape) != 1:
         raise ValueError(f"unique_with_counts takes a vector, but {x.name!r} is {list(x.shape)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
+from fluid.layers.mathematics.arithmetic import append_named
 from fluid.recording.checks import (
     FLOATS,
     asserting_shapes,
@@ -32,7 +32,7 @@ __all__ = [
     "trace",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _NUMBERS = (*FLOATS, "int32", "int64")
 
 
@@ -87,7 +87,7 @@ def addmm(
 ) -> Variable:
     """Return `beta * input + alpha * x @ y` for matrices; `input` is broadcast to the product."""
     check_variable(input, "input", "addmm")
-    _check_both("addmm", x, y, _WIDE)
+    _check_both("addmm", x, y, _FULL_PRECISION)
     inputs, attrs = {"X": x, "Y": y, "Input": input}, {"Alpha": float(alpha), "Beta": float(beta)}
     return append_simple_op("addmm", inputs, attrs, name=name)
 
@@ -98,7 +98,7 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     The result is named `name` if it is not None.
     """
     _check_both("dot", x, y, _NUMBERS[1:])
-    return result_called(name, "dot", {"X": x, "Y": y}, {})
+    return append_named(name, "dot", {"X": x, "Y": y}, {})
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
@@ -113,7 +113,7 @@ def kron(
     """Return the Kronecker product of x and y, written to `out` if it is not None."""
     _check_both("kron", x, y, _NUMBERS)
     helper = LayerHelper("kron", name=name)
-    return _written(helper, "kron", {"X": x, "Y": y}, {}, out)
+    return _append_to(helper, "kron", {"X": x, "Y": y}, {}, out)
 
 
 def trace(
@@ -131,10 +131,10 @@ def trace(
     """
     check_variable_and_dtype(input, "input", _NUMBERS, "trace")
     attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    return _written(LayerHelper("trace", name=name), "trace", {"Input": input}, attrs, out)
+    return _append_to(LayerHelper("trace", name=name), "trace", {"Input": input}, attrs, out)
 
 
-def _written(
+def _append_to(
     helper: LayerHelper,
     op_type: str,
     inputs: dict[str, Variable],
@@ -205,7 +205,7 @@ def l2_normalize(
     x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None
 ) -> Variable:
     """Return `x / sqrt(sum(x ** 2) + epsilon)` along `axis` (None: axis 1, or axis 0 for 1-D x)."""
-    check_variable_and_dtype(x, "x", _WIDE, "l2_normalize")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "l2_normalize")
     along = 0 if len(x.shape) == 1 else 1 if axis is None else axis
     helper = LayerHelper("l2_normalize", name=name)
     out, norm = (helper.create_variable_for_type_inference(x.dtype) for _ in range(2))
@@ -236,6 +236,6 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
 
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
     """Return the p-norm of `x - y` (broadcast), [1]. `p` may be 0 or infinite."""
-    _check_both("dist", x, y, _WIDE)
+    _check_both("dist", x, y, _FULL_PRECISION)
     check_type(p, "p", (float, int), "dist")
     return append_simple_op("dist", {"X": x, "Y": y}, {"p": float(p)})

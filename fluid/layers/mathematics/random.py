@@ -13,7 +13,7 @@ from fluid import unique_name
 from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.size_arguments import Sizes, spelled, spelled_shape
+from fluid.layers.size_arguments import Sizes, shape_operands, size_operands
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -43,7 +43,7 @@ def _expect_sizes(shape: Any, layer: str) -> None:
         raise ValueError(f"shape of {layer} must have sizes of at least 1, but received {listed}")
 
 
-def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+def _append_random(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
     out = helper.create_variable_for_type_inference(attrs["dtype"])
     helper.append_op(helper.layer_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
     return out
@@ -62,10 +62,10 @@ def uniform_random(
     check_dtype(dtype, "dtype", REALS, "uniform_random")
     _expect_sizes(shape, "uniform_random")
     helper = LayerHelper("uniform_random")
-    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    inputs, numbers = size_operands(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
     attrs = {"shape": numbers, "seed": seed, "min": float(min), "max": float(max)}
     attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype)}
-    return _drawn(helper, inputs, attrs)
+    return _append_random(helper, inputs, attrs)
 
 
 def gaussian_random(
@@ -78,13 +78,15 @@ def gaussian_random(
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random")
     check_dtype(dtype, "dtype", REALS, "gaussian_random")
     helper = LayerHelper("gaussian_random")
-    inputs, numbers = spelled_shape(helper, shape)
+    inputs, numbers = shape_operands(helper, shape)
     attrs = {"shape": numbers, "mean": float(mean), "std": float(std), "seed": seed}
     attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype), "use_mkldnn": False}
-    return _drawn(helper, inputs, attrs)
+    return _append_random(helper, inputs, attrs)
 
 
-def _written(helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any) -> Variable:
+def _output_variable(
+    helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any
+) -> Variable:
     """Return the variable to write to: `out`, a new one named `name`, or a temporary."""
     if out is not None:
         check_variable_and_dtype(out, "out", [dtype], helper.layer_type)
@@ -117,8 +119,8 @@ def randint(
     if low >= high:
         raise ValueError(f"randint requires low < high, but received {low} and {high}")
     helper = LayerHelper("randint", name=name)
-    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
-    out = _written(helper, name, out, dtype)
+    inputs, numbers = size_operands(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    out = _output_variable(helper, name, out, dtype)
     out.stop_gradient = stop_gradient
     attrs = {"low": low, "high": high, "seed": seed, "dtype": out.dtype}
     attrs |= {} if inputs else {"shape": numbers}
@@ -141,7 +143,7 @@ def randn(
     dtype = dtype or "float32"
     check_dtype(dtype, "dtype", REALS, "randn")
     helper = LayerHelper("randn", name=name)
-    out = _written(helper, None, out, dtype)
+    out = _output_variable(helper, None, out, dtype)
     out.stop_gradient = stop_gradient
     attrs = {"shape": list(shape), "mean": 0.0, "std": 1.0, "dtype": out.dtype}
     with device_guard(device):
@@ -163,7 +165,7 @@ def randperm(
     check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
     check_type(stop_gradient, "stop_gradient", bool, "randperm")
     helper = LayerHelper("randperm")
-    out = _written(helper, None, out, dtype)
+    out = _output_variable(helper, None, out, dtype)
     out.stop_gradient = out.stop_gradient or stop_gradient
     attrs = {"n": n, "dtype": out.dtype, "seed": seed}
     with device_guard(device):

@@ -29,7 +29,7 @@ __all__ = [
     "reduce_sum",
 ]
 
-_WIDE = ("float32", "float64", "int32", "int64")
+_WITHOUT_HALF = ("float32", "float64", "int32", "int64")
 
 Axes = int | Sequence[int] | None
 
@@ -54,14 +54,14 @@ def reduce_sum(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """Sum over the axes `dim`, or over all elements: [1]."""
-    return _reduce("reduce_sum", input, dim, keep_dim, name, _WIDE)
+    return _reduce("reduce_sum", input, dim, keep_dim, name, _WITHOUT_HALF)
 
 
 def reduce_mean(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """Mean over the axes `dim`, or over all elements: [1]."""
-    return _reduce("reduce_mean", input, dim, keep_dim, name, _WIDE)
+    return _reduce("reduce_mean", input, dim, keep_dim, name, _WITHOUT_HALF)
 
 
 def reduce_max(

@@ -10,8 +10,8 @@ import numpy as np
 from fluid import unique_name
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
-from fluid.layers.size_arguments import Sizes, spelled
+from fluid.layers.mathematics.arithmetic import append_named
+from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.recording.checks import (
     AxisError,
@@ -49,14 +49,14 @@ __all__ = [
     "unstack",
 ]
 
-MOVED = ("float16", *NUMBERS, "bfloat16")
+SHAPE_OP_DTYPES = ("float16", *NUMBERS, "bfloat16")
 NO_PADDING = [0, 0, 0, 0]
 
 
 # ---- axes ---------------------------------------------------------------------------------------
 
 
-def moved(
+def append_xshape(
     helper: LayerHelper,
     op_type: str,
     x: Variable,
@@ -81,14 +81,14 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     >>> transpose(image, [0, 2, 1]).shape
     (-1, 3, 2)
     """
-    check_variable_and_dtype(x, "x", MOVED, "transpose")
+    check_variable_and_dtype(x, "x", SHAPE_OP_DTYPES, "transpose")
     check_type(perm, "perm", (list, tuple), "transpose")
     if sorted(perm) != list(range(len(x.shape))):
         raise ValueError(
             f"perm of transpose must have each axis of {x.name!r} {list(x.shape)} once, "
             f"but received {list(perm)}"
         )
-    return moved(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
+    return append_xshape(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
@@ -96,14 +96,14 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     check_variable_and_dtype(x, "x", ("int8", *NUMBERS), "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
         raise ValueError(f"axis of flatten must be from 0 to {len(x.shape)}, not {axis!r}")
-    return moved(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
+    return append_xshape(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Remove the `axes` of size 1, or all axes of size 1 if the list is empty."""
-    check_variable_and_dtype(input, "input", ("int8", *MOVED), "squeeze")
+    check_variable_and_dtype(input, "input", ("int8", *SHAPE_OP_DTYPES), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
-    return moved(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
+    return append_xshape(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Variable:
@@ -118,8 +118,8 @@ def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Va
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
     listed = [axes] if isinstance(axes, int) else axes
-    inputs, numbers = spelled(helper, listed, "axes", ("AxesTensor", "AxesTensorList"))
-    return moved(helper, "unsqueeze2", input, {"axes": [] if inputs else numbers}, inputs)
+    inputs, numbers = size_operands(helper, listed, "axes", ("AxesTensor", "AxesTensorList"))
+    return append_xshape(helper, "unsqueeze2", input, {"axes": [] if inputs else numbers}, inputs)
 
 
 def shape(input: Variable) -> Variable:
@@ -147,7 +147,7 @@ def _is_array(var: Variable) -> bool:
     return var.type == VarDesc.VarType.LOD_TENSOR_ARRAY
 
 
-def _joined_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
+def _concat_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
     """Concatenate or stack the tensors of one tensor array; ValueError for more than one array."""
     if len(x) != 1:
         raise ValueError(f"{helper.layer_type} takes one array, but received {len(x)} variables")
@@ -178,11 +178,11 @@ def concat(
     """
     listed = _listed(input, "input", "concat")
     for index, each in enumerate(listed):
-        check_dtype(each.dtype, f"input[{index}]", MOVED, "concat")
+        check_dtype(each.dtype, f"input[{index}]", SHAPE_OP_DTYPES, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
     helper = LayerHelper("concat", input=listed, name=name)
     if _is_array(listed[0]):
-        return _joined_array(helper, listed, axis, use_stack=False)
+        return _concat_array(helper, listed, axis, use_stack=False)
     helper.input_dtype()
     if isinstance(axis, Variable):
         axis.stop_gradient = True
@@ -231,8 +231,10 @@ def split(
     else:
         count = len(num_or_sections)
         slots = ("", "SectionsTensorList")
-        told, attrs["sections"] = spelled(helper, num_or_sections, "num_or_sections", slots)
-        inputs |= told
+        tensors, attrs["sections"] = size_operands(
+            helper, num_or_sections, "num_or_sections", slots
+        )
+        inputs |= tensors
     parts = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
     with asserting_shapes():
         helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
@@ -245,14 +247,12 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     helper = LayerHelper("stack")
     axis = 0 if axis is None else axis
     if _is_array(listed[0]):
-        return _joined_array(helper, listed, axis, use_stack=True)
+        return _concat_array(helper, listed, axis, use_stack=True)
     return helper.append_result("stack", {"X": listed}, {"axis": axis}, slot="Y")
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """Split along `axis` into its slices without that axis; `num` is needed if its size is
-    dynamic.
-    """
+    """Split along `axis` and remove it; `num` is required if its size is dynamic."""
     check_variable(x, "x", "unstack")
     if num is None and (axis is None or x.shape[axis] <= 0):
         raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is dynamic")
@@ -291,7 +291,7 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
         raise ValueError(f"expand takes a bool x only if its stop_gradient is False: {x.name!r}")
     helper = LayerHelper("expand", name=name)
     slots = ("ExpandTimes", "expand_times_tensor")
-    inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
+    inputs, numbers = size_operands(helper, expand_times, "expand_times", slots)
     if any(number < 1 for number in numbers) and not inputs:
         raise ValueError(f"expand_times of expand must be at least 1, but received {numbers}")
     return helper.append_result("expand", {"X": x, **inputs}, {"expand_times": numbers})
@@ -309,7 +309,7 @@ def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """Pad a tensor with `pad_value`: `paddings` has two sizes per axis, before and after."""
-    check_variable_and_dtype(x, "x", MOVED, "pad")
+    check_variable_and_dtype(x, "x", SHAPE_OP_DTYPES, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return append_simple_op("pad", {"X": x}, attrs, name=name)
 
@@ -327,7 +327,7 @@ def pad2d(
     `mode` is "constant" (`pad_value`), "edge" (nearest element) or "reflect" (mirrored without the
     edge element). The paddings may be an int32 variable.
     """
-    check_variable_and_dtype(input, "input", MOVED, "pad2d")
+    check_variable_and_dtype(input, "input", SHAPE_OP_DTYPES, "pad2d")
     if mode not in ("reflect", "edge", "constant"):
         raise ValueError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
     attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
@@ -384,7 +384,7 @@ def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> V
         raise ValueError(f"{layer} takes matrices, but {input.name!r} is {list(input.shape)}")
     check_type(diagonal, "diagonal", int, layer)
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
-    return result_called(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
+    return append_named(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:

@@ -16,7 +16,7 @@ from fluid.recording.checks import check_variable_and_dtype
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
 
 _SAMPLERS = ("uniform", "log_uniform", "custom_dist")
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 def nce(
@@ -46,7 +46,7 @@ def nce(
     >>> nce(words, after, 1000, num_neg_samples=5).shape
     (-1, 1)
     """
-    check_variable_and_dtype(input, "input", _WIDE, "nce")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "nce")
     check_variable_and_dtype(label, "label", ("int64",), "nce")
     if sampler not in _SAMPLERS:
         raise ValueError(f"sampler of nce must be one of {_SAMPLERS}, not {sampler!r}")
@@ -145,7 +145,7 @@ def hsigmoid(
     end, and `num_classes` is the number of inner nodes. Raises ValueError for inconsistent
     arguments.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "hsigmoid")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "hsigmoid")
     check_variable_and_dtype(label, "label", ("int64",), "hsigmoid")
     _check_tree(num_classes, path_table, path_code, is_custom)
     is_sparse = is_sparse and is_custom
@@ -202,7 +202,7 @@ def sampled_softmax_with_cross_entropy(
     samples, chances = customized_samples, customized_probabilities
     if not use_customized_samples:
         samples, chances = make("int64"), make(logits.dtype)
-    sampled, places = make(logits.dtype), make("int64")
+    sampled, sampled_labels = make(logits.dtype), make("int64")
     targets, logits_dim, labels_dim = (make(logits.dtype) for _ in range(3))
     helper.append_op(
         "sample_logits",
@@ -215,7 +215,7 @@ def sampled_softmax_with_cross_entropy(
         outputs={
             "Samples": samples,
             "Probabilities": chances,
-            "SampledLabels": places,
+            "SampledLabels": sampled_labels,
             "SampledLogits": sampled,
             "LogitsDim": logits_dim,
             "LabelsDim": labels_dim,
@@ -231,7 +231,7 @@ def sampled_softmax_with_cross_entropy(
     loss, softmax = make(logits.dtype), make(logits.dtype)
     helper.append_op(
         "one_hot",
-        inputs={"X": places},
+        inputs={"X": sampled_labels},
         outputs={"Out": targets},
         attrs={"depth": num_samples + 1},
     )

@@ -36,7 +36,7 @@ from fluid.recording.checks import check_variable
 
 __all__ = ["BeamSearchDecoder"]
 
-IMPOSSIBLE = 1e9
+SCORE_PENALTY = 1e9
 """Subtracted from the score of candidates that must not be selected."""
 
 
@@ -119,8 +119,8 @@ class BeamSearchDecoder(Decoder):
         if batch_size.dtype != indices.dtype:
             batch_size = cast(batch_size, indices.dtype)
         batch_size.stop_gradient = True
-        places = unsqueeze(range(0, batch_size, 1, dtype=indices.dtype), [1])
-        both = stack([expand(places, [1, self.beam_size]), indices], axis=2)
+        batch_indices = unsqueeze(range(0, batch_size, 1, dtype=indices.dtype), [1])
+        both = stack([expand(batch_indices, [1, self.beam_size]), indices], axis=2)
         both.stop_gradient = True
         return gather_nd(x, both)
 
@@ -133,7 +133,7 @@ class BeamSearchDecoder(Decoder):
         states = map_structure(self._expand_to_beam_size, initial_cell_states)
         starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
         inputs = expand(starts, [1, self.beam_size])
-        chances = np.array([[0.0] + [-IMPOSSIBLE] * (self.beam_size - 1)], "float32")
+        chances = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")
         log_probs = expand(assign(chances), [self.batch_size, 1])
         finished = fill_constant_batch_size_like(
             input=state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
@@ -161,15 +161,15 @@ class BeamSearchDecoder(Decoder):
         self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any
     ) -> tuple[Any, Any]:
         """Select the top words over all beams; return the step outputs and the new state."""
-        self._know_words(logits.shape[-1])
+        self._set_vocabulary(logits.shape[-1])
         chances = self._mask_probs(log(softmax(logits)), beam_state.finished)
         log_probs = elementwise_add(chances, beam_state.log_probs, axis=0)
         scores = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
-        best, places = topk(input=scores, k=self.beam_size)
-        beams = elementwise_floordiv(places, self.vocab_size_tensor)
-        words = elementwise_mod(places, self.vocab_size_tensor)
+        best, flat_indices = topk(input=scores, k=self.beam_size)
+        beams = elementwise_floordiv(flat_indices, self.vocab_size_tensor)
+        words = elementwise_mod(flat_indices, self.vocab_size_tensor)
         whole = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
-        totals = self._gather(whole, places, self.batch_size)
+        totals = self._gather(whole, flat_indices, self.batch_size)
         cell_states = map_structure(
             lambda x: self._gather(x, beams, self.batch_size), next_cell_states
         )
@@ -180,11 +180,11 @@ class BeamSearchDecoder(Decoder):
         found = self.OutputWrapper(best, words, beams)
         return found, self.StateWrapper(cell_states, totals, finished, lengths)
 
-    def _know_words(self, count: int) -> None:
+    def _set_vocabulary(self, count: int) -> None:
         """Record the vocabulary size and build the mask for finished beams."""
         self.vocab_size = count
         self.vocab_size_tensor = fill_constant([1], "int64", count)
-        mask = np.full([count], -IMPOSSIBLE, "float32")
+        mask = np.full([count], -SCORE_PENALTY, "float32")
         mask[self.end_token] = 0.0
         self.noend_mask_tensor = assign(mask)
 

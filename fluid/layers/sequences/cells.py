@@ -53,7 +53,7 @@ class RNNCell:
         kinds = ["float32", "float64", "int32", "int64"]
         check_variable_and_dtype(first, "batch_ref", kinds, "RNNCell")
         check_type(shape, "shape", (list, tuple, type(None), int), "RNNCell")
-        shapes = _with_rows(self.state_shape if shape is None else shape)
+        shapes = _with_batch_axis(self.state_shape if shape is None else shape)
         kind = self._state_dtypes() if dtype is None else dtype
         if len(flatten(kind)) == 1:
             only = flatten(kind)[0]
@@ -90,15 +90,15 @@ class _Shape:
         self.sizes = list(sizes) if sizes[0] == -1 else [-1, *sizes]
 
 
-def _with_rows(shape: Any) -> Any:
+def _with_batch_axis(shape: Any) -> Any:
     """Prepend the batch axis to each shape of a structure."""
     if isinstance(shape, int):
         return _Shape([shape])
     if isinstance(shape, dict):
-        return {key: _with_rows(each) for key, each in shape.items()}
+        return {key: _with_batch_axis(each) for key, each in shape.items()}
     if all(isinstance(size, int) for size in shape):
         return _Shape(shape)
-    parts = [_with_rows(each) for each in shape]
+    parts = [_with_batch_axis(each) for each in shape]
     return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
 
 

@@ -91,11 +91,11 @@ def dynamic_decode(
     with suppress(NotImplementedError):
         outputs, states = decoder.finalize(outputs, states, loop.lengths)
     if not output_time_major:
-        outputs = map_structure(swapped, outputs)
+        outputs = map_structure(swap_batch_and_time, outputs)
     return (outputs, states, loop.lengths) if return_length else (outputs, states)
 
 
-def swapped(x: Variable) -> Variable:
+def swap_batch_and_time(x: Variable) -> Variable:
     """Swap the first two axes (time and batch)."""
     return transpose(x, [1, 0, *range(2, len(x.shape))])
 
@@ -112,11 +112,11 @@ class _Decoding:
         self.inputs, self.states, self.finished = decoder.initialize(inits)
         self.finished.stop_gradient = True
         self.time = fill_constant(shape=[1], dtype="int64", value=0)
-        self.going_on = logical_not(reduce_all(self.finished))
+        self.condition = logical_not(reduce_all(self.finished))
         self.last = None
         if max_step_num is not None:
             self.last = fill_constant(shape=[1], dtype="int64", value=max_step_num)
-        self.while_op = While(self.going_on, is_test=is_test)
+        self.while_op = While(self.condition, is_test=is_test)
         self.lengths = cast(zeros_like(self.finished), "int64")
         self.lengths.stop_gradient = True
         self.arrays: Any = None
@@ -138,20 +138,20 @@ class _Decoding:
         more = cast(logical_not(self.finished), self.lengths.dtype)
         lengths = elementwise_add(self.lengths, more)
         if impute_finished:
-            keep = partial(_kept_where, mask=self.finished)
+            keep = partial(_select_rows, mask=self.finished)
             next_states = map_structure(keep, states, next_states)
-        self.outputs = map_structure(lambda x: _array_outside(x.dtype), outputs)
+        self.outputs = map_structure(lambda x: _array_in_parent(x.dtype), outputs)
         self._collect(outputs, self.outputs)
         increment(self.time, value=1.0, in_place=True)
-        self._hand_on(next_inputs, next_states)
+        self._update_loop_variables(next_inputs, next_states)
         assign(finished, self.finished)
         assign(lengths, self.lengths)
-        self._decide()
+        self._update_condition()
 
     def _collect(self, values: Any, arrays: Any) -> None:
         map_structure(lambda x, array: array_write(x, self.time, array), values, arrays)
 
-    def _hand_on(self, inputs: Any, states: Any) -> None:
+    def _update_loop_variables(self, inputs: Any, states: Any) -> None:
         if self.arrays is None:
             map_structure(assign, inputs, self.inputs)
             map_structure(assign, states, self.states)
@@ -159,11 +159,11 @@ class _Decoding:
         self._collect(inputs, self.arrays[0])
         self._collect(states, self.arrays[1])
 
-    def _decide(self) -> None:
-        going_on = None if self.last is not None else self.going_on
-        unfinished = logical_not(reduce_all(self.finished), going_on)
+    def _update_condition(self) -> None:
+        condition = None if self.last is not None else self.condition
+        unfinished = logical_not(reduce_all(self.finished), condition)
         if self.last is not None:
-            logical_and(unfinished, less_equal(self.time, self.last), self.going_on)
+            logical_and(unfinished, less_equal(self.time, self.last), self.condition)
 
     def results(self) -> tuple[Any, Any]:
         """Return the outputs of all steps, and the final states."""
@@ -177,7 +177,7 @@ class _Decoding:
         return outputs, map_structure(lambda array: array_read(array, self.time), self.arrays[1])
 
 
-def _array_outside(dtype: Any) -> Variable:
+def _array_in_parent(dtype: Any) -> Variable:
     """Create a tensor array in the parent block."""
     program = default_main_program()
     inside = program.current_block_idx
@@ -188,7 +188,7 @@ def _array_outside(dtype: Any) -> Variable:
         program.current_block_idx = inside
 
 
-def _kept_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+def _select_rows(state: Variable, new_state: Variable, mask: Variable) -> Variable:
     """Return `state` in the rows where `mask` is true, else `new_state`."""
     dtype = state.dtype
     is_bool = convert_dtype(dtype) == "bool"
@@ -230,9 +230,9 @@ class TrainingHelper(DecodeHelper):
         self.sequence_length = sequence_length
         self.time_major = time_major
         # One extra step, so that reading past the last step needs no special case.
-        self.inputs_ = map_structure(self._with_one_more, inputs)
+        self.inputs_ = map_structure(self._pad_one_step, inputs)
 
-    def _with_one_more(self, x: Variable) -> Variable:
+    def _pad_one_step(self, x: Variable) -> Variable:
         around = [0, 1] if self.time_major else [0, 0, 0, 1]
         return pad(x, paddings=around + [0, 0] * (len(x.shape) - len(around) // 2))
 

@@ -28,7 +28,7 @@ def _check_state(state: Variable | None, name: str, sequences: str, width: int, 
         )
 
 
-def _results(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
+def _create_outputs(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
     """Create a temporary for each output slot."""
     return {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
 
@@ -70,7 +70,7 @@ def dynamic_lstm(
     weight = helper.create_parameter(helper.param_attr, [width, 4 * width], dtype)
     shape = [1, (7 if use_peepholes else 4) * width]
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
-    outputs = _results(helper, dtype, "Hidden", "Cell", "BatchGate", "BatchCellPreAct")
+    outputs = _create_outputs(helper, dtype, "Hidden", "Cell", "BatchGate", "BatchCellPreAct")
     helper.append_op(
         "lstm",
         inputs={"Input": input, "Weight": weight, "Bias": bias, "H0": h_0, "C0": c_0},
@@ -127,7 +127,7 @@ def dynamic_lstmp(
     shape = [1, (7 if use_peepholes else 4) * width]
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
     slots = ("Projection", "Cell", "BatchHidden", "BatchGate", "BatchCellPreAct")
-    outputs = _results(helper, dtype, *slots)
+    outputs = _create_outputs(helper, dtype, *slots)
     weights = {"Weight": weight, "ProjWeight": projection, "Bias": bias}
     helper.append_op(
         "lstmp",
@@ -175,7 +175,7 @@ def dynamic_gru(
     weight = helper.create_parameter(helper.param_attr, [size, 3 * size], input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [1, 3 * size], input.dtype, is_bias=True)
     slots = ("Hidden", "BatchGate", "BatchResetHiddenPrev", "BatchHidden")
-    outputs = _results(helper, input.dtype, *slots)
+    outputs = _create_outputs(helper, input.dtype, *slots)
     helper.append_op(
         "gru",
         inputs={"Input": input, "Weight": weight, "Bias": bias, "H0": h_0},
@@ -215,7 +215,7 @@ def gru_unit(
     width = size // 3
     weight = helper.create_parameter(helper.param_attr, [width, 3 * width], input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [1, 3 * width], input.dtype, is_bias=True)
-    outputs = _results(helper, input.dtype, "Gate", "ResetHiddenPrev", "Hidden")
+    outputs = _create_outputs(helper, input.dtype, "Gate", "ResetHiddenPrev", "Hidden")
     helper.append_op(
         "gru_unit",
         inputs={"Input": input, "HiddenPrev": hidden, "Weight": weight, "Bias": bias},
@@ -259,7 +259,7 @@ def lstm_unit(
     joined = append_simple_op("concat", {"X": [x_t, hidden_t_prev]}, {"axis": 1})
     width = cell_t_prev.shape[1]
     gates = fc(joined, 4 * width, param_attr=param_attr, bias_attr=bias_attr)
-    outputs = _results(helper, x_t.dtype, "C", "H")
+    outputs = _create_outputs(helper, x_t.dtype, "C", "H")
     helper.append_op(
         "lstm_unit",
         inputs={"X": gates, "C_prev": cell_t_prev},
@@ -326,7 +326,7 @@ def lstm(
     weight = helper.create_parameter(
         helper.param_attr, [count], input.dtype, default_initializer=default_initializer
     )
-    outputs = _results(helper, input.dtype, "Out", "last_h", "last_c")
+    outputs = _create_outputs(helper, input.dtype, "Out", "last_h", "last_c")
     if dropout_prob and not is_test:
         mask = helper.create_variable_for_type_inference("uint8", stop_gradient=True)
         outputs["DropoutMask"] = mask

@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 FLOATS = ("float32", "float64")
-WHOLE = ("int32", "int64")
-NUMBERS = FLOATS + WHOLE
+INTEGERS = ("int32", "int64")
+NUMBERS = FLOATS + INTEGERS
 POOLS = ("average", "sum", "sqrt", "max", "last", "first")
 
 
@@ -120,11 +120,11 @@ def sequence_pool(
         raise ValueError(f"pool_type of sequence_pool is {pool_type!r}, not one of {POOLS}")
     helper = LayerHelper("sequence_pool")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    max_index = helper.create_variable_for_type_inference("int32", stop_gradient=True)
     helper.append_op(
         "sequence_pool",
         inputs={"X": input},
-        outputs={"Out": out, "MaxIndex": places},
+        outputs={"Out": out, "MaxIndex": max_index},
         attrs={"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)},
     )
     return out
@@ -160,8 +160,8 @@ def sequence_slice(
 ) -> Variable:
     """Slice `length` rows from row `offset` of each sequence; both are [count, 1]."""
     check_variable_and_dtype(input, "input", NUMBERS, "sequence_slice")
-    check_variable_and_dtype(offset, "offset", WHOLE, "sequence_slice")
-    check_variable_and_dtype(length, "length", WHOLE, "sequence_slice")
+    check_variable_and_dtype(offset, "offset", INTEGERS, "sequence_slice")
+    check_variable_and_dtype(length, "length", INTEGERS, "sequence_slice")
     offset.stop_gradient = length.stop_gradient = True
     inputs = {"X": input, "Offset": offset, "Length": length}
     return append_simple_op("sequence_slice", inputs, name=name)
@@ -169,7 +169,7 @@ def sequence_slice(
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Reverse each sequence."""
-    check_variable_and_dtype(x, "x", (*FLOATS, "int8", *WHOLE), "sequence_reverse")
+    check_variable_and_dtype(x, "x", (*FLOATS, "int8", *INTEGERS), "sequence_reverse")
     helper = LayerHelper("sequence_reverse", name=name)
     return helper.append_result("sequence_reverse", {"X": x}, slot="Y")
 
@@ -185,7 +185,7 @@ def sequence_scatter(
 ) -> Variable:
     """Add sequence i of `updates` to row i of `input`, at the columns in `index`."""
     check_variable_and_dtype(input, "input", NUMBERS, "sequence_scatter")
-    check_variable_and_dtype(index, "index", WHOLE, "sequence_scatter")
+    check_variable_and_dtype(index, "index", INTEGERS, "sequence_scatter")
     check_variable_and_dtype(updates, "updates", NUMBERS, "sequence_scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_simple_op("sequence_scatter", inputs, name=name)
@@ -195,7 +195,7 @@ def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
 ) -> Variable:
     """Windows of `win_size` ids from each row, padded with `pad_value`: [rows, win_size]."""
-    check_variable_and_dtype(input, "input", WHOLE, "sequence_enumerate")
+    check_variable_and_dtype(input, "input", INTEGERS, "sequence_enumerate")
     helper = LayerHelper("sequence_enumerate", name=name)
     out = helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
     attrs = {"win_size": win_size, "pad_value": pad_value}

@@ -21,7 +21,7 @@ __all__ = [
     "warpctc",
 ]
 
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 def linear_chain_crf(
@@ -40,7 +40,7 @@ def linear_chain_crf(
     >>> linear_chain_crf(scores, tags, attr).shape, crf_decoding(scores, attr).shape
     ((-1, 1), (-1, 1))
     """
-    check_variable_and_dtype(input, "input", _WIDE, "linear_chain_crf")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "linear_chain_crf")
     check_variable_and_dtype(label, "label", ("int64",), "linear_chain_crf")
     helper = LayerHelper("linear_chain_crf", input=input, param_attr=param_attr)
     size, dtype = input.shape[1 if length is None else 2], helper.input_dtype()
@@ -63,7 +63,7 @@ def crf_decoding(
     `param_attr.name` is the parameter of `linear_chain_crf`; `input` and `length` are as there. The
     tags are int64 [rows, 1], or [batch, max length] with `length`.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "crf_decoding")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "crf_decoding")
     helper = LayerHelper("crf_decoding")
     transition = helper.get_parameter(param_attr.name)
     inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
@@ -86,7 +86,7 @@ def warpctc(
     """
     check_variable_and_dtype(input, "input", ("float32",), "warpctc")
     check_variable_and_dtype(label, "label", ("int32",), "warpctc")
-    lengths = _both(LogitsLength=input_length, LabelLength=label_length)
+    lengths = _length_inputs(LogitsLength=input_length, LabelLength=label_length)
     for slot, length in lengths.items():
         check_variable_and_dtype(length, slot, ("int64",), "warpctc")
     helper = LayerHelper("warpctc")
@@ -128,7 +128,7 @@ def ctc_greedy_decoder(
     return labels, counts
 
 
-def _both(**lengths: Variable | None) -> dict[str, Variable]:
+def _length_inputs(**lengths: Variable | None) -> dict[str, Variable]:
     """Return the lengths by slot, or none unless all are set."""
     given = {slot: length for slot, length in lengths.items() if length is not None}
     return given if len(given) == len(lengths) else {}
@@ -156,7 +156,7 @@ def edit_distance(
         input, label = (
             helper.append_result("sequence_erase", {"X": each}, attrs) for each in (input, label)
         )
-    lengths = _both(HypsLength=input_length, RefsLength=label_length)
+    lengths = _length_inputs(HypsLength=input_length, RefsLength=label_length)
     distance, count = (helper.create_variable_for_type_inference("int64") for _ in range(2))
     helper.append_op(
         "edit_distance",
