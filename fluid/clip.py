@@ -94,15 +94,15 @@ class GradientClipBase:
         return self._need_clip_func is None or self._need_clip_func(param)
 
     def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
-        return [self._renewed(param, grad, self._clipped) for param, grad in pairs]
+        return [self._clip_pair(param, grad, self._clipped) for param, grad in pairs]
 
-    def _renewed(
+    def _clip_pair(
         self, param: Any, grad: Any, clipped: Callable[[Variable], Variable]
     ) -> tuple[Any, Any]:
         """Return the parameter with its clipped gradient, if it needs clipping."""
         if not self._needed(param):
             return param, grad
-        with _optimized(param, grad):
+        with _update_guard(param, grad):
             return param, clipped(grad)
 
     def _clipped(self, grad: Variable) -> Variable:
@@ -176,21 +176,21 @@ class GradientClipByGlobalNorm(GradientClipBase):
             return pairs
         limit = self._limit(needed[0]) if beforehand else None
         squares = [_square(*pair) for pair in needed]
-        with _optimized(*needed[-1]):
+        with _update_guard(*needed[-1]):
             norm = layers.sqrt(layers.sums(squares))
             limit = self._limit(needed[-1]) if limit is None else limit
             factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
         shorten = functools.partial(layers.elementwise_mul, y=factor)
-        return [self._renewed(param, grad, shorten) for param, grad in pairs]
+        return [self._clip_pair(param, grad, shorten) for param, grad in pairs]
 
     def _limit(self, pair: tuple[Any, Any]) -> Variable:
-        with _optimized(*pair):
+        with _update_guard(*pair):
             return layers.fill_constant([1], "float32", self.clip_norm)
 
 
 def _square(param: Any, grad: Any) -> Variable:
     """Return the sum of a gradient's squares; duplicate rows of a sparse one are merged."""
-    with _optimized(param, grad):
+    with _update_guard(param, grad):
         if grad.type == VarDesc.VarType.SELECTED_ROWS:
             grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
         return layers.reduce_sum(layers.square(grad))
@@ -253,7 +253,7 @@ def _check_group(clip: Any, members: Pairs) -> None:
         raise ValueError(f"all clips of group {clip.group_name!r} should have one 'clip_norm'")
 
 
-def _optimized(param: Any, grad: Any) -> Any:
+def _update_guard(param: Any, grad: Any) -> Any:
     """Context manager in which appended ops belong to the update of this parameter."""
     return param.block.program._optimized_guard([param, grad])
 

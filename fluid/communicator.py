@@ -47,8 +47,10 @@ class Communicator:
         self._session = session
         self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
         self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
-        self._most = _most(envs or {}, "communicator_max_merge_var_num")
-        self._waiting = _most(envs or {}, "communicator_send_queue_size", self._most)
+        self._max_merged = _positive_setting(envs or {}, "communicator_max_merge_var_num")
+        self._waiting = _positive_setting(
+            envs or {}, "communicator_send_queue_size", self._max_merged
+        )
 
     def start(self) -> None:
         """Start sending. A second call is ignored with the reference's warning."""
@@ -57,7 +59,7 @@ class Communicator:
         if self._mode is DistributedMode.GEO:
             self._session.start_geo(self._steps, DELTA)
         elif self._mode is not DistributedMode.SYNC:
-            self._session.start_merging(self._most, self._waiting)
+            self._session.start_merging(self._max_merged, self._waiting)
         self._started = True
 
     def stop(self) -> None:
@@ -80,7 +82,7 @@ def _geo_steps(program: Program) -> int:
     return int(getattr(program, "_geo_steps", 100))
 
 
-def _most(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
+def _positive_setting(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
     """Return a setting of the communicator; WireError unless a positive number."""
     text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or default)
     if not text.isdigit() or int(text) == 0:

@@ -83,7 +83,7 @@ class Executor(RunsDatasets):
         self._core: core.Executor[Program] = core.Executor(
             self._compile_here, declared, digest, self.place, self._callables, recorder
         )
-        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._lending)
+        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._library_executor)
         self._narrow = Options.from_env().dtype in NARROW
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
@@ -168,7 +168,7 @@ class Executor(RunsDatasets):
         arrays = feed_arrays(program, with_batches(program, feed))
         fetch = program._called_now(names_of(fetch_list))
         if use_prune:
-            program = self._without_unneeded(program, arrays, fetch)
+            program = self._pruned_program(program, arrays, fetch)
         if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
             values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
@@ -177,7 +177,7 @@ class Executor(RunsDatasets):
             warnings.warn(
                 "the program has no ops: were its layers added to another one?", stacklevel=2
             )
-        changes = self._changes(program)
+        changes = self._writes_state(program)
         runner = self._runner(program, arrays, scope, changes)
         try:
             values = runner.run(program, arrays, fetch, scope)
@@ -232,7 +232,7 @@ class Executor(RunsDatasets):
             "parameter_server": server,
         }
 
-    def _changes(self, program: Program) -> bool:
+    def _writes_state(self, program: Program) -> bool:
         """Return whether a program writes state, computed once per program version."""
         version, changes = self._changing.get(program, (None, False))
         if version != program.version:
@@ -254,7 +254,7 @@ class Executor(RunsDatasets):
             return self._core
         return self._lent.core(program, scope) or self._core
 
-    def _lending(self, library: Library[Program]) -> core.Executor[Program]:
+    def _library_executor(self, library: Library[Program]) -> core.Executor[Program]:
         """Return an executor that uses a library's computed parameters; it shares this one's
         counters.
         """
@@ -314,7 +314,7 @@ class Executor(RunsDatasets):
         self._pruned.clear()
         self._closed = True
 
-    def _without_unneeded(
+    def _pruned_program(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...]
     ) -> Program:
         """Return the program pruned to its fetches; unchanged if it trains or fetches nothing."""

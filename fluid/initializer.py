@@ -69,7 +69,7 @@ class ConstantInitializer(Initializer):
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `fill_constant`."""
         attrs = {"value": float(self._value), "force_cpu": self._force_cpu}
-        return _prepended("fill_constant", var, block, attrs)
+        return _prepend_fill("fill_constant", var, block, attrs)
 
 
 class _Random(Initializer):
@@ -95,7 +95,7 @@ class _Random(Initializer):
                 f"{op_type} fills floating-point variables, but {var.name!r} is {var.dtype.name}"
             )
         seed = self._seed or block.program._fresh_seed()
-        return _prepended(op_type, var, block, {**attrs, "seed": seed})
+        return _prepend_fill(op_type, var, block, {**attrs, "seed": seed})
 
 
 class UniformInitializer(_Random):
@@ -220,10 +220,10 @@ class NumpyArrayInitializer(Initializer):
                 f"which is {dtype.name} of shape {var.shape}"
             )
         values = self._value.astype(dtype).ravel().tolist()
-        return _prepended("assign_value", var, block, {_VALUES[dtype.name]: values})
+        return _prepend_fill("assign_value", var, block, {_VALUES[dtype.name]: values})
 
 
-def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
+def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
     """Prepend an op that fills a variable; half precision is filled as float32, then cast."""
     filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}

@@ -143,7 +143,9 @@ class LayerHelper:
         if attr.name is None:
             attr.name = unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
         if attr.initializer is None:
-            attr.initializer = default_initializer or _usual_start(attr.name, dtype, is_bias)
+            attr.initializer = default_initializer or _default_initializer(
+                attr.name, dtype, is_bias
+            )
         fields: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "type": type}
         startup, main = self.startup_program.global_block(), self.main_program.global_block()
         if isinstance(attr, WeightNormParamAttr):
@@ -257,7 +259,7 @@ def append_simple_op(
     return helper.append_activation(helper.append_result(op_type, inputs, attrs, dtype))
 
 
-def _usual_start(name: str, dtype: Any, is_bias: bool) -> Initializer:
+def _default_initializer(name: str, dtype: Any, is_bias: bool) -> Initializer:
     if not dtype_is_floating(dtype):
         raise TypeError(
             f"parameter {name!r} is not floating point, so it has no default initializer: "

@@ -90,7 +90,7 @@ def img_conv_group(
     count = len(conv_num_filter)
     columns = [conv_num_filter, conv_filter_size, conv_padding, param_attr]
     columns += [conv_with_batchnorm, conv_batchnorm_drop_rate]
-    rows = zip(*(_spread(column, count) for column in columns), strict=True)
+    rows = zip(*(_repeat(column, count) for column in columns), strict=True)
     out = input
     for filters, size, padding, attr, normalised, drop_rate in rows:
         out = layers.conv2d(
@@ -114,7 +114,7 @@ def img_conv_group(
     )
 
 
-def _spread(value: Any, count: int) -> list[Any]:
+def _repeat(value: Any, count: int) -> list[Any]:
     """Return a list of `count` entries unchanged; repeat anything else `count` times."""
     if not isinstance(value, list | tuple):
         return [value] * count

@@ -71,7 +71,7 @@ def _resized(program: Program) -> Resized | None:
     """Return the program with variables of dynamic size as feeds, if it reads and writes them."""
     main = program.global_block()
     written = {name for op in main.ops for name in op.writes()}
-    names = [name for name, var in main.vars.items() if name in written and _is_open(var)]
+    names = [name for name, var in main.vars.items() if name in written and _is_dynamic(var)]
     if not names:
         return None
     copied = program._copy()
@@ -87,7 +87,7 @@ def _resized(program: Program) -> Resized | None:
     return Resized(copied, resized) if resized else None
 
 
-def _is_open(var: Variable) -> bool:
+def _is_dynamic(var: Variable) -> bool:
     """Return whether a variable is dense state with a dynamic shape."""
     return var.persistable and var.dims is not None and -1 in var.shape
 

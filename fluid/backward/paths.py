@@ -80,8 +80,8 @@ def find_op_path(
     Adds to `no_grad_set` the variables read on the path that stop gradients and depend on no input.
     """
     reached = {var.name for var in inputs}
-    ops = _forward_of(block, reached, no_grad_set) if inputs else list(block.ops)
-    needed = _linked(block, outputs)
+    ops = _forward_ops(block, reached, no_grad_set) if inputs else list(block.ops)
+    needed = _target_names(block, outputs)
     path: list[Operator] = []
     for op in reversed(ops):
         if needed.intersection(op.writes()) and has_non_empty_grad_op_maker(op.type):
@@ -93,7 +93,7 @@ def find_op_path(
     return path
 
 
-def _forward_of(block: Block, reached: set[str], no_grad_set: Collection[str]) -> list[Operator]:
+def _forward_ops(block: Block, reached: set[str], no_grad_set: Collection[str]) -> list[Operator]:
     """Return the ops reachable from inputs; their outputs are added to `reached`."""
     ops: list[Operator] = []
     for op in block.ops:
@@ -110,7 +110,7 @@ def find_no_grad_vars(
     no_grad_set: Collection[str],
 ) -> set[str]:
     """Return outputs of ops on a path that no later op on it reads, except the targets."""
-    needed = _linked(block, targets)
+    needed = _target_names(block, targets)
     unused: set[str] = set()
     for op in reversed(op_path):
         if not op.has_attr("sub_block"):
@@ -120,7 +120,7 @@ def find_no_grad_vars(
     return unused
 
 
-def _linked(block: Block, targets: Sequence[Variable]) -> set[str]:
+def _target_names(block: Block, targets: Sequence[Variable]) -> set[str]:
     """Return the targets, and for those of an inner block the inputs of its ops."""
     names = {var.name for var in targets}
     inner = targets[0].block if targets else block

@@ -19,7 +19,7 @@ NOTICE = (
 
 
 @dataclass(frozen=True)
-class Counted:
+class OpCounts:
     """An op's shapes without the batch axis, its parameter count and its flops per sample."""
 
     kind: str
@@ -43,7 +43,7 @@ def summary(main_prog: Program) -> None:
     """
     if not isinstance(main_prog, Program):
         raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
-    rows = [row for block in main_prog.blocks for op in block.ops if (row := _counted(op))]
+    rows = [row for block in main_prog.blocks for op in block.ops if (row := _count(op))]
     print("\n".join(_table([each.cells(i) for i, each in enumerate(rows)])))
     params, flops = sum(each.params for each in rows), sum(each.flops for each in rows)
     print(f"Total PARAMs: {params}({params / 1e6:.4f}M)")
@@ -51,7 +51,7 @@ def summary(main_prog: Program) -> None:
     print(NOTICE)
 
 
-def _counted(op: Operator) -> Counted | None:
+def _count(op: Operator) -> OpCounts | None:
     """Return the counts of an op, or None if it is not counted."""
     found = _KINDS.get(op.type)
     if found is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
@@ -59,7 +59,7 @@ def _counted(op: Operator) -> Counted | None:
     source, result, count = found
     x, y = _var(op, op.input(source)[0]), _var(op, op.output(result)[0])
     params, flops = count(op, x.shape, y.shape)
-    return Counted(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
+    return OpCounts(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
 
 
 def _var(op: Operator, name: str) -> Variable:

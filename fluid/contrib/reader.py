@@ -23,13 +23,13 @@ def distributed_batch_reader(batch_reader: Reader) -> Reader:
         raise ValueError(f"PADDLE_TRAINER_ID is {trainer}, but PADDLE_TRAINERS_NUM is {count}")
 
     def read() -> Iterator[Any]:
-        for batches in _whole(batch_reader(), count):
+        for batches in _full_groups(batch_reader(), count):
             yield batches[trainer]
 
     return read
 
 
-def _whole(batches: Iterator[Any], count: int) -> Iterator[list[Any]]:
+def _full_groups(batches: Iterator[Any], count: int) -> Iterator[list[Any]]:
     """Yield lists of `count` batches; an incomplete last list is dropped."""
     taken: list[Any] = []
     for batch in batches:

@@ -42,7 +42,7 @@ class _Conv(Layer):
         kernel = self._listed(filter_size, "filter_size")
         self.weight = self._filter(channels, filters, kernel, attrs[0])
         self.bias = self.create_parameter([filters], attrs[1], dtype, is_bias=True)
-        self._op = self._kind(channels, filters)
+        self._op = self._op_type(channels, filters)
 
     def _listed(self, value: Any, name: str) -> list[int]:
         return convert_to_list(value, self._rank, name)
@@ -58,7 +58,7 @@ class _Conv(Layer):
         shape = [filters, channels // self._groups, *kernel]
         return self.create_parameter(shape, attr, self._dtype, default_initializer=start)
 
-    def _kind(self, channels: int, filters: int) -> str:
+    def _op_type(self, channels: int, filters: int) -> str:
         """Return the op type, which differs for depthwise convolutions."""
         alone = filters == channels if self._transposed else filters % channels == 0
         deep = channels == self._groups and alone and not self._use_cudnn and self._rank == 2
@@ -70,14 +70,14 @@ class _Conv(Layer):
         attrs = {**self._window, "groups": self._groups, "use_cudnn": self._use_cudnn}
         inputs = {"Input": input, "Filter": self.weight}
         out = self._helper.append_result(
-            self._op, inputs, attrs | self._more(), self._dtype, slot="Output"
+            self._op, inputs, attrs | self._extra_attributes(), self._dtype, slot="Output"
         )
-        return self._helper.append_activation(self._biased(out), self._act)
+        return self._helper.append_activation(self._append_bias(out), self._act)
 
-    def _more(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, Any]:
         return {}
 
-    def _biased(self, out: Variable) -> Variable:
+    def _append_bias(self, out: Variable) -> Variable:
         if self.bias is None:
             return out
         return self._helper.append_result(
@@ -144,7 +144,7 @@ class Conv2DTranspose(_Conv):
         window = (stride, padding, dilation)
         super().__init__(sizes, window, (param_attr, bias_attr), use_cudnn, act, dtype)
 
-    def _more(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, Any]:
         return {"output_size": self._output_size}
 
 
@@ -175,8 +175,8 @@ class Conv3DTranspose(_Conv):
         window = (stride, padding, dilation)
         super().__init__(sizes, window, (param_attr, bias_attr), use_cudnn, act, dtype)
 
-    def _biased(self, out: Variable) -> Variable:
-        return super()._biased(out) if self._bias_attr else out
+    def _append_bias(self, out: Variable) -> Variable:
+        return super()._append_bias(out) if self._bias_attr else out
 
 
 class Pool2D(Layer):

@@ -210,16 +210,16 @@ class Layer:
                 raise ValueError("super(YourLayer, self).__init__() should be called first")
             if isinstance(value, kind) or name in (known or ()):
                 _expect(value, kind, name)
-                self._forget(name)
+                self._remove_attribute(name)
                 vars(self)[held][name] = value
                 return
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if not self._forget(name):
+        if not self._remove_attribute(name):
             object.__delattr__(self, name)
 
-    def _forget(self, name: str) -> bool:
+    def _remove_attribute(self, name: str) -> bool:
         """Remove an attribute of any kind; return whether it existed."""
         holders = (vars(self), self._parameters, self._sub_layers)
         found = [held for held in holders if name in held]

@@ -34,7 +34,7 @@ class _Loss(Layer):
         super().__init__()
         self.reduction = reduction
 
-    def _reduced(self, loss: Variable) -> Variable:
+    def _reduce(self, loss: Variable) -> Variable:
         return _REDUCTIONS[self.reduction](loss)
 
     def _check(self, input: Variable, label: Variable, dtypes: Any) -> None:
@@ -51,7 +51,7 @@ class MSELoss(_Loss):
     def forward(self, input: Variable, label: Variable) -> Variable:
         """Return the loss, reduced or of the shape of `input`."""
         self._check(input, label, ["float32"])
-        return self._reduced(_elementwise("square", elementwise_sub(input, label)))
+        return self._reduce(_elementwise("square", elementwise_sub(input, label)))
 
 
 class L1Loss(_Loss):
@@ -63,7 +63,7 @@ class L1Loss(_Loss):
     def forward(self, input: Variable, label: Variable) -> Variable:
         """Return the loss, reduced or of the shape of `input`."""
         self._check(input, label, [*_FLOATS, "int32", "int64"])
-        return self._reduced(_elementwise("abs", elementwise_sub(input, label)))
+        return self._reduce(_elementwise("abs", elementwise_sub(input, label)))
 
 
 class BCELoss(_Loss):
@@ -81,7 +81,7 @@ class BCELoss(_Loss):
             if not isinstance(self.weight, Variable):
                 raise ValueError(f"the weight must be a Variable, not {self.weight!r:.60}")
             loss = elementwise_mul(loss, self.weight)
-        return self._reduced(loss)
+        return self._reduce(loss)
 
 
 class NLLLoss(_Loss):

@@ -73,7 +73,7 @@ class MetricBase:
     def reset(self) -> None:
         """Reset the state: numbers become 0, arrays zeros, everything else None."""
         for name, value in self._states().items():
-            setattr(self, name, _emptied(value))
+            setattr(self, name, _zero_like(value))
 
     def get_config(self) -> dict[str, Any]:
         """Return the name and a copy of the state, as `{"name": …, "states": {…}}`."""
@@ -88,7 +88,7 @@ class MetricBase:
         raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
-def _emptied(value: Any) -> Any:
+def _zero_like(value: Any) -> Any:
     if isinstance(value, int):
         return 0
     if isinstance(value, float):
@@ -124,7 +124,7 @@ class CompositeMetric(MetricBase):
         return [metric.eval() for metric in self._metrics]
 
 
-def _guesses(preds: Any, labels: Any) -> tuple[Any, Any]:
+def _binary_predictions(preds: Any, labels: Any) -> tuple[Any, Any]:
     """Return predictions rounded to 0 or 1, and labels; ValueError if the sizes differ."""
     _check_array(preds, "preds")
     _check_array(labels, "labels")
@@ -151,7 +151,7 @@ class Precision(MetricBase):
 
     def update(self, preds: Any, labels: Any) -> None:
         """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
-        guessed, true = _guesses(preds, labels)
+        guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
         self.tp += right
         self.fp += int(np.sum(guessed == 1)) - right
@@ -173,7 +173,7 @@ class Recall(MetricBase):
 
     def update(self, preds: Any, labels: Any) -> None:
         """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
-        guessed, true = _guesses(preds, labels)
+        guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
         self.tp += right
         self.fn += int(np.sum(true == 1)) - right
@@ -311,14 +311,14 @@ class Auc(MetricBase):
         _check_array(labels, "labels")
         _check_array(preds, "predictions")
         true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
-        found = self._counted(np.asarray(preds)[:, :2], true)
+        found = self._accumulate(np.asarray(preds)[:, :2], true)
         self._stat_pos = found["StatPosOut"].reshape(-1).tolist()
         self._stat_neg = found["StatNegOut"].reshape(-1).tolist()
 
     def eval(self) -> float:
         """Return the area; 0.0 if all labels are of one class."""
         nothing = np.zeros((0, 2)), np.zeros((0, 1), np.int64)
-        return float(self._counted(*nothing)["AUC"][0])
+        return float(self._accumulate(*nothing)["AUC"][0])
 
     @staticmethod
     def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
@@ -329,7 +329,7 @@ class Auc(MetricBase):
         """
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
-    def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
+    def _accumulate(self, scores: Any, labels: Any) -> dict[str, Any]:
         held = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
         counts = {slot: np.array(each, np.int64).reshape(1, -1) for slot, each in held.items()}
         return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

@@ -82,7 +82,7 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Velocity": {"name": "velocity"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class LarsMomentumOptimizer(Optimizer):
         self._lars_coeff = float(lars_coeff)
         self._lars_weight_decay = float(lars_weight_decay)
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Velocity": {"name": "velocity"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class AdagradOptimizer(Optimizer):
         self._epsilon = epsilon
         self.initial_accumulator_value = initial_accumulator_value
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Moment": {"name": "moment", "fill_value": self.initial_accumulator_value}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class DecayedAdagradOptimizer(Optimizer):
         self._decay = decay
         self._epsilon = epsilon
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Moment": {"name": "moment"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class AdadeltaOptimizer(Optimizer):
         self._epsilon = epsilon
         self._rho = rho
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {
             "AvgSquaredGrad": {"name": "_avg_squared_grad"},
             "AvgSquaredUpdate": {"name": "_avg_squared_update"},
@@ -249,7 +249,7 @@ class RMSPropOptimizer(Optimizer):
         self._momentum = momentum
         self._centered = centered
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         slots = {"Moment": "momentum", "MeanSquare": "mean_square", "MeanGrad": "mean_grad"}
         return {slot: {"name": name} for slot, name in slots.items()}
 
@@ -286,7 +286,7 @@ class FtrlOptimizer(Optimizer):
         self._l2 = l2
         self._lr_power = lr_power
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"SquaredAccumulator": {"name": "squared"}, "LinearAccumulator": {"name": "linear"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -376,7 +376,7 @@ class AdamOptimizer(_Moments):
         super().__init__(learning_rate, beta1, beta2, epsilon, *rest)
         self._lazy_mode = lazy_mode
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         first = 0.9 if isinstance(self._beta1, Variable) else self._beta1
         second = 0.999 if isinstance(self._beta2, Variable) else self._beta2
         return {
@@ -386,7 +386,7 @@ class AdamOptimizer(_Moments):
             "Beta2Pow": {"name": "beta2_pow_acc", "fill_value": second, "shape": [1]},
         }
 
-    def _given(self) -> dict[str, Variable]:
+    def _extra_inputs(self) -> dict[str, Variable]:
         betas = {"Beta1Tensor": self._beta1, "Beta2Tensor": self._beta2}
         return {slot: beta for slot, beta in betas.items() if isinstance(beta, Variable)}
 
@@ -439,7 +439,7 @@ class AdamaxOptimizer(_Moments):
 
     type = "adamax"
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {
             "Moment": {"name": "moment"},
             "InfNorm": {"name": "inf_norm"},

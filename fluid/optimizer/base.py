@@ -131,11 +131,11 @@ class Optimizer:
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
         """Second half of `minimize`: append the update ops and return them."""
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
-        decayed = self._clipped_and_decayed(ordered)
-        with self._as_before_on_error():
+        decayed = self._clip_and_decay(ordered)
+        with self._restored_on_error():
             return self._create_optimization_pass(decayed)
 
-    def _clipped_and_decayed(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
+    def _clip_and_decay(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
         """Append clipping and weight decay; return parameters with the resulting gradients."""
         block = default_main_program().current_block()
         start = len(block.ops)
@@ -155,7 +155,7 @@ class Optimizer:
             return self.apply_gradients(params_grads)
 
     @contextmanager
-    def _as_before_on_error(self) -> Iterator[None]:
+    def _restored_on_error(self) -> Iterator[None]:
         """Context manager that restores the accumulators if an error discards the program's
         changes.
         """
@@ -191,7 +191,7 @@ class Optimizer:
 
     # ---- overridden by subclasses
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         """Return the accumulators of a parameter, by input slot of the op.
 
         Each is a dict of arguments for `_add_accumulator`: name, optionally fill_value and shape.
@@ -205,7 +205,7 @@ class Optimizer:
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
         """Create the accumulators of each parameter."""
         for param in parameters:
-            for fields in self._remembered().values():
+            for fields in self._accumulator_slots().values():
                 self._add_accumulator(param=param, **fields)
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
@@ -216,8 +216,8 @@ class Optimizer:
         if not self.type:
             raise NotImplementedError(f"{type(self).__name__} does not declare an op")
         param, grad = param_and_grad
-        inputs = {"Param": param, "Grad": grad, **self._given()}
-        for slot, fields in self._remembered().items():
+        inputs = {"Param": param, "Grad": grad, **self._extra_inputs()}
+        for slot, fields in self._accumulator_slots().items():
             inputs[slot] = self._get_accumulator(fields["name"], param)
         definition = find(self.type)
         if "LearningRate" in definition.inputs():
@@ -227,7 +227,7 @@ class Optimizer:
         attrs = self._attrs(param)
         return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
 
-    def _given(self) -> dict[str, Variable]:
+    def _extra_inputs(self) -> dict[str, Variable]:
         """Return user variables that the op reads additionally, by slot."""
         return {}
 

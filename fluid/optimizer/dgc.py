@@ -34,7 +34,7 @@ __all__ = ["DGCMomentumOptimizer"]
 COUNTER, RANKS = "__g_dgc_counter__", "__g_nranks__"
 """Global variables: the step number, from 0, and the number of ranks."""
 
-SMALLEST = 16384
+MIN_COMPRESSED_SIZE = 16384
 """Minimum number of elements of a parameter whose gradient is compressed."""
 
 
@@ -82,7 +82,7 @@ class DGCMomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
         self._begin, self._rampup, self._sparsity = rampup_begin_step, rampup_step, sparsity
-        self._largest_norm = _largest_norm(grad_clip, num_trainers)
+        self._rank_clip_norm = _rank_clip_norm(grad_clip, num_trainers)
 
     @typed
     @atomic
@@ -109,8 +109,8 @@ class DGCMomentumOptimizer(Optimizer):
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
         dense = [pair for pair in ordered if not _is_compressed(*pair)]
         compressed = [pair for pair in ordered if _is_compressed(*pair)]
-        decayed = self._clipped_and_decayed(dense)
-        with self._as_before_on_error():
+        decayed = self._clip_and_decay(dense)
+        with self._restored_on_error():
             every = sorted([*decayed, *compressed], key=lambda pair: pair[0].name)
             return self._create_optimization_pass(every)
 
@@ -136,24 +136,26 @@ class DGCMomentumOptimizer(Optimizer):
     def _append_dgc_ops(self, params_grads: Sequence[ParamGrad]) -> None:
         program = default_main_program()
         program._enable_dgc = True
-        self._step, self._ranks = _counter(), _global(RANKS, -1.0)
+        self._step, self._ranks = _counter(), _create_global(RANKS, -1.0)
         self.helper = LayerHelper(self.__class__.__name__)
         for param, grad in params_grads:
             self._add_accumulator("_dgc_u_", param)
             if grad is not None and _is_compressed(param, grad):
                 self._add_accumulator("_dgc_v_", param)
-                _drop_role(program.global_block(), param.name)
+                _remove_role(program.global_block(), param.name)
                 self._append_dgc_op(program, param, grad)
 
     def _append_dgc_op(self, program: Program, param: Parameter, grad: Variable) -> None:
         block = program.global_block()
         u, v = (self._get_accumulator(name, param) for name in ("_dgc_u_", "_dgc_v_"))
-        inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._given_numbers()}
+        inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._counter_inputs()}
         outputs = {"U_out": u, "V_out": v, "Grad_out": grad}
         with program._backward_role_guard():
-            if self._largest_norm is not None:
-                self._append_clip(block, grad, self._largest_norm)
-            op = block.append_op("dgc", inputs=inputs, outputs=outputs, attrs=self._how(param))
+            if self._rank_clip_norm is not None:
+                self._append_clip(block, grad, self._rank_clip_norm)
+            op = block.append_op(
+                "dgc", inputs=inputs, outputs=outputs, attrs=self._dgc_attributes(param)
+            )
         op._set_attr("op_role_var", [param.name, grad.name])
 
     def _append_clip(self, block: Block, grad: Variable, norm: float) -> None:
@@ -161,10 +163,10 @@ class DGCMomentumOptimizer(Optimizer):
         inputs = {"X": grad, "current_step": self._step}
         block.append_op("dgc_clip_by_norm", inputs=inputs, outputs={"Out": grad}, attrs=attrs)
 
-    def _given_numbers(self) -> dict[str, Variable]:
+    def _counter_inputs(self) -> dict[str, Variable]:
         return {"current_step": self._step, "nranks": self._ranks}
 
-    def _how(self, param: Parameter) -> dict[str, Any]:
+    def _dgc_attributes(self, param: Parameter) -> dict[str, Any]:
         """Return the attributes of a gradient's `dgc` op; a parameter's own regularizer has
         priority.
         """
@@ -182,13 +184,13 @@ class DGCMomentumOptimizer(Optimizer):
 
 def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
     """Return whether a gradient is compressed: large, dense and float32."""
-    is_large = prod(map(abs, param.shape)) >= SMALLEST
+    is_large = prod(map(abs, param.shape)) >= MIN_COMPRESSED_SIZE
     kinds = [each.type for each in (param, grad) if each is not None]
     is_dense = all(kind == VarDesc.VarType.LOD_TENSOR for kind in kinds)
     return is_large and is_dense and param.dtype == VarDesc.VarType.FP32
 
 
-def _drop_role(block: Block, param_name: str) -> None:
+def _remove_role(block: Block, param_name: str) -> None:
     """Remove the op role variable of a parameter's gradient from all ops but `dgc`."""
     for op in block.ops:
         names = op.attrs.get("op_role_var") or []
@@ -197,7 +199,7 @@ def _drop_role(block: Block, param_name: str) -> None:
             op._set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
 
 
-def _largest_norm(clip: Any, trainers: int | None) -> float | None:
+def _rank_clip_norm(clip: Any, trainers: int | None) -> float | None:
     """Return the norm to which a rank's gradient is clipped."""
     if clip is None:
         return None
@@ -221,7 +223,7 @@ def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
     return kinds[type(regularizer)], float(regularizer._regularization_coeff)
 
 
-def _global(name: str, value: float) -> Variable:
+def _create_global(name: str, value: float) -> Variable:
     """Create a persistable scalar of the program, once."""
     helper = LayerHelper("global_step_counter")
     found, is_new = helper.create_or_get_global_variable(
@@ -235,7 +237,7 @@ def _global(name: str, value: float) -> Variable:
 
 def _counter() -> Variable:
     """Return the step number, which the first op of the program increments; 0 in the first step."""
-    found, block = _global(COUNTER, -1.0), default_main_program().global_block()
+    found, block = _create_global(COUNTER, -1.0), default_main_program().global_block()
     if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
         block._prepend_op(
             "increment", inputs={"X": found}, outputs={"Out": found}, attrs={"step": 1.0}

@@ -138,8 +138,8 @@ class LookaheadOptimizer:
         layers.increment(step, 1.0)
         zero = layers.fill_constant([1], "int32", 0)
         one = layers.fill_constant([1], "float32", 1.0)
-        turn = layers.elementwise_mod(step, k)
-        with layers.Switch() as switch, switch.case(turn == zero):
+        remainder = layers.elementwise_mod(step, k)
+        with layers.Switch() as switch, switch.case(remainder == zero):
             for fast, kept in slow.values():
                 share = layers.elementwise_mul(fast, alpha)
                 rest = layers.elementwise_mul(kept, layers.elementwise_sub(one, alpha))

@@ -16,7 +16,7 @@ from fluid.recording.variable import Variable
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 
 
-class _Listed:
+class _ArrayState:
     """A state in a tensor array of the parent block, with its own counter."""
 
     def __init__(self, block: Any, init: InitState) -> None:
@@ -78,9 +78,9 @@ class BeamSearchDecoder:
     ) -> None:
         self._counter = layers.zeros(shape=[1], dtype="int64")
         self._counter.stop_gradient = True
-        self._most = layers.fill_constant(shape=[1], dtype="int64", value=max_len)
-        self._goes_on = layers.less_than(x=self._counter, y=self._most)
-        self._loop = layers.While(self._goes_on)
+        self._max_len = layers.fill_constant(shape=[1], dtype="int64", value=max_len)
+        self._condition = layers.less_than(x=self._counter, y=self._max_len)
+        self._loop = layers.While(self._condition)
         self._first = layers.fill_constant(shape=[1], value=0, dtype="int64", force_cpu=True)
         self._cell, self._status = state_cell, self.BEFORE_BEAM_SEARCH_DECODER
         state_cell.enter(self)
@@ -93,9 +93,9 @@ class BeamSearchDecoder:
         self._inputs, self._most_likely = dict(input_var_dict or {}), topk_size
         self._beam_size, self._end_id = beam_size, end_id
 
-    def carry(self, init: InitState) -> _Listed:
+    def create_state(self, init: InitState) -> _ArrayState:
         """Return a state stored in a tensor array."""
-        return _Listed(self._around(), init)
+        return _ArrayState(self._parent_block(), init)
 
     @contextmanager
     def block(self) -> Iterator[None]:
@@ -105,21 +105,21 @@ class BeamSearchDecoder:
         self._status = self.IN_BEAM_SEARCH_DECODER
         with self._loop.block():
             yield
-            with layers.Switch() as switch, switch.case(self._goes_on):
-                self._go_on()
+            with layers.Switch() as switch, switch.case(self._condition):
+                self._advance()
         self._status = self.AFTER_BEAM_SEARCH_DECODER
         self._cell.leave()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Increment the step counter, write the updated arrays and recompute the loop condition."""
         layers.increment(x=self._counter, value=1.0, in_place=True)
         for value, array in self._writes:
             layers.array_write(x=value, i=self._counter, array=array)
-        layers.less_than(x=self._counter, y=self._most, cond=self._goes_on)
+        layers.less_than(x=self._counter, y=self._max_len, cond=self._condition)
 
     def early_stop(self) -> None:
         """Make this step the last one."""
-        layers.fill_constant(shape=[1], value=0, dtype="bool", force_cpu=True, out=self._goes_on)
+        layers.fill_constant(shape=[1], value=0, dtype="bool", force_cpu=True, out=self._condition)
 
     def decode(self) -> None:
         """Append the steps of beam search: embed words, compute states, score words, select the
@@ -136,7 +136,7 @@ class BeamSearchDecoder:
             self._cell.compute_state({**dict.fromkeys(self._cell.input_names, words), **fed})
             chosen = self._search(ids, scores)
             links = [*zip((ids, scores), chosen, strict=True)]
-            self._keep(chosen[0], links + [(read[name], fed[name]) for name in read])
+            self._store(chosen[0], links + [(read[name], fed[name]) for name in read])
 
     def _read_input(self, name: str) -> Variable:
         if name not in self._cell.input_names:
@@ -158,7 +158,7 @@ class BeamSearchDecoder:
         total = layers.elementwise_add(layers.log(found), before, axis=0)
         return layers.beam_search(ids, scores, words, total, self._beam_size, end_id=1, level=0)
 
-    def _keep(self, chosen: Variable, links: list[tuple[Variable, Variable]]) -> None:
+    def _store(self, chosen: Variable, links: list[tuple[Variable, Variable]]) -> None:
         """Store the inputs of the next step, or stop if no beam remains."""
         with layers.Switch() as switch:
             with switch.case(layers.is_empty(chosen)):
@@ -177,7 +177,7 @@ class BeamSearchDecoder:
             raise ValueError("an array holds ids or scores, not both")
         if not isinstance(init, Variable):
             raise TypeError(f"init must be a Variable, not {type(init).__name__}")
-        block = self._around()
+        block = self._parent_block()
         array = _array(block, "beam_search_decoder_array", init.dtype)
         _write(block, init, self._first, array)
         if is_ids:
@@ -217,7 +217,7 @@ class BeamSearchDecoder:
         self._check_inside("state_cell")
         return self._cell
 
-    def _around(self) -> Any:
+    def _parent_block(self) -> Any:
         """Return the parent of the current block."""
         program = default_main_program()
         return program.block(program.current_block().parent_idx)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from fluid import layers
 from fluid.recording.variable import Variable
 
-__all__ = ["Carried", "Decoder", "InitState", "StateCell"]
+__all__ = ["LoopState", "Decoder", "InitState", "StateCell"]
 
 
 class InitState:
@@ -54,7 +54,7 @@ class InitState:
         return self._need_reorder
 
 
-class Carried(Protocol):
+class LoopState(Protocol):
     """Interface of a state that a decoder carries between steps."""
 
     def get_state(self) -> Variable:
@@ -69,7 +69,7 @@ class Carried(Protocol):
 class Decoder(Protocol):
     """Interface of the decoders that run a cell."""
 
-    def carry(self, init: InitState) -> Carried:
+    def create_state(self, init: InitState) -> LoopState:
         """Create a loop-carried state with this initial value."""
         ...
 
@@ -96,7 +96,7 @@ class StateCell:
         self._inputs, self._out_state = inputs, out_state
         self._states: dict[str, Any] = dict(states)
         self._initial = dict(states)
-        self._carried: dict[str, Carried] = {}
+        self._carried: dict[str, LoopState] = {}
         self._decoder: Decoder | None = None
         self._updater: Callable[[StateCell], None] | None = None
 
@@ -121,16 +121,16 @@ class StateCell:
         self._decoder, self._carried = None, {}
         self._states = dict(self._initial)
 
-    def _switch(self) -> None:
+    def _load_states(self) -> None:
         """Replace the initial states by those the decoder carries, on first access in a step."""
         if self._decoder is not None and not self._carried:
             for name, init in self._initial.items():
-                self._carried[name] = self._decoder.carry(init)
+                self._carried[name] = self._decoder.create_state(init)
                 self._states[name] = self._carried[name].get_state()
 
     def get_state(self, state_name: str) -> Variable:
         """Return a state by name; ValueError if unknown."""
-        self._switch()
+        self._load_states()
         if state_name not in self._states:
             raise ValueError(f"unknown state {state_name!r}, there are {', '.join(self._states)}")
         return self._states[state_name]
@@ -153,7 +153,7 @@ class StateCell:
 
     def compute_state(self, inputs: Mapping[str, Variable]) -> None:
         """Set inputs by name and compute the states; ValueError for an unknown input."""
-        self._switch()
+        self._load_states()
         for name, value in inputs.items():
             if name not in self._inputs:
                 raise ValueError(f"unknown input {name!r}, there are {', '.join(self._inputs)}")
@@ -164,7 +164,7 @@ class StateCell:
 
     def update_states(self) -> None:
         """Store the states for the next step."""
-        self._switch()
+        self._load_states()
         for name, carried in self._carried.items():
             carried.update_state(self._states[name])
 

@@ -50,7 +50,7 @@ class TrainingDecoder:
         self._cell = state_cell
         state_cell.enter(self)
 
-    def carry(self, init: InitState) -> _Memory:
+    def create_state(self, init: InitState) -> _Memory:
         """Return a state stored as a memory of the recurrent network."""
         return _Memory(self._rnn, init)
 

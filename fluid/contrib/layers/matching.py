@@ -52,11 +52,11 @@ def sequence_topk_avg_pooling(
     """
     helper = LayerHelper("sequence_topk_avg_pooling")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    positions = helper.create_variable_for_type_inference("int32", stop_gradient=True)
     helper.append_op(
         "sequence_topk_avg_pooling",
         inputs={"X": input, "ROW": row, "COLUMN": col},
-        outputs={"Out": out, "pos": places},
+        outputs={"Out": out, "pos": positions},
         attrs={"topks": topks, "channel_num": channel_num},
     )
     return out

@@ -29,10 +29,10 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
         helper.append_result("l1_norm", {"X": difference}),
         *(reduce_sum(each) for each in (input, sigmoid(input), label, ones)),
     )
-    return tuple(_accumulated(helper, each) for each in of_batch)
+    return tuple(_accumulate(helper, each) for each in of_batch)
 
 
-def _accumulated(helper: LayerHelper, value: Variable) -> Variable:
+def _accumulate(helper: LayerHelper, value: Variable) -> Variable:
     """Return the sum of a value over all runs."""
     total = helper.create_global_variable(persistable=True, dtype="float32", shape=[1])
     helper.set_variable_initializer(total, Constant(0.0))

@@ -55,7 +55,7 @@ def partial_concat(
     `length` -1 takes all columns from `start_index`. Returns [batch, inputs × length].
     """
     inputs = list(input) if isinstance(input, list | tuple) else [input]
-    return _parts("partial_concat", inputs, start_index, length, ["float16", *NUMBERS])
+    return _append_partial("partial_concat", inputs, start_index, length, ["float16", *NUMBERS])
 
 
 def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -1) -> Variable:
@@ -63,10 +63,10 @@ def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -
 
     `length` -1 takes all columns from `start_index`. Returns [batch, length].
     """
-    return _parts("partial_sum", list(input), start_index, length, NUMBERS)
+    return _append_partial("partial_sum", list(input), start_index, length, NUMBERS)
 
 
-def _parts(
+def _append_partial(
     op: str, inputs: list[Variable], start_index: int, length: int, dtypes: Sequence[str]
 ) -> Variable:
     for number, each in enumerate(inputs):

@@ -28,7 +28,7 @@ def tdm_child(
     """
     helper = LayerHelper("tdm_child", param_attr=param_attr)
     check_dtype(dtype, "dtype", INDICES, "fluid.contrib.layers.tdm_child")
-    tree = _table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
+    tree = _create_table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
     tree.stop_gradient = True
     made = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
     helper.append_op(
@@ -68,8 +68,8 @@ def tdm_sampler(
     offsets = _layer_offsets(neg_samples_num_list, layer_node_num_list)
     assert leaf_node_num < offsets[-1], f"{leaf_node_num} leaves of {offsets[-1]} nodes"
     shape = [leaf_node_num, len(layer_node_num_list)]
-    travel = _table(helper, tree_travel_attr, shape, tree_dtype)
-    layer = _table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
+    travel = _create_table(helper, tree_travel_attr, shape, tree_dtype)
+    layer = _create_table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
     slots = ("Out", "Labels", "Mask")
     made = {s: helper.create_variable_for_type_inference(dtype, stop_gradient=True) for s in slots}
     attrs = {
@@ -85,7 +85,7 @@ def tdm_sampler(
     return out, labels, mask
 
 
-def _table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
+def _create_table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
     """Create a parameter of indices, zeros by default."""
     found = ParamAttr._to_attr(attr)
     return helper.create_parameter(found, shape, dtype, default_initializer=Constant(0))
@@ -186,7 +186,7 @@ def search_pyramid_hash(
         "rand_len": rand_len, "drop_out_percent": drop_out_percent,
         "is_training": int(is_training), "use_filter": use_filter,
         "white_list_len": white_list_len, "black_list_len": black_list_len, "seed": seed, "lr": lr,
-        "distribute_update_vars": _updated(
+        "distribute_update_vars": _updated_names(
             distribute_update_vars, (param_attr, param_attr_wl, param_attr_bl)
         ),
     }  # fmt: skip
@@ -199,7 +199,7 @@ def search_pyramid_hash(
     return out
 
 
-def _updated(names: list[str] | None, attrs: Sequence[Any]) -> str:
+def _updated_names(names: list[str] | None, attrs: Sequence[Any]) -> str:
     """Return the names of updated parameters as an attribute; ValueError for an unknown name."""
     known = [attr.name for attr in attrs if attr]
     for name in names or ():

@@ -106,7 +106,7 @@ def basic_gru(
         gru = BasicGRUUnit(scope, hidden_size, *attrs, gate_activation, activation, dtype)
         return lambda x, states: [gru(x, *states)]
 
-    units = _units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
+    units = _create_units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
     stack = _Stack(units, hidden_size, dropout_prob, "downgrade_in_infer")
     outputs, (hidden,) = stack.run(input, [init_hidden], sequence_length, batch_first)
     return outputs, hidden
@@ -142,7 +142,7 @@ def basic_lstm(
         )
         return lambda x, states: list(lstm(x, *states))
 
-    units = _units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
+    units = _create_units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
     stack = _Stack(units, hidden_size, dropout_prob, "upscale_in_train")
     states = [init_hidden, None if init_hidden is None else init_cell]
     outputs, (hidden, cell) = stack.run(input, states, sequence_length, batch_first)
@@ -157,22 +157,22 @@ Unit = Callable[[Variable, list[Variable]], list[Variable]]
 """One step: (input, previous states) to the new states, of which the first is the output."""
 
 
-def _units(
+def _create_units(
     make: Callable[[str, Attrs], Unit], name: str, layers: int, bidirectional: bool, attrs: Attrs
 ) -> list[list[Unit]]:
     """Return the units of each direction, by layer; parameter names are those of 1.8.5."""
     directions = [("", "fw")] + ([("_reverse", "bw")] if bidirectional else [])
     return [
         [
-            make(f"{name}{word}_layers_{i}", (_named(attrs[0], f"_{way}_w_{i}"),
-                                              _named(attrs[1], f"_{way}_b_{i}")))
+            make(f"{name}{word}_layers_{i}", (_with_suffix(attrs[0], f"_{way}_w_{i}"),
+                                              _with_suffix(attrs[1], f"_{way}_b_{i}")))
             for i in range(layers)
         ]
         for word, way in directions
     ]  # fmt: skip
 
 
-def _named(attr: Any, suffix: str) -> Any:
+def _with_suffix(attr: Any, suffix: str) -> Any:
     """Return a parameter attribute with a suffix appended to its name, if it has one."""
     attr = copy.copy(attr)
     if isinstance(attr, ParamAttr) and attr.name is not None:
@@ -211,10 +211,10 @@ class _Stack:
         outputs, lasts = found[0]
         if len(found) == 2:
             outputs = concat([outputs, found[1][0]], axis=2)
-            lasts = [self._joined(*pair) for pair in zip(lasts, found[1][1], strict=True)]
+            lasts = [self._interleave(*pair) for pair in zip(lasts, found[1][1], strict=True)]
         return (transpose(outputs, [1, 0, 2]) if batch_first else outputs), lasts
 
-    def _joined(self, forward: Variable, backward: Variable) -> Variable:
+    def _interleave(self, forward: Variable, backward: Variable) -> Variable:
         """Interleave the last states of both directions by layer, forward before backward."""
         shape = [len(self.units[0]) * 2, -1, self.hidden_size]
         return reshape(concat([forward, backward], axis=1), shape)
@@ -254,12 +254,14 @@ class _Stack:
                 before = [self._memory(rnn, input, each) for each in initial]
                 after = unit(x, before)
                 if valid is not None:
-                    after = [_kept(*pair, valid) for pair in zip(after, before, strict=True)]
+                    after = [
+                        _select_valid(*pair, valid) for pair in zip(after, before, strict=True)
+                    ]
                 for old, new in zip(before, after, strict=True):
                     rnn.update_memory(old, new)
                 for new in after:
                     rnn.step_output(new)
-                x = self._dropped(after[0])
+                x = self._dropout(after[0])
             rnn.step_output(x)
         return list(rnn())
 
@@ -268,7 +270,7 @@ class _Stack:
             return rnn.memory(init=initial)
         return rnn.memory(batch_ref=input, shape=[-1, self.hidden_size], ref_batch_dim_idx=1)
 
-    def _dropped(self, x: Variable) -> Variable:
+    def _dropout(self, x: Variable) -> Variable:
         if not self.dropout_prob:
             return x
         return dropout(x, self.dropout_prob, dropout_implementation=self.dropout_kind)
@@ -280,6 +282,6 @@ def _mask(input: Variable, lengths: Variable) -> Variable:
     return transpose(mask, [1, 0])
 
 
-def _kept(after: Variable, before: Variable, valid: Variable) -> Variable:
+def _select_valid(after: Variable, before: Variable, valid: Variable) -> Variable:
     """Return the new state for valid rows, else the previous one."""
     return elementwise_mul(after, valid, axis=0) - elementwise_mul(before, valid - 1, axis=0)

@@ -68,9 +68,9 @@ class OptimizerWithMixedPrecision:
             self._ratios = incr_ratio, decr_ratio
             counted = "num_good_steps", "num_bad_steps"
             self._counters = [_state(name, 0, "int32") for name in counted]
-        self._keep_learning_rate_wide()
+        self._create_float32_learning_rate()
 
-    def _keep_learning_rate_wide(self) -> None:
+    def _create_float32_learning_rate(self) -> None:
         """Create the learning rate as float32, like the parameters."""
         rate = self._optimizer._learning_rate
         if isinstance(rate, float):
@@ -117,17 +117,17 @@ class OptimizerWithMixedPrecision:
         """
         self._check(loss)
         rewrite_program(self._train_program, self._amp_lists, self._dtype)
-        self._scaled_loss = loss * self._loss_scaling if self._scales else loss
+        self._scaled_loss = loss * self._loss_scaling if self._scales_loss else loss
         pairs = self._optimizer.backward(
             self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks
         )
         update_role_var_grad(self._train_program, pairs)
-        if not self._scales:
+        if not self._scales_loss:
             return pairs
-        return [(param, self._divided(param, grad)) for param, grad in pairs]
+        return [(param, self._unscaled(param, grad)) for param, grad in pairs]
 
     @property
-    def _scales(self) -> bool:
+    def _scales_loss(self) -> bool:
         """Return whether the loss is scaled, as float16 requires."""
         return self._dtype is DType.FP16
 
@@ -143,7 +143,7 @@ class OptimizerWithMixedPrecision:
                 "fluid.layers.mean"
             )
 
-    def _divided(self, param: Variable, grad: Variable) -> Variable:
+    def _unscaled(self, param: Variable, grad: Variable) -> Variable:
         with self._train_program._optimized_guard([param, grad]):
             return grad / self._loss_scaling
 

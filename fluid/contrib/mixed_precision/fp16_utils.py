@@ -31,26 +31,28 @@ def rewrite_program(
     them.
     """
     block = main_prog.global_block()
-    narrow = _narrow_ops(block, amp_lists)
+    half = _half_precision_ops(block, amp_lists)
     for op in list(block.ops):
-        if op in narrow:
-            _compute_in(block, op, dtype if narrow[op] else DType.FP32, dtype)
+        if op in half:
+            _set_compute_dtype(block, op, dtype if half[op] else DType.FP32, dtype)
     main_prog.touch()
 
 
-def _narrow_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
+def _half_precision_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
     """Return whether each op computes in half precision; unchanged ops have no entry."""
     chosen: dict[Operator, bool] = {}
     written: dict[str, bool | None] = {}
     for op in block.ops:
-        found = _is_narrow(op, lists, {written.get(name) for name in op.reads()})
+        found = _is_half_precision(op, lists, {written.get(name) for name in op.reads()})
         if found is not None:
             chosen[op] = found
         written |= dict.fromkeys(op.writes(), found)
     return chosen
 
 
-def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]) -> bool | None:
+def _is_half_precision(
+    op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]
+) -> bool | None:
     """Return whether an op computes in half precision, from the decisions for its producers."""
     named = lists.black_varnames or set()
     if not named.isdisjoint([*op.reads(), *op.writes()]) or op.type in lists.black_list:
@@ -62,37 +64,37 @@ def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | No
     return next((each for each in (False, True) if each in read), None)
 
 
-def _compute_in(block: Block, op: Operator, wanted: DType, narrow: DType) -> None:
+def _set_compute_dtype(block: Block, op: Operator, wanted: DType, half: DType) -> None:
     """Cast the inputs of an op and set the dtype of its outputs."""
-    place = op.idx
+    index = op.idx
     for slot in op.input_names:
-        if not _stays(op, slot, "X", wanted):
+        if not _keeps_float32(op, slot, "X", wanted):
             for name in op.input(slot):
-                _read_in(block, place, op, block.var(name), wanted, narrow)
-    if wanted is narrow:
+                _cast_input(block, index, op, block.var(name), wanted, half)
+    if wanted is half:
         for slot in op.output_names:
-            if not _stays(op, slot, "Y", wanted):
-                _narrow_results(block, op, slot, narrow)
+            if not _keeps_float32(op, slot, "Y", wanted):
+                _mark_outputs(block, op, slot, half)
 
 
-def _read_in(
-    block: Block, place: int, op: Operator, var: Variable, wanted: DType, narrow: DType
+def _cast_input(
+    block: Block, index: int, op: Operator, var: Variable, wanted: DType, half: DType
 ) -> None:
     """Cast an input of an op to a dtype; a variable that the op also writes is unchanged."""
-    other = DType.FP32 if wanted is narrow else narrow
+    other = DType.FP32 if wanted is half else half
     differs = var.element is other and var.type.name in HOLDERS and var.name not in op.writes()
     if differs:
-        _read_cast(block, place, op, var, wanted)
+        _replace_by_cast(block, index, op, var, wanted)
     if op.has_attr("in_dtype") and (op.type == "cast" if differs else var.element is wanted):
         op._set_attr("in_dtype", int(var_type(wanted)))
 
 
-def _stays(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
+def _keeps_float32(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
     """Return whether a slot remains float32: statistics and parameters of batch norm do."""
     return wanted is not DType.FP32 and op.type == "batch_norm" and slot != sole
 
 
-def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
+def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, wanted: DType) -> None:
     """Replace a variable, in an op and the blocks it owns, by a cast inserted before the op."""
     name = f"{var.name}.cast_{TEXT[wanted]}"
     if name not in block.vars:
@@ -100,29 +102,31 @@ def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DT
             name=name, dtype=var_type(wanted), persistable=False, stop_gradient=False
         )
         attrs = {"in_dtype": int(var.dtype), "out_dtype": int(out.dtype)}
-        block._insert_op(place, "cast", {"X": [var]}, {"Out": [out]}, attrs)
+        block._insert_op(index, "cast", {"X": [var]}, {"Out": [out]}, attrs)
     op._rename_input(var.name, name)
-    for inner in _owned(op):
+    for inner in _owned_blocks(op):
         if var.name not in inner.vars:
             for each in inner.ops:
                 each._rename_input(var.name, name)
 
 
-def _owned(op: Operator) -> list[Block]:
+def _owned_blocks(op: Operator) -> list[Block]:
     """Return the blocks an op owns, recursively."""
     refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
     blocks = [op.block.program.block(int(ref)) for ref in refs]
-    return blocks + [each for block in blocks for inner in block.ops for each in _owned(inner)]
+    return blocks + [
+        each for block in blocks for inner in block.ops for each in _owned_blocks(inner)
+    ]
 
 
-def _narrow_results(block: Block, op: Operator, slot: str, narrow: DType) -> None:
+def _mark_outputs(block: Block, op: Operator, slot: str, half: DType) -> None:
     """Mark float32 outputs as half precision."""
     for name in op.output(slot):
         var = block.var(name)
         if var.type.name in HOLDERS and var.element is DType.FP32:
-            var.element = narrow
+            var.element = half
             if op.has_attr("out_dtype"):
-                op._set_attr("out_dtype", int(var_type(narrow)))
+                op._set_attr("out_dtype", int(var_type(half)))
 
 
 def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
@@ -137,9 +141,9 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
         if grad.element is not DType.FP32 or op.type != "cast":
             continue
         op._remove_attr("op_role_var")
-        (narrow,) = op.input("X")
-        source = next(each for each in reversed(block.ops) if narrow in each.writes())
-        source._set_attr("op_role_var", [param.name, narrow, *source.attrs.get("op_role_var", [])])
+        (half,) = op.input("X")
+        source = next(each for each in reversed(block.ops) if half in each.writes())
+        source._set_attr("op_role_var", [param.name, half, *source.attrs.get("op_role_var", [])])
         op._set_attr("op_role", int(OpRole.OPTIMIZE))
         block.ops.remove(op)
         block.ops.append(op)
@@ -167,8 +171,8 @@ def update_loss_scaling(
             enough = layers.less_than(incr_every_n_steps, num_good_steps + 1)
             with layers.Switch() as grown:
                 with grown.case(enough):
-                    _grow(prev_loss_scaling, incr_ratio)
-                    _restart(*counters)
+                    _increase(prev_loss_scaling, incr_ratio)
+                    _reset_counters(*counters)
                 with grown.default():
                     layers.increment(num_good_steps)
                     layers.assign(zero_steps, num_bad_steps)
@@ -176,19 +180,21 @@ def update_loss_scaling(
             enough = layers.less_than(decr_every_n_nan_or_inf, num_bad_steps + 1)
             with layers.Switch() as shrunk:
                 with shrunk.case(enough):
-                    _shrink(prev_loss_scaling, decr_ratio)
-                    _restart(*counters)
+                    _decrease(prev_loss_scaling, decr_ratio)
+                    _reset_counters(*counters)
                 with shrunk.default():
                     layers.assign(zero_steps, num_good_steps)
                     layers.increment(num_bad_steps)
 
 
-def _restart(num_good_steps: Variable, num_bad_steps: Variable, zero_steps: Variable) -> None:
+def _reset_counters(
+    num_good_steps: Variable, num_bad_steps: Variable, zero_steps: Variable
+) -> None:
     layers.assign(zero_steps, num_good_steps)
     layers.assign(zero_steps, num_bad_steps)
 
 
-def _grow(scale: Variable, ratio: float) -> None:
+def _increase(scale: Variable, ratio: float) -> None:
     larger = scale * ratio
     is_finite = layers.isfinite(larger)
     with layers.Switch() as switch:
@@ -198,7 +204,7 @@ def _grow(scale: Variable, ratio: float) -> None:
             pass
 
 
-def _shrink(scale: Variable, ratio: float) -> None:
+def _decrease(scale: Variable, ratio: float) -> None:
     smaller = scale * ratio
     least = layers.fill_constant(shape=[1], dtype="float32", value=1.0)
     is_less = layers.less_than(smaller, least)
