@@ -180,8 +180,8 @@ class GradientClipByGlobalNorm(GradientClipBase):
             norm = layers.sqrt(layers.sums(squares))
             limit = self._limit(needed[-1]) if limit is None else limit
             factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
-        shorten = functools.partial(layers.elementwise_mul, y=factor)
-        return [self._clip_pair(param, grad, shorten) for param, grad in pairs]
+        rescale = functools.partial(layers.elementwise_mul, y=factor)
+        return [self._clip_pair(param, grad, rescale) for param, grad in pairs]
 
     def _limit(self, pair: tuple[Any, Any]) -> Variable:
         with _update_guard(*pair):

@@ -73,7 +73,9 @@ class CompiledProgram:
 
     def _expect_loss(self, loss_name: Any) -> None:
         if loss_name is None and computes_gradients(self.program):
-            raise AssertionError("the program computes gradients: pass loss_name, the loss")
+            raise AssertionError(
+                "the program computes gradients: pass loss_name, the name of the loss"
+            )
         if loss_name is not None and not isinstance(loss_name, str):
             kind = type(loss_name).__name__
             raise TypeError(f"loss_name must be the name of a variable, not a {kind}")

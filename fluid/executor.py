@@ -287,15 +287,15 @@ class Executor(RunsDatasets):
             program = program.program_here(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
-        lent = self._lent.known(program, scope)
-        made = (lent or self._core).made(program, scope, fetch)
+        constant_core = self._lent.known(program, scope)
+        made = (constant_core or self._core).made(program, scope, fetch)
         if made is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
             raise RuntimeError(
                 f"this Executor ran no such program{what}: there is nothing to explain; "
                 "run it once, or pass the scope it ran in"
             )
-        params = None if lent is None else dict(scope.arrays())
+        params = None if constant_core is None else dict(scope.arrays())
         return compiler.explain(*made, params=params, folders=[Path.cwd()])
 
     def release_memory(self) -> None:

@@ -241,8 +241,8 @@ class Categorical(Distribution):
         logits, others = self._shifted(), other._shifted()
         powers, other_powers = exp(logits), exp(others)
         total, other_total = _total(powers), _total(other_powers)
-        chances = powers / total
-        return _total(chances * (logits - log(total) - others + log(other_total)))
+        probabilities = powers / total
+        return _total(probabilities * (logits - log(total) - others + log(other_total)))
 
 
 def _total(values: Variable) -> Variable:

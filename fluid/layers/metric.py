@@ -66,18 +66,21 @@ def auc(
     helper = LayerHelper("auc")
     every, batch = (helper.create_variable_for_type_inference("float64") for _ in range(2))
     bins = num_thresholds + 1
-    sliding = [_create_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
-    lasting = [_create_counts(helper, [1, bins]) for _ in range(2)]
-    for counts in (*sliding, *lasting):
+    windowed = [_create_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
+    accumulated = [_create_counts(helper, [1, bins]) for _ in range(2)]
+    for counts in (*windowed, *accumulated):
         helper.set_variable_initializer(counts, Constant(0.0, force_cpu=False))
-    for area, (positive, negative), steps in ((batch, sliding, slide_steps), (every, lasting, 0)):
+    for area, (positive, negative), steps in (
+        (batch, windowed, slide_steps),
+        (every, accumulated, 0),
+    ):
         helper.append_op(
             "auc",
             inputs={"Predict": input, "Label": label, "StatPos": positive, "StatNeg": negative},
             outputs={"AUC": area, "StatPosOut": positive, "StatNegOut": negative},
             attrs={"curve": curve, "num_thresholds": num_thresholds, "slide_steps": steps},
         )
-    return every, batch, [*sliding, *lasting]
+    return every, batch, [*windowed, *accumulated]
 
 
 def _create_counts(helper: LayerHelper, shape: list[int]) -> Variable:

@@ -169,20 +169,20 @@ def update_loss_scaling(
     with layers.Switch() as switch:
         with switch.case(is_overall_finite):
             enough = layers.less_than(incr_every_n_steps, num_good_steps + 1)
-            with layers.Switch() as grown:
-                with grown.case(enough):
+            with layers.Switch() as growing:
+                with growing.case(enough):
                     _increase(prev_loss_scaling, incr_ratio)
                     _reset_counters(*counters)
-                with grown.default():
+                with growing.default():
                     layers.increment(num_good_steps)
                     layers.assign(zero_steps, num_bad_steps)
         with switch.default():
             enough = layers.less_than(decr_every_n_nan_or_inf, num_bad_steps + 1)
-            with layers.Switch() as shrunk:
-                with shrunk.case(enough):
+            with layers.Switch() as shrinking:
+                with shrinking.case(enough):
                     _decrease(prev_loss_scaling, decr_ratio)
                     _reset_counters(*counters)
-                with shrunk.default():
+                with shrinking.default():
                     layers.assign(zero_steps, num_good_steps)
                     layers.increment(num_bad_steps)
 

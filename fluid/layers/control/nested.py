@@ -87,8 +87,8 @@ def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> 
         raise TypeError(f"the structures are of different types, {kinds}")
     if isinstance(first, dict) and check_types and set(first) != set(second):
         raise ValueError(f"the keys {sorted(first)} and {sorted(second)} differ")
-    for mine, other in zip(_items(first), _items(second), strict=False):
-        assert_same_structure(mine, other, check_types)
+    for left, right in zip(_items(first), _items(second), strict=False):
+        assert_same_structure(left, right, check_types)
 
 
 def hold_mutable_vars(structure: Any) -> bool:

@@ -62,8 +62,8 @@ def conv2d(
     )
     attrs = _attributes(2, stride, padding, dilation, groups, use_cudnn, data_format)
     attrs |= {"use_mkldnn": False, "fuse_relu_before_depthwise_conv": False}
-    field = sizes_per_axis(filter_size, 2, "filter_size")
-    return _append_convolution(helper, input, [num_filters, channels, *field], attrs)
+    kernel_size = sizes_per_axis(filter_size, 2, "filter_size")
+    return _append_convolution(helper, input, [num_filters, channels, *kernel_size], attrs)
 
 
 def conv3d(
@@ -103,8 +103,8 @@ def conv3d(
         use_cudnn=use_cudnn,
     )
     attrs = _attributes(3, stride, padding, dilation, groups, use_cudnn, data_format)
-    field = sizes_per_axis(filter_size, 3, "filter_size")
-    shape = [num_filters, channels, *field]
+    kernel_size = sizes_per_axis(filter_size, 3, "filter_size")
+    shape = [num_filters, channels, *kernel_size]
     return _append_convolution(helper, input, shape, {**attrs, "use_mkldnn": False})
 
 
@@ -145,18 +145,20 @@ def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups:
     """Create the filter parameter, initialized from a variance-preserving normal distribution."""
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
-    count, channels, *field = shape
+    count, channels, *kernel_size = shape
     if channels % groups:
         raise ValueError(
             f"the channels of the input of {helper.layer_type} must be divisible by groups, "
             f"but {input.name!r} has {channels} and groups is {groups}"
         )
-    if min(field) < 1:
-        raise ValueError(f"filter_size of {helper.layer_type} must be at least 1, not {field}")
-    deviation = math.sqrt(2.0 / (math.prod(field) * channels))
+    if min(kernel_size) < 1:
+        raise ValueError(
+            f"filter_size of {helper.layer_type} must be at least 1, not {kernel_size}"
+        )
+    deviation = math.sqrt(2.0 / (math.prod(kernel_size) * channels))
     return helper.create_parameter(
         helper.param_attr,
-        [count, channels // groups, *field],
+        [count, channels // groups, *kernel_size],
         input.dtype,
         default_initializer=Normal(0.0, deviation),
     )
@@ -209,8 +211,8 @@ def conv2d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _transposed_geometry(input, 2, sizes, use_cudnn, data_format)
-    shape = [channels, num_filters, *field]
+    kernel_size, attrs = _transposed_geometry(input, 2, sizes, use_cudnn, data_format)
+    shape = [channels, num_filters, *kernel_size]
     return _append_transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
 
 
@@ -245,10 +247,12 @@ def conv3d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _transposed_geometry(input, 3, sizes, use_cudnn, data_format)
+    kernel_size, attrs = _transposed_geometry(input, 3, sizes, use_cudnn, data_format)
     layout = data_format.replace("D", "")  # the name that the op expects
     attrs |= {"groups": groups or 1, "data_format": layout}
-    return _append_transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
+    return _append_transposed(
+        helper, input, [channels, num_filters, *kernel_size], attrs, data_format
+    )
 
 
 def _transposed_geometry(
@@ -265,10 +269,10 @@ def _transposed_geometry(
     pairs, algorithm = padding_pairs(padding, layout, axes)
     if filter_size is None:
         image = input.shape[1:-1] if is_channels_last(layout) else input.shape[2:]
-        field = _infer_filter_size(image, wanted, pairs, strides, dilations)
+        kernel_size = _infer_filter_size(image, wanted, pairs, strides, dilations)
     else:
-        field = sizes_per_axis(filter_size, axes, "filter_size")
-    return field, {
+        kernel_size = sizes_per_axis(filter_size, axes, "filter_size")
+    return kernel_size, {
         "output_size": wanted,
         "strides": strides,
         "paddings": merge_equal_pairs(pairs),
@@ -310,8 +314,8 @@ def _append_transposed(
     """
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
-    channels, count, *field = shape
-    sizes = [channels, count // attrs["groups"], *field]
+    channels, count, *kernel_size = shape
+    sizes = [channels, count // attrs["groups"], *kernel_size]
     filters = helper.create_parameter(helper.param_attr, sizes, input.dtype)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
@@ -345,8 +349,8 @@ def deformable_conv(
     check_type(mask, "mask", (Variable, type(None)), "deformable_conv")
     channels = channel_count(input, "NCHW", "deformable_conv")
     helper = LayerHelper("deformable_conv", param_attr=param_attr, bias_attr=bias_attr, name=name)
-    field = sizes_per_axis(filter_size, 2, "filter_size")
-    filters = _filters(helper, input, [num_filters, channels, *field], groups or 1)
+    kernel_size = sizes_per_axis(filter_size, 2, "filter_size")
+    filters = _filters(helper, input, [num_filters, channels, *kernel_size], groups or 1)
     attrs = {
         "strides": sizes_per_axis(stride, 2, "stride"),
         "paddings": sizes_per_axis(padding, 2, "padding"),

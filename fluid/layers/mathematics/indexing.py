@@ -57,8 +57,8 @@ def _append_slice(
         )
         inputs |= tensors
         attrs[name] = numbers
-        waiting = [has_variable(each) for each in values] if numbers else [True] * len(axes)
-        flags = [-1 if wait else flag for wait, flag in zip(waiting, flags, strict=False)]
+        is_dynamic = [has_variable(each) for each in values] if numbers else [True] * len(axes)
+        flags = [-1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)]
     return helper.append_result(op_type, inputs, {**attrs, "infer_flags": flags})
 
 

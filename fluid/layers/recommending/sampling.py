@@ -83,15 +83,15 @@ def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict
 
 
 def custom_distribution(
-    helper: LayerHelper, chances: Sequence[float] | None, classes: int
+    helper: LayerHelper, probabilities: Sequence[float] | None, classes: int
 ) -> dict[str, Variable]:
     """Create parameters for a distribution and its alias table."""
-    if chances is None or len(chances) != classes:
-        given = "None" if chances is None else f"{len(chances)} numbers"
+    if probabilities is None or len(probabilities) != classes:
+        given = "None" if probabilities is None else f"{len(probabilities)} numbers"
         raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {given}")
-    alias, kept = alias_table(chances)
+    alias, kept = alias_table(probabilities)
     held = {
-        "CustomDistProbs": np.array(chances, np.float32),
+        "CustomDistProbs": np.array(probabilities, np.float32),
         "CustomDistAlias": np.array(alias, np.int32),
         "CustomDistAliasProbs": np.array(kept, np.float32),
     }
@@ -105,15 +105,15 @@ def _constant(helper: LayerHelper, array: Any) -> Variable:
     return made
 
 
-def alias_table(chances: Sequence[float]) -> tuple[list[int], list[float]]:
+def alias_table(probabilities: Sequence[float]) -> tuple[list[int], list[float]]:
     """Alias table (Walker): draw a class uniformly, keep it with its probability, else use its
     alias.
 
     >>> alias_table([0.5, 0.25, 0.25])
     ([-1, 0, 0], [1.0, 0.75, 0.75])
     """
-    scaled = [chance * len(chances) for chance in chances]
-    alias, kept = [-1] * len(chances), [1.0] * len(chances)
+    scaled = [probability * len(probabilities) for probability in probabilities]
+    alias, kept = [-1] * len(probabilities), [1.0] * len(probabilities)
     large = [place for place, share in enumerate(scaled) if share > 1.0]
     small = [place for place, share in enumerate(scaled) if share < 1.0]
     while large and small:
@@ -199,9 +199,9 @@ def sampled_softmax_with_cross_entropy(
     """
     helper = LayerHelper("sample_logits")
     make = helper.create_variable_for_type_inference
-    samples, chances = customized_samples, customized_probabilities
+    samples, probabilities = customized_samples, customized_probabilities
     if not use_customized_samples:
-        samples, chances = make("int64"), make(logits.dtype)
+        samples, probabilities = make("int64"), make(logits.dtype)
     sampled, sampled_labels = make(logits.dtype), make("int64")
     targets, logits_dim, labels_dim = (make(logits.dtype) for _ in range(3))
     helper.append_op(
@@ -214,7 +214,7 @@ def sampled_softmax_with_cross_entropy(
         },
         outputs={
             "Samples": samples,
-            "Probabilities": chances,
+            "Probabilities": probabilities,
             "SampledLabels": sampled_labels,
             "SampledLogits": sampled,
             "LogitsDim": logits_dim,

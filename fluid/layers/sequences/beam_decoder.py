@@ -133,8 +133,8 @@ class BeamSearchDecoder(Decoder):
         states = map_structure(self._expand_to_beam_size, initial_cell_states)
         starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
         inputs = expand(starts, [1, self.beam_size])
-        chances = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")
-        log_probs = expand(assign(chances), [self.batch_size, 1])
+        initial_scores = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")
+        log_probs = expand(assign(initial_scores), [self.batch_size, 1])
         finished = fill_constant_batch_size_like(
             input=state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
         )
@@ -162,8 +162,8 @@ class BeamSearchDecoder(Decoder):
     ) -> tuple[Any, Any]:
         """Select the top words over all beams; return the step outputs and the new state."""
         self._set_vocabulary(logits.shape[-1])
-        chances = self._mask_probs(log(softmax(logits)), beam_state.finished)
-        log_probs = elementwise_add(chances, beam_state.log_probs, axis=0)
+        step_log_probs = self._mask_probs(log(softmax(logits)), beam_state.finished)
+        log_probs = elementwise_add(step_log_probs, beam_state.log_probs, axis=0)
         scores = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
         best, flat_indices = topk(input=scores, k=self.beam_size)
         beams = elementwise_floordiv(flat_indices, self.vocab_size_tensor)

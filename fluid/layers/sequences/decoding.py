@@ -323,9 +323,9 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         """Return word ids sampled from the distribution."""
         if self.softmax_temperature is not None:
             outputs = outputs / self.softmax_temperature
-        chances = softmax(outputs)
-        chances.stop_gradient = True
-        return sampling_id(chances, seed=self.seed, dtype=self.start_tokens.dtype)
+        probabilities = softmax(outputs)
+        probabilities.stop_gradient = True
+        return sampling_id(probabilities, seed=self.seed, dtype=self.start_tokens.dtype)
 
 
 class BasicDecoder(Decoder):
