@@ -346,5 +346,7 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_without_ops_warns(case: Case) -> None:
-    with pytest.warns(UserWarning, match="the program has no ops: were its layers added to another"):
+    with pytest.warns(
+        UserWarning, match="the program has no ops: were its layers added to another"
+    ):
         assert case.exe.run(Program()) == []
