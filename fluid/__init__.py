@@ -1,4 +1,4 @@
-"""The names of Paddle 1.x `fluid`: layers and optimizers record programs, an executor runs them."""
+"""The API of Paddle 1.x `fluid`: layers and optimizers build programs, an executor runs them."""
 
 from compiler.lazy_loading import lazy_names
 from fluid import (

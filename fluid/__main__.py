@@ -1,4 +1,4 @@
-"""`python -m fluid` and the installed command `fluid` are the same."""
+"""Entry point of `python -m fluid`, the same as the installed command `fluid`."""
 
 import sys
 

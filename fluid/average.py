@@ -1,4 +1,4 @@
-"""A weighted mean in Python; `fluid.metrics.Accuracy` has replaced it."""
+"""A weighted mean in Python, superseded by `fluid.metrics.Accuracy`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["WeightedAverage"]
 
 
 class WeightedAverage:
-    """The mean of values (numbers or arrays), each with its weight; warns that it is deprecated."""
+    """Weighted mean of values (numbers or arrays); warns that it is deprecated."""
 
     def __init__(self) -> None:
         warnings.warn(
@@ -24,12 +24,12 @@ class WeightedAverage:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all values."""
+        """Reset the sums."""
         self.numerator: Any = None
         self.denominator: Any = None
 
     def add(self, value: Any, weight: Any) -> None:
-        """Add a value with its weight; ValueError where they are no number (or array)."""
+        """Add a value with its weight; ValueError for other types."""
         if not is_number(value) and not isinstance(value, np.ndarray):
             kind = type(value).__name__
             raise ValueError(f"The 'value' must be a number or a numpy ndarray, not {kind}")
@@ -40,7 +40,7 @@ class WeightedAverage:
         self.denominator = weight + (0 if empty else self.denominator)
 
     def eval(self) -> Any:
-        """The weighted mean; ValueError where nothing was added."""
+        """Return the weighted mean; ValueError without values."""
         if self.numerator is None:
             raise ValueError("There is no data to be averaged in WeightedAverage.")
         return self.numerator / self.denominator

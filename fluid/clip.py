@@ -1,4 +1,4 @@
-"""Keeping gradients small: by value, by norm, or by the norm of all of them (fluid_spec A.4)."""
+"""Gradient clipping by value, by norm, or by global norm (fluid_spec A.4)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Pairs = list[tuple[Any, Any]]
 
 
 class BaseErrorClipAttr:
-    """What clips the gradient of one variable; derived classes append the op that does it."""
+    """Base class of error clips, which clip the gradient of one variable."""
 
     def _append_clip_op(self, block: Any, grad_name: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define _append_clip_op")
 
 
 class ErrorClipByValue(BaseErrorClipAttr):
-    """Clips the gradient of one variable on its way back, see `Variable._set_error_clip`."""
+    """Clips the gradient of one variable in the backward pass, see `Variable._set_error_clip`."""
 
     @typed
     def __init__(self, max: float, min: float | None = None) -> None:
@@ -54,9 +54,9 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 
 def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
-    """Clip each gradient the last op completed, where its variable asks for it.
+    """Clip each gradient that the last op completed if its variable has an error clip.
 
-    Raises TypeError where what it asks for is no error clip.
+    Raises TypeError if the attribute is no error clip.
     """
     for gradient in context["__current_op_desc__"].output_arg_names():
         variable = block._find_var_recursive(context.get(gradient, ""))
@@ -70,9 +70,9 @@ def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
 
 
 class GradientClipBase:
-    """What a gradient clip is: called with pairs, it appends ops and returns the new pairs.
+    """Base class of gradient clips: callables that append ops and return new pairs.
 
-    `need_clip`, given a parameter, says whether its gradient is clipped at all.
+    `need_clip` takes a parameter and returns whether its gradient is clipped.
     """
 
     @typed
@@ -80,7 +80,7 @@ class GradientClipBase:
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-        """The pairs with clipped gradients; pairs without a gradient are left out."""
+        """Return the pairs with clipped gradients; pairs without a gradient are omitted."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         if any(param.gradient_clip_attr is not None for param, _ in pairs):
             warnings.warn(
@@ -94,24 +94,24 @@ class GradientClipBase:
         return self._need_clip_func is None or self._need_clip_func(param)
 
     def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
-        return [self._renewed(param, grad, self._clipped) for param, grad in pairs]
+        return [self._clip_pair(param, grad, self._clipped) for param, grad in pairs]
 
-    def _renewed(
+    def _clip_pair(
         self, param: Any, grad: Any, clipped: Callable[[Variable], Variable]
     ) -> tuple[Any, Any]:
-        """The parameter with its clipped gradient, if it needs to be clipped."""
+        """Return the parameter with its clipped gradient, if it needs clipping."""
         if not self._needed(param):
             return param, grad
-        with _optimized(param, grad):
+        with _update_guard(param, grad):
             return param, clipped(grad)
 
     def _clipped(self, grad: Variable) -> Variable:
-        """The clipped gradient."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
+        """Return the clipped gradient."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _clipped")
 
 
 class GradientClipByValue(GradientClipBase):
-    """Each element between `min` and `max`; `min` is `-max` unless given."""
+    """Clamp each element to [`min`, `max`]; the default of `min` is `-max`."""
 
     @typed
     def __init__(
@@ -134,7 +134,7 @@ class GradientClipByValue(GradientClipBase):
 
 
 class GradientClipByNorm(GradientClipBase):
-    """Each gradient no longer than `clip_norm`."""
+    """Scale each gradient to an L2 norm of at most `clip_norm`."""
 
     @typed
     def __init__(
@@ -151,7 +151,7 @@ class GradientClipByNorm(GradientClipBase):
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
-    """All gradients together, seen as one vector, no longer than `clip_norm`."""
+    """Scale all gradients together to a global L2 norm of at most `clip_norm`."""
 
     @typed
     def __init__(
@@ -168,27 +168,29 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
     def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
-        """The pairs, shortened; the limit comes first where the clip was set `beforehand`."""
+        """Return the scaled pairs; if `beforehand`, the clip norm is appended before the global
+        norm.
+        """
         needed = [pair for pair in pairs if self._needed(pair[0])]
         if not needed:
             return pairs
         limit = self._limit(needed[0]) if beforehand else None
         squares = [_square(*pair) for pair in needed]
-        with _optimized(*needed[-1]):
+        with _update_guard(*needed[-1]):
             norm = layers.sqrt(layers.sums(squares))
             limit = self._limit(needed[-1]) if limit is None else limit
             factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
-        shorten = functools.partial(layers.elementwise_mul, y=factor)
-        return [self._renewed(param, grad, shorten) for param, grad in pairs]
+        rescale = functools.partial(layers.elementwise_mul, y=factor)
+        return [self._clip_pair(param, grad, rescale) for param, grad in pairs]
 
     def _limit(self, pair: tuple[Any, Any]) -> Variable:
-        with _optimized(*pair):
+        with _update_guard(*pair):
             return layers.fill_constant([1], "float32", self.clip_norm)
 
 
 def _square(param: Any, grad: Any) -> Variable:
-    """The sum of a gradient's squares; rows of a sparse one that have one number are added up."""
-    with _optimized(param, grad):
+    """Return the sum of a gradient's squares; duplicate rows of a sparse one are merged."""
+    with _update_guard(param, grad):
         if grad.type == VarDesc.VarType.SELECTED_ROWS:
             grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
         return layers.reduce_sum(layers.square(grad))
@@ -205,10 +207,10 @@ def set_gradient_clip(
     param_list: Sequence[Parameter | str] | None = None,
     program: Program | None = None,
 ) -> None:
-    """Clip the gradients of parameters, all of a program's by default, in a `minimize` to come.
+    """Set the clip of parameters (default: all of a program) for the next `minimize`.
 
-    Raises TypeError for what is no gradient clip and for what are no parameters; warns where
-    `minimize` came before it.
+    Raises TypeError unless `clip` is a gradient clip and the list has parameters; warns if
+    `minimize` was called before.
     """
     block = (program or default_main_program()).global_block()
     if any(op._is_optimize_op() for op in block.ops):
@@ -223,10 +225,10 @@ def set_gradient_clip(
 
 
 def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-    """Clip what `set_gradient_clip` asked for; the pairs keep their order.
+    """Append the clips set by `set_gradient_clip`; the pairs keep their order.
 
-    Global norms are taken over a group: parameters whose clips have one `group_name`. Raises
-    ValueError where clips of a group differ in their norm.
+    Global norms are computed per group: parameters whose clips have the same `group_name`. Raises
+    ValueError if clips of a group differ in their norm.
     """
     pairs = [(param, grad) for param, grad in params_grads if grad is not None]
     clips = {_group(param.gradient_clip_attr): param.gradient_clip_attr for param, _ in pairs}
@@ -241,7 +243,7 @@ def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
 
 
 def _group(clip: GradientClipBase | None) -> Any:
-    """What tells clips apart that work on their own."""
+    """Return the key by which clips are grouped."""
     return clip.group_name if isinstance(clip, GradientClipByGlobalNorm) else clip
 
 
@@ -251,13 +253,13 @@ def _check_group(clip: Any, members: Pairs) -> None:
         raise ValueError(f"all clips of group {clip.group_name!r} should have one 'clip_norm'")
 
 
-def _optimized(param: Any, grad: Any) -> Any:
-    """Ops appended within belong to the update of this parameter."""
+def _update_guard(param: Any, grad: Any) -> Any:
+    """Context manager in which appended ops belong to the update of this parameter."""
     return param.block.program._optimized_guard([param, grad])
 
 
 def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
-    """Let clip ops, those from position `start` on, name the gradient that is used in the end."""
+    """Set the role variables of clip ops, from index `start`, to the final gradients."""
     used = {param.name: grad.name for param, grad in params_grads}
     for op in block.ops[start:]:
         named = op.attr("op_role_var")

@@ -15,17 +15,17 @@ from runtime.errors import WireError
 __all__ = ["Communicator", "DistributedMode"]
 
 QUEUE_SIZE = 20
-"""How many gradients of one variable are merged at most, as in the reference."""
+"""Maximum number of gradients of one variable merged into one, as in the reference."""
 
 
 class Communicator:
-    """Sends what a trainer's program gives to `send`, from `start` to `stop`.
+    """Background sender of the values that a trainer's program passes to `send`.
 
-    `mode` is a `DistributedMode`; by default that of the program. `kwargs` may have
+    `mode` is a `DistributedMode`; default: that of the program. `kwargs` may contain
     `geo_need_push_nums`, the steps between two exchanges of GEO, and `envs`
-    `communicator_max_merge_var_num` and `communicator_send_queue_size`: how many gradients of a
-    variable are merged and wait at most. Raises TypeError for what is no program, ValueError for
-    one that exchanges nothing with servers.
+    `communicator_max_merge_var_num` and `communicator_send_queue_size`: the maximum number of
+    gradients of a variable that are merged and queued. Raises TypeError for anything but a program,
+    ValueError for one that does not communicate with servers.
     """
 
     def __init__(
@@ -40,34 +40,37 @@ class Communicator:
         session = session_for(program)
         if session is None:
             raise ValueError(
-                "the program exchanges nothing with servers: pass what get_trainer_program returns"
+                "the program does not communicate with servers: "
+                "pass what get_trainer_program returns"
             )
         plan = getattr(program, "_sharding_plan", None)
         self._session = session
         self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
         self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
-        self._most = _most(envs or {}, "communicator_max_merge_var_num")
-        self._waiting = _most(envs or {}, "communicator_send_queue_size", self._most)
+        self._max_merged = _positive_setting(envs or {}, "communicator_max_merge_var_num")
+        self._waiting = _positive_setting(
+            envs or {}, "communicator_send_queue_size", self._max_merged
+        )
 
     def start(self) -> None:
-        """Begin to send. Another call is ignored with a warning of the reference's text."""
+        """Start sending. A second call is ignored with the reference's warning."""
         if self.is_running():
             return
         if self._mode is DistributedMode.GEO:
             self._session.start_geo(self._steps, DELTA)
         elif self._mode is not DistributedMode.SYNC:
-            self._session.start_merging(self._most, self._waiting)
+            self._session.start_merging(self._max_merged, self._waiting)
         self._started = True
 
     def stop(self) -> None:
-        """Send what is left and end. Raises WireError where a server does not answer."""
+        """Send what is queued and stop. Raises WireError if a server does not answer."""
         if self._session.communicator is not None:
             self._session.communicator.stop()
             self._session.communicator = None
         self._started = False
 
     def is_running(self) -> bool:
-        """Whether `start` was called, and `stop` was not."""
+        """Return whether it is started and not stopped."""
         running = self._session.communicator
         return self._started and (running is None or bool(running.is_running))
 
@@ -75,12 +78,12 @@ class Communicator:
 
 
 def _geo_steps(program: Program) -> int:
-    """The steps between two exchanges that the settings of `transpile` ask for."""
+    """Return the steps between two exchanges from the settings of `transpile`."""
     return int(getattr(program, "_geo_steps", 100))
 
 
-def _most(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
-    """A setting of the communicator; WireError where it is no positive number."""
+def _positive_setting(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
+    """Return a setting of the communicator; WireError unless a positive number."""
     text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or default)
     if not text.isdigit() or int(text) == 0:
         raise WireError(f"FLAGS_{name} must be a positive number, but is {text!r}")

@@ -1,7 +1,7 @@
 """`fluid.CompiledProgram`: a program with the strategies and places of a data-parallel run.
 
-Every program is compiled here, so a CompiledProgram without data parallelism runs as its program
-does. What a run on several devices does is in `fluid.data_parallel`.
+Every program is compiled anyway, so a CompiledProgram without data parallelism runs like its
+program. Runs on several devices are implemented in `fluid.data_parallel`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 class CompiledProgram:
     """A program for `Executor.run`, with strategies.
 
-    Raises TypeError for what is no Program.
+    Raises TypeError for anything but a Program.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Sequence[Place] | Place | None = None,
     ) -> CompiledProgram:
-        """Let it run on `places`, or on all devices of the executor's kind; returns itself.
+        """Enable data parallelism on `places`, or on all devices of the executor's kind; returns
+        self.
 
-        Devices are as many CPUs as `CPU_NUM` says, or the GPUs that are visible. With
-        `share_vars_from` the devices use the variables that another data-parallel program has on
-        them; that one must have run before this one does.
+        The default devices are `CPU_NUM` CPUs, or the visible GPUs. With `share_vars_from` the
+        devices use the variables of another data-parallel program, which must have run before.
 
-        Raises AssertionError where it was called before, and without `loss_name` for a program that
-        computes gradients; TypeError where `loss_name` is no string; ValueError where the program
-        has no variable of that name.
+        Raises AssertionError if called twice, and without `loss_name` for a program that computes
+        gradients; TypeError if `loss_name` is no string; ValueError if the program has no variable
+        of that name.
         """
         if self.is_parallel:
             raise AssertionError("Already compiled with parallel, cannot be recompiled.")
@@ -73,7 +73,9 @@ class CompiledProgram:
 
     def _expect_loss(self, loss_name: Any) -> None:
         if loss_name is None and computes_gradients(self.program):
-            raise AssertionError("the program computes gradients: pass the loss_name they are of")
+            raise AssertionError(
+                "the program computes gradients: pass loss_name, the name of the loss"
+            )
         if loss_name is not None and not isinstance(loss_name, str):
             kind = type(loss_name).__name__
             raise TypeError(f"loss_name must be the name of a variable, not a {kind}")
@@ -82,10 +84,10 @@ class CompiledProgram:
             raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
 
     def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
-        """Prepare a data-parallel run in a scope, by an executor on a place; returns itself.
+        """Prepare a data-parallel run in a scope, by an executor on a place; returns self.
 
-        Nothing is done for a program without data parallelism. Raises ValueError for another scope
-        or place than at the first call, and where `share_vars_from` has not run data parallel;
+        Does nothing for a program without data parallelism. Raises ValueError for another scope or
+        place than in the first call, and if `share_vars_from` has not run data parallel;
         AssertionError for places of another kind than the executor's.
         """
         if self.is_parallel:
@@ -93,21 +95,22 @@ class CompiledProgram:
         return self
 
     def program_here(self, scope: Scope, place: Place, fetch: tuple[str, ...] = ()) -> Program:
-        """The program that this process runs: with data parallelism, that of device 0."""
+        """Return the program that this process runs; with data parallelism, that of device 0."""
         if not self.is_parallel:
             return self.program
         return self._runner(scope, place).program_here(fetch)
 
     def _runner(self, scope: Scope, place: Place) -> Any:
-        """What runs the program in a scope, by an executor on a place; raises as `_compile`."""
+        """Return the runner of the program in a scope on a place; raises as `_compile`."""
         if self._compiled is None:
             self._compiled = scope, place, self._made(scope, place)
         known_scope, known_place, runner = self._compiled
         if known_scope is not scope:
-            raise ValueError("this CompiledProgram was compiled in another scope: make another one")
+            raise ValueError("this CompiledProgram was compiled in another scope: create a new one")
         if type(known_place) is not type(place):
             raise ValueError(
-                f"this CompiledProgram was compiled on {known_place}, not on {place}: make another"
+                f"this CompiledProgram was compiled on {known_place}, not on {place}: "
+                "create a new one"
             )
         return runner
 
@@ -127,7 +130,7 @@ class CompiledProgram:
         return data_parallel.DataParallel(self.program, *strategies, devices)
 
     def _shared_devices(self) -> Any:
-        """The devices of `share_vars_from`; ValueError where that has none."""
+        """Return the devices of `share_vars_from`; ValueError if it has none."""
         source = self._share_vars_from
         if source is None:
             return None

@@ -1,4 +1,4 @@
-"""`fluid.data`: a variable to feed, whose feeds are checked."""
+"""`fluid.data`: a variable to feed whose feeds are checked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["data"]
 def data(
     name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
 ) -> Variable:
-    """A variable to feed in exactly this shape, in which None and -1 stand for any size.
+    """Declare a variable to feed with exactly this shape; None and -1 mean any size.
 
-    Where what is fed has another shape or element type, running it raises ValueError.
+    Running the program raises ValueError for a feed of another shape or dtype.
     """
     return LayerHelper("data", name=name).create_global_variable(
         name=name,

@@ -1,10 +1,7 @@
-"""`DataFeedDesc`: what the lines of a data set hold, in protobuf's text format.
+"""`DataFeedDesc`: the format of the lines of a data set, in protobuf's text format.
 
-name: "MultiSlotDataFeed"
-batch_size: 2
-multi_slot_desc {
-slots { name: "words" type: "uint64" is_dense: false is_used: true }
-}
+name: "MultiSlotDataFeed" batch_size: 2 multi_slot_desc { slots { name: "words" type: "uint64"
+is_dense: false is_used: true } }
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ class MultiSlot:
 
 @dataclass
 class DataFeed:
-    """A description: who reads the lines, how many make up a batch, and their slots."""
+    """A data feed description: reader, batch size and slots."""
 
     name: str | None = None
     batch_size: int | None = None
@@ -52,7 +49,7 @@ class DataFeed:
 
 
 def feed_text(message: Any) -> str:
-    """A description in protobuf's text format; what is not set is left out."""
+    """Format a description in protobuf's text format; unset fields are omitted."""
     return "".join(f"{line}\n" for line in _lines(message))
 
 
@@ -72,13 +69,13 @@ _MESSAGES = {"multi_slot_desc": MultiSlot, "slots": Slot}
 
 
 class _Parser:
-    """Reads a description from text; errors name the file and the line."""
+    """A parser of descriptions; errors name the file and the line."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._at = text, where, 0
 
     def parse(self, message: Any) -> Any:
-        """Fill in the fields up to the end of the text."""
+        """Parse fields up to the end of the text into `message`."""
         while self._peek():
             self._field(message)
         return message
@@ -137,9 +134,9 @@ class _Parser:
 
 
 class DataFeedDesc:
-    """The description in a file, to be changed and shown.
+    """A data feed description read from a file, to be modified and printed.
 
-    Raises FileNotFoundError, and ValueError, naming the line, for what is no description.
+    Raises FileNotFoundError, and ValueError, naming the line, for invalid text.
     """
 
     def __init__(self, proto_file: str) -> None:
@@ -147,18 +144,20 @@ class DataFeedDesc:
         self.proto_desc = _Parser(text, proto_file).parse(DataFeed(pipe_command="cat"))
 
     def set_batch_size(self, batch_size: int) -> None:
-        """Set how many samples make up a batch; TypeError for what is no integer."""
+        """Set the number of samples per batch; TypeError unless an integer."""
         if not isinstance(batch_size, int):
             raise TypeError(f"batch_size must be int, not {type(batch_size).__name__}")
         self.proto_desc.batch_size = batch_size
 
     def set_dense_slots(self, dense_slots_name: Iterable[str]) -> None:
-        """Let slots have as many values as their shape says. KeyError for unknown ones."""
+        """Mark slots as dense, with as many values as their shape has. KeyError for unknown
+        ones.
+        """
         for name in dense_slots_name:
             self._slot(name, "set_dense_slots").is_dense = True
 
     def set_use_slots(self, use_slots_name: Iterable[str]) -> None:
-        """Let slots be fed to programs. KeyError for unknown ones."""
+        """Mark slots as used, to be fed to programs. KeyError for unknown ones."""
         for name in use_slots_name:
             self._slot(name, "set_use_slots").is_used = True
 
@@ -172,5 +171,5 @@ class DataFeedDesc:
         return known[name]
 
     def desc(self) -> str:
-        """The description as text."""
+        """Return the description as text."""
         return feed_text(self.proto_desc)

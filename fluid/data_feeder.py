@@ -1,4 +1,4 @@
-"""From samples, as readers give them, to the tensors of a feed."""
+"""Conversion of samples, as readers yield them, to feed tensors."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Feed = dict[str, LoDTensor]
 
 
 class SampleError(ValueError, AssertionError):
-    """A sample has other fields than those that are fed; the reference asserts here."""
+    """Raised if the fields of a sample do not match the feed list; the reference asserts here."""
 
 
 @typed
 class DataFeeder:
-    """Turns a batch, samples with a field for each variable, into a feed.
+    """Converts a batch, samples with one field per variable, to a feed.
 
-    `feed_list` has variables or their names in the order of the fields. Raises TypeError for
-    what is neither.
+    `feed_list` has variables or their names in the order of the fields. Raises TypeError for other
+    types.
     """
 
     def __init__(
@@ -48,21 +48,21 @@ class DataFeeder:
         self.feed_lod_level = [var.lod_level for var in self.variables]
 
     def feed(self, iterable: Batch) -> Feed:
-        """The tensors of a batch by name; sequences are joined, and their lengths kept.
+        """Return the tensors of a batch by name; sequences are concatenated, with LoD.
 
         The values of a variable with LoD level 1 are a sequence in each sample, with level 2 a
         sequence of sequences. Raises SampleError for a sample with another number of fields,
-        ValueError where the values of a field do not make up the variable's shape.
+        ValueError if the values of a field do not match the variable's shape.
         """
         return self._feed(iterable, self.place)
 
     def feed_parallel(
         self, iterable: Collection[Batch], num_places: int | None = None
     ) -> Iterator[Feed]:
-        """A feed for each device, from one batch for each.
+        """Yield a feed for each device, from one batch for each.
 
-        Without `num_places` there are as many as `cpu_places()` or `cuda_places()` has. Raises
-        ValueError where there are not as many batches.
+        The default `num_places` is the length of `cpu_places()` or `cuda_places()`. Raises
+        ValueError for another number of batches.
         """
         places = self._places(num_places)
         if len(iterable) != len(places):
@@ -80,11 +80,11 @@ class DataFeeder:
         num_places: int | None = None,
         drop_last: bool = True,
     ) -> Callable[[], Iterator[Any]]:
-        """A reader of feeds from a reader of batches.
+        """Return a reader of feeds from a reader of batches.
 
-        With `multi_devices` it gives a list of feeds, one for each device, as `feed_parallel`;
-        what is left at the end and too little for all of them is dropped, or, without
-        `drop_last`, raises ValueError.
+        With `multi_devices` it yields lists of feeds, one per device, as `feed_parallel`; a
+        remainder of fewer batches than devices is dropped, or raises ValueError without
+        `drop_last`.
         """
 
         def feeds() -> Iterator[Any]:
@@ -97,7 +97,7 @@ class DataFeeder:
             if group and not drop_last:
                 raise ValueError(
                     f"the last {len(group)} mini-batches are not enough for {count} devices: "
-                    "pass drop_last=True, or give as many as fit"
+                    "pass drop_last=True, or pass as many as needed"
                 )
 
         return feeds
@@ -124,7 +124,7 @@ class DataFeeder:
 
 
 class DataToLoDTensorConverter:
-    """Turns samples of one variable, fed one by one, into a tensor."""
+    """Converts samples of one variable, passed one by one, to a tensor."""
 
     def __init__(self, place: Place, lod_level: int, shape: Sequence[int], dtype: Any) -> None:
         about = {"name": "data", "shape": shape, "dtype": dtype, "lod_level": lod_level}
@@ -132,20 +132,20 @@ class DataToLoDTensorConverter:
         self._values: list[Any] = []
 
     def feed(self, data: Any) -> None:
-        """Take a sample: a value, or a sequence nested as the LoD level says."""
+        """Add a sample: a value, or a sequence nested according to the LoD level."""
         self._values.append(data)
 
     def done(self) -> LoDTensor:
-        """The tensor of the samples; begin anew."""
+        """Return the tensor of the samples and reset."""
         values, self._values = self._values, []
         return to_tensor(self._variable, values, self._place)
 
 
 def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
-    """The tensor that a variable is fed: one value for each sample, nested as its LoD level says.
+    """Return the tensor to feed: one value per sample, nested according to the LoD level.
 
-    Raises ValueError where they do not make up its shape, and TypeError for no sequence where
-    the variable is one.
+    Raises ValueError if they do not match the variable's shape, and TypeError if a sequence is
+    expected.
     """
     lengths: list[list[int]] = []
     for _ in range(var.lod_level):
@@ -168,12 +168,12 @@ def _length(var: Variable, sequence: Any) -> int:
 
 
 def _array(var: Variable, values: list[Any]) -> np.ndarray:
-    """The values in the shape of the variable, where that has one unknown size at most."""
+    """Return the values in the shape of the variable, which may have one dynamic dim."""
     try:
         array = np.array(values, dtype=var.element.numpy)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"the samples of {var.name!r} have different sizes, or are no {var.element.numpy}"
+            f"the samples of {var.name!r} have different sizes, or are not {var.element.numpy}"
         ) from error
     if array.ndim == len(var.shape) or var.shape.count(-1) > 1:
         return array
@@ -181,5 +181,5 @@ def _array(var: Variable, values: list[Any]) -> np.ndarray:
         return array.reshape(var.shape)
     except ValueError:
         raise ValueError(
-            f"{var.name!r} is fed values of shape {array.shape}, which do not make up {var.shape}"
+            f"{var.name!r} is fed values of shape {array.shape}, which do not match {var.shape}"
         ) from None

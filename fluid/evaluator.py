@@ -1,4 +1,4 @@
-"""Metrics as ops of the program that is being built; `fluid.metrics` has replaced them."""
+"""Metrics as ops of the program that is being built, superseded by `fluid.metrics`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def _warn(name: str) -> None:
 
 
 class Evaluator:
-    """Ops that add up every batch in persistable `states`; `metrics` are those of the batch alone.
+    """Base class of metrics that accumulate batches in persistable `states` by ops.
 
-    Call `reset` before each pass. Raises ValueError where the current block is not the root.
+    `metrics` are those of the batch alone. Call `reset` before each pass. Raises ValueError if the
+    current block is not the root.
     """
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -47,13 +48,13 @@ class Evaluator:
         return state
 
     def _adding(self, suffix: str, dtype: str, of_batch: Variable) -> Variable:
-        """A state to which every run adds what a batch has."""
+        """Create a state to which every run adds the batch's value."""
         state = self._create_state(suffix, dtype)
         layers.sums([state, of_batch], out=state)
         return state
 
     def _sums(self, executor: Any, eval_program: Program | None) -> list[Any]:
-        """What the states hold, as arrays [1]."""
+        """Return the values of the states, as arrays [1]."""
         program = Program() if eval_program is None else eval_program
         with program_guard(program):
             block = program.current_block()
@@ -61,7 +62,7 @@ class Evaluator:
         return executor.run(program, fetch_list=copies)
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Fill all states with 0; the ops that do so are run in `reset_program`."""
+        """Fill all states with 0, by running ops in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
             for state in self.states:
@@ -70,8 +71,8 @@ class Evaluator:
         executor.run(program)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
-        """What all batches come to; NotImplementedError here, for an evaluator says what."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+        """Return the metric over all batches; NotImplementedError unless overridden."""
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
 def _here(block: Any, state: Variable) -> Variable:
@@ -98,7 +99,7 @@ class ChunkEvaluator(Evaluator):
         self.metrics.extend(shares)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any, Any]:
-        """Precision, recall and F1 of all batches: [1] float32 each."""
+        """Return precision, recall and F1 of all batches: [1] float32 each."""
         found, real, correct = (int(each[0]) for each in self._sums(executor, eval_program))
         precision = correct / found if found else 0.0
         recall = correct / real if real else 0.0
@@ -108,7 +109,7 @@ class ChunkEvaluator(Evaluator):
 
 
 class EditDistance(Evaluator):
-    """The mean edit distance and the share of wrong sequences; see `layers.edit_distance`."""
+    """Mean edit distance and sequence error rate; see `layers.edit_distance`."""
 
     def __init__(
         self, input: Variable, label: Variable, ignored_tokens: Any = None, **kwargs: Any
@@ -125,13 +126,13 @@ class EditDistance(Evaluator):
         self.metrics += [total, wrong]
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any]:
-        """The mean distance and the share of wrong sequences of all batches: [1] float32 each."""
+        """Return the mean distance and the sequence error rate of all batches: [1] float32 each."""
         total, count, wrong = self._sums(executor, eval_program)
         return (total / count).astype(np.float32), (wrong / count).astype(np.float32)
 
 
 class DetectionMAP(detection_map.DetectionMAP):
-    """Mean average precision; see `fluid.metrics.DetectionMAP`, which it is."""
+    """Mean average precision; alias of `fluid.metrics.DetectionMAP`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""`fluid.Executor`: what users call, checked and made plain for `compiler` and `runtime`.
+"""`fluid.Executor`: checks the user's arguments and runs programs by `compiler` and `runtime`.
 
-A run is `compiler.compile`, then `runtime.load`, then a call; `runtime.executor` keeps what was
-done before. Here are the defaults, the checks and the words of fluid (fluid_spec A.5).
+A run is `compiler.compile`, then `runtime.load`, then a call; `runtime.executor` caches the results
+of the first two. Defaults, checks and messages of fluid are here (fluid_spec A.5).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _global_scope = Scope()
 
 
 def global_scope() -> Scope:
-    """The scope that runs use unless told otherwise."""
+    """Return the scope that runs use by default."""
     return _global_scope
 
 
 def _switch_scope(scope: Scope) -> Scope:
-    """Make another scope the global one; returns the one before it."""
+    """Set the global scope; returns the previous one."""
     global _global_scope
     before, _global_scope = _global_scope, scope
     return before
@@ -61,7 +61,7 @@ def _switch_scope(scope: Scope) -> Scope:
 
 @contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """Make another scope the global one within a `with` block."""
+    """Set the global scope within a `with` block."""
     before = _switch_scope(_expect(scope, Scope, "the scope of scope_guard"))
     try:
         yield
@@ -70,10 +70,10 @@ def scope_guard(scope: Scope) -> Iterator[None]:
 
 
 class Executor(RunsDatasets):
-    """Runs programs on a place, `CPUPlace()` unless told otherwise.
+    """Runs programs on a place, `CPUPlace()` by default.
 
-    Everything compiled is kept and found again, so a program runs fast from its second run on,
-    whatever the batch size; `counters` tells how often something was compiled and bound.
+    Compiled programs are cached, so a program runs fast from its second run, for any batch size;
+    `counters` reports the numbers of compilations and bindings.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -83,7 +83,7 @@ class Executor(RunsDatasets):
         self._core: core.Executor[Program] = core.Executor(
             self._compile_here, declared, digest, self.place, self._callables, recorder
         )
-        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._lending)
+        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._library_executor)
         self._narrow = Options.from_env().dtype in NARROW
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
@@ -95,7 +95,7 @@ class Executor(RunsDatasets):
 
     @property
     def counters(self) -> Counters:
-        """Programs compiled, sizes bound and steps run so far."""
+        """Return the numbers of programs compiled, sizes bound and steps run so far."""
         return self._core.counters
 
     def run(
@@ -111,23 +111,22 @@ class Executor(RunsDatasets):
         return_merged: bool = True,
         use_prune: bool = False,
     ) -> list[Any]:
-        """Run all ops of a program once; the values of `fetch_list` in its order.
+        """Run all ops of a program once; return the values of `fetch_list` in order.
 
-        A program that reads from a PyReader or a DataLoader takes its next batch.
-        `feed` maps names to arrays, LoDTensors or single numbers. Fed persistable variables are
-        set in the scope; names the program does not have are ignored with a warning. `use_prune`
-        leaves out what the fetches do not need, where nothing is trained. Values come as arrays,
-        or as LoDTensors with `return_numpy=False`. `feed_var_name`, `fetch_var_name` and
-        `use_program_cache` are accepted and change nothing here.
+        A program that reads from a PyReader or a DataLoader takes its next batch. `feed` maps names
+        to arrays, LoDTensors or scalars. Fed persistable variables are set in the scope; names that
+        the program does not have are ignored with a warning. `use_prune` removes ops that the
+        fetches do not need, unless the program trains. Values are arrays, or LoDTensors with
+        `return_numpy=False`. `feed_var_name`, `fetch_var_name` and `use_program_cache` have no
+        effect here.
 
         A `CompiledProgram` with data parallelism runs on all its devices (docs/distributed.md): a
-        dict is divided among them by rows, a list has a dict for each. Values of devices are joined
-        along axis 0, or with `return_merged=False` come as a list for each fetch.
+        dict is divided among them by rows, a list has a dict for each. Values of devices are
+        concatenated along axis 0, or with `return_merged=False` are a list for each fetch.
 
-        Raises RuntimeError once closed and for a list as a feed's value; TypeError for arguments
-        of another kind; ValueError for a feed that is missing, of another type or of sizes that do
-        not fit, for an unknown fetch, and for state that no startup program has made; otherwise
-        what compiling raises.
+        Raises RuntimeError after `close` and for a list as a feed's value; TypeError for arguments
+        of another type; ValueError for a feed that is missing, of another dtype or of incompatible
+        sizes, for an unknown fetch, and for uninitialized state; otherwise what compilation raises.
         """
         try:
             return self._run(
@@ -148,7 +147,7 @@ class Executor(RunsDatasets):
         return_merged: bool,
     ) -> list[Any]:
         if self._closed:
-            raise RuntimeError("this Executor is closed: make another one")
+            raise RuntimeError("this Executor is closed: create a new one")
         self._follow_flags()
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
@@ -169,14 +168,16 @@ class Executor(RunsDatasets):
         arrays = feed_arrays(program, with_batches(program, feed))
         fetch = program._called_now(names_of(fetch_list))
         if use_prune:
-            program = self._without_unneeded(program, arrays, fetch)
+            program = self._pruned_program(program, arrays, fetch)
         if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
             values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
-            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=3)
-        changes = self._changes(program)
+            warnings.warn(
+                "the program has no ops: were its layers added to another one?", stacklevel=3
+            )
+        changes = self._writes_state(program)
         runner = self._runner(program, arrays, scope, changes)
         try:
             values = runner.run(program, arrays, fetch, scope)
@@ -196,9 +197,9 @@ class Executor(RunsDatasets):
         return_merged: bool = True,
         strict: bool = False,
     ) -> list[Any]:
-        """Run a program on all its devices; values joined along axis 0, or a list of each."""
+        """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         if self._closed:
-            raise RuntimeError("this Executor is closed: make another one")
+            raise RuntimeError("this Executor is closed: create a new one")
         fetch = compiled.program._called_now(names_of(fetch_list))
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
@@ -211,7 +212,7 @@ class Executor(RunsDatasets):
         return [_as_numpy((name,) * len(values), values) for name, values in pairs]
 
     def _follow_flags(self) -> None:
-        """Load programs anew where FLAGS_check_nan_inf was set or taken back since the last run."""
+        """Reload programs if FLAGS_check_nan_inf has changed since the last run."""
         if self._checks_numbers != flags.checks_numbers():
             self._checks_numbers = flags.checks_numbers()
             self._core.unload()
@@ -231,8 +232,8 @@ class Executor(RunsDatasets):
             "parameter_server": server,
         }
 
-    def _changes(self, program: Program) -> bool:
-        """Whether a program changes state, found out once a version of it."""
+    def _writes_state(self, program: Program) -> bool:
+        """Return whether a program writes state, computed once per program version."""
         version, changes = self._changing.get(program, (None, False))
         if version != program.version:
             changes = changes_state(program)
@@ -242,7 +243,9 @@ class Executor(RunsDatasets):
     def _runner(
         self, program: Program, feed: Mapping[str, Array], scope: Scope, changes: bool
     ) -> core.Executor[Program]:
-        """What runs a program: over weights cast ahead where two bytes are asked for and may be."""
+        """Return the executor of a program, with weights cast to half precision ahead if
+        requested.
+        """
         if not self._narrow or changes:
             return self._core
         variables = program.blocks[0].vars
@@ -251,8 +254,10 @@ class Executor(RunsDatasets):
             return self._core
         return self._lent.core(program, scope) or self._core
 
-    def _lending(self, library: Library[Program]) -> core.Executor[Program]:
-        """An executor over what a library computed of parameters; it counts as this one does."""
+    def _library_executor(self, library: Library[Program]) -> core.Executor[Program]:
+        """Return an executor that uses a library's computed parameters; it shares this one's
+        counters.
+        """
         made = core.Executor(
             library.module, declared, digest, self.place, self._callables, recorder,
             library.params,
@@ -267,12 +272,12 @@ class Executor(RunsDatasets):
         fetch_list: Any = None,
         scope: Scope | None = None,
     ) -> Any:
-        """The compilation of a program that this Executor ran, as a `Study`.
+        """Return the compilation of a program that this Executor ran, as a `Study`.
 
-        It prints as tables of the passes and the memory; `save("report.html")` writes the page that
-        `fluid inspect` does. It is of the last run, with its sizes, or of the last kind of run that
-        fetched `fetch_list`. Nothing of what is kept for running changes. Raises RuntimeError for a
-        program that did not run here as it is now.
+        It prints as tables of the passes and the memory; `save("report.html")` writes the same page
+        as `fluid inspect`. It describes the last run, with its sizes, or the last one that fetched
+        `fetch_list`. The caches are not changed. Raises RuntimeError for a program that did not run
+        here in its current version.
         """
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
@@ -282,15 +287,15 @@ class Executor(RunsDatasets):
             program = program.program_here(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
-        lent = self._lent.known(program, scope)
-        made = (lent or self._core).made(program, scope, fetch)
+        constant_core = self._lent.known(program, scope)
+        made = (constant_core or self._core).made(program, scope, fetch)
         if made is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
             raise RuntimeError(
                 f"this Executor ran no such program{what}: there is nothing to explain; "
-                "run it once, or give the scope it ran in"
+                "run it once, or pass the scope it ran in"
             )
-        params = None if lent is None else dict(scope.arrays())
+        params = None if constant_core is None else dict(scope.arrays())
         return compiler.explain(*made, params=params, folders=[Path.cwd()])
 
     def release_memory(self) -> None:
@@ -298,9 +303,10 @@ class Executor(RunsDatasets):
         self._core.unload()
 
     def close(self) -> None:
-        """Release what is kept; another run is an error, another `close` is not.
+        """Release the caches; a further run is an error, a further `close` is not.
 
-        A trainer whose programs ran here has completed: its servers wait for it no longer.
+        Marks a trainer whose programs ran here as completed, so that its servers no longer wait for
+        it.
         """
         if parameter_server.sessions:
             parameter_server.release(self)
@@ -308,10 +314,10 @@ class Executor(RunsDatasets):
         self._pruned.clear()
         self._closed = True
 
-    def _without_unneeded(
+    def _pruned_program(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...]
     ) -> Program:
-        """The program pruned to its fetches; as it is where it trains or nothing is fetched."""
+        """Return the program pruned to its fetches; unchanged if it trains or fetches nothing."""
         if not fetch or any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops):
             return program
         known = self._pruned.setdefault(program, {})
@@ -322,7 +328,7 @@ class Executor(RunsDatasets):
 
 
 def _expect(value: Any, kind: type, what: str) -> Any:
-    """The value itself; TypeError where it is not of a class."""
+    """Return the value; TypeError unless it is an instance of `kind`."""
     if not isinstance(value, kind):
         raise TypeError(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
     return value
@@ -332,9 +338,9 @@ def _expect(value: Any, kind: type, what: str) -> Any:
 
 
 def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
-    """The value of a variable of a scope, by default the global one.
+    """Return the value of a variable of a scope, by default the global one.
 
-    Raises AssertionError, as the reference, where there is none.
+    Raises AssertionError, as the reference does, if there is none.
     """
     found = (scope or _global_scope).find_var(names_of(name)[0])
     assert found is not None, (
@@ -355,11 +361,13 @@ has_fetch_operators = feed_checks.has_fetch_operators
 
 
 def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
-    """Plain arrays; RuntimeError for what is cut into sequences, which an array cannot say."""
+    """Convert values to arrays; RuntimeError for those with LoD, which an array cannot
+    represent.
+    """
     for name, value in zip(fetch, values, strict=True):
         if isinstance(value, LoDTensor):
             raise RuntimeError(
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
-                "cannot say: fetch with return_numpy=False"
+                "cannot represent: fetch with return_numpy=False"
             )
     return list(map(number_like, values))

@@ -1,8 +1,8 @@
-"""Programs as users of Paddle 1.x write them: the compiler's plain data with fluid's methods.
+"""Programs of Paddle 1.x: the compiler's data classes with fluid's methods.
 
-`Program`, `Block`, `Operator`, `Variable` and `Parameter` derive from what the compiler reads, so
+`Program`, `Block`, `Operator`, `Variable` and `Parameter` derive from the compiler's classes, so
 nothing is translated: an op that a layer appends is checked, typed and stored at once, together
-with the user's line (fluid_spec A.1). Every edit bumps `Program.version`.
+with the user's source line (fluid_spec A.1). Every edit increments `Program.version`.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _dygraph_tracer = current_state._dygraph_tracer
 
 
 class Program(ir.Program):
-    """Blocks of ops; block 0 is the global one.
+    """A program: a list of blocks of ops; block 0 is the global one.
 
-    `random_seed` 0 means another start each time. With any other seed, every op that draws
-    numbers gets a seed of its own, so that layers of one shape do not start alike.
+    `random_seed` 0 means different random numbers in each run. With any other seed, every random op
+    has a different seed, so that layers of the same shape are initialized differently.
     """
 
     _global_seed = 0
@@ -100,51 +100,51 @@ class Program(ir.Program):
         super().__init__()
 
     def make_block(self, idx: int, parent_idx: int) -> Block:
-        """A block of fluid's kind."""
+        """Create a block of fluid's class."""
         return Block(self, idx, parent_idx)
 
     # ---- blocks
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks it has."""
+        """The number of blocks."""
         return len(self.blocks)
 
     def global_block(self) -> Block:
-        """Block 0."""
+        """Return block 0."""
         return self.blocks[0]
 
     def block(self, index: int) -> Block:
-        """The block of an index; IndexError where there is none."""
+        """Return the block at an index; IndexError if out of range."""
         return self.blocks[index]
 
     def current_block(self) -> Block:
-        """The block that layers append to."""
+        """Return the block to which layers append."""
         return self.blocks[self.current_block_idx]
 
     def _create_block(self, parent_idx: int | None = None) -> Block:
-        """Append a block inside another, the current one by default, and make it current."""
+        """Append a block nested in another (default: the current one) and make it current."""
         block = self.add_block(self.current_block_idx if parent_idx is None else parent_idx)
         self.current_block_idx = block.idx
         return block
 
     def _rollback(self) -> None:
-        """Make the enclosing block current again."""
+        """Make the parent block current again."""
         self.current_block_idx = self.current_block().parent_idx
 
     def list_vars(self) -> Iterator[Variable]:
-        """Every variable of every block, in order of creation."""
+        """Iterate over the variables of all blocks, in order of creation."""
         return self.all_vars()
 
     def all_parameters(self) -> list[Parameter]:
-        """Every parameter, in order of creation."""
+        """Return all parameters, in order of creation."""
         return [param for block in self.blocks for param in block.iter_parameters()]
 
-    # ---- seeds, roles, name scopes: what ops are written down with
+    # ---- attributes of appended ops: seeds, roles, name scopes
 
     @property
     def random_seed(self) -> int:
-        """The seed that ops appended from now on derive theirs from; ValueError if no integer."""
+        """The seed from which later random ops derive theirs; ValueError unless an integer."""
         return self._seed
 
     @random_seed.setter
@@ -155,15 +155,15 @@ class Program(ir.Program):
         self._seed, self._seeds_given = seed, 0
 
     def global_seed(self, seed: int = 0) -> None:
-        """Set `random_seed` here and in every program made from now on."""
+        """Set `random_seed` here and as the default of new programs."""
         self.random_seed = seed
         Program._global_seed = seed
 
     def _fresh_seed(self) -> int:
-        """A seed for the next op that draws numbers; 0 for a program without a seed.
+        """Return a seed for the next random op; 0 for a program without a seed.
 
-        The first one is the program's own, which is what the reference gives to all of them, so
-        that equal shapes start equal there (surprises 46).
+        The first one is the program's own; the reference uses it for all, so that equal shapes are
+        initialized equally there (surprises 46).
         """
         if self._seed == 0:
             return 0
@@ -182,20 +182,22 @@ class Program(ir.Program):
             self._op_role, self._op_role_var = before
 
     def _optimized_guard(self, param_and_grads: Iterable[Any]) -> Any:
-        """Ops appended within update the parameter of a (parameter, gradient) pair."""
+        """Context manager in which appended ops update a parameter of the pair."""
         return self._role_guard(OpRole.OPTIMIZE, param_and_grads)
 
     def _backward_role_guard(self) -> Any:
-        """Ops appended within compute gradients."""
+        """Context manager in which appended ops compute gradients."""
         return self._role_guard(OpRole.BACKWARD)
 
     def _lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
-        """Ops appended within schedule the learning rate."""
+        """Context manager in which appended ops schedule the learning rate."""
         role = OpRole.LRSCHED | OpRole.OPTIMIZE if is_with_opt else OpRole.LRSCHED
         return self._role_guard(role)
 
     def _bookkeeping(self, op: Operator) -> dict[str, Any]:
-        """The attributes every op gets that say nothing of its meaning (fluid_spec A.3)."""
+        """Return the attributes that every op has and that do not affect its result (fluid_spec
+        A.3).
+        """
         return {
             "op_role": int(self._op_role),
             "op_role_var": list(self._op_role_var),
@@ -204,14 +206,14 @@ class Program(ir.Program):
             "op_device": self._device,
         }
 
-    # ---- readers: what gives the program batches that nobody feeds
+    # ---- readers, whose batches need no feed
 
     def _read_from(self, reader: Any, names: list[str]) -> None:
-        """Let every run take a batch of a reader, as the values of variables."""
+        """Register a reader whose batches are the values of variables in every run."""
         self._reads.append((reader, names))
 
     def _called(self, name: str) -> str:
-        """The variable that users gave a reader for one of its own, by name; empty for others."""
+        """Return the user's variable for one of a reader's own, by name; empty for others."""
         for reader, names in self._reads:
             if name in names:
                 given = reader.names[names.index(name)]
@@ -219,9 +221,9 @@ class Program(ir.Program):
         return ""
 
     def _with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """A feed and the next batch of every reader whose variables it leaves out.
+        """Return a feed extended by the next batch of each reader whose variables it omits.
 
-        Raises EOFException where a reader has no more, RuntimeError where it is not started.
+        Raises EOFException if a reader is exhausted, RuntimeError if it is not started.
         """
         found = dict(feed)
         for reader, names in self._reads:
@@ -231,15 +233,15 @@ class Program(ir.Program):
                 found = {name: value for name, value in batch if name in known} | found
         return found
 
-    # ---- names that transpilers took
+    # ---- renaming by memory_optimize
 
     def _called_now(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of variables, or under which names their values stand by now."""
+        """Return the current names under which variables are stored."""
         known = self._now_called
         return tuple([known.get(name, name) for name in names]) if known else names
 
     def _take_names_back(self) -> bool:
-        """Undo what `memory_optimize` renamed; tells whether there was anything."""
+        """Undo the renaming of `memory_optimize`; return whether there was any."""
         renamed = has_reuses(self)
         if renamed:
             restore_own_names(self)
@@ -247,7 +249,9 @@ class Program(ir.Program):
         return renamed
 
     def _grow(self) -> None:
-        """Before ops are appended: a new op may read any variable, by the name it was given."""
+        """Undo renaming before ops are appended: a new op may read any variable by its original
+        name.
+        """
         if self._is_mem_optimized and self._take_names_back():
             warnings.warn(
                 f"{user_line()}: an op is appended after memory_optimize, which is undone: call it "
@@ -259,10 +263,10 @@ class Program(ir.Program):
 
     @entry_point
     def clone(self, for_test: bool = False) -> Program:
-        """A copy that shares nothing but what parameters refer to.
+        """Return a copy that shares nothing but what parameters refer to.
 
-        `for_test` leaves out the ops and variables that training added, before or after
-        `minimize`, and sets `is_test` on every op that has it.
+        `for_test` removes the ops and variables that training added, before or after `minimize`,
+        and sets `is_test` on every op that has it.
         """
         clone = self._copy()
         if for_test:
@@ -271,14 +275,14 @@ class Program(ir.Program):
         return clone
 
     def _prune(self, targets: Any) -> Program:
-        """A copy with only what `targets` need."""
+        """Return a copy with only what `targets` need."""
         return self._prune_with_input([], targets)
 
     def _prune_with_input(self, feeded_var_names: Any, targets: Any) -> Program:
-        """A copy with only what computes `targets` from the feeds.
+        """Return a copy with only what computes `targets` from the feeds.
 
-        Targets are variables, names or operators. Raises ValueError for anything else, and where
-        no op computes a target.
+        Targets are variables, names or operators. Raises ValueError for anything else, and if no op
+        computes a target.
         """
         feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
         names = self._target_names(targets if isinstance(targets, list) else [targets])
@@ -305,7 +309,7 @@ class Program(ir.Program):
         return list(self._called_now(tuple(found)))
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
-        """A copy with `is_test` set, and with `prune_read_op` without readers."""
+        """Return a copy with `is_test` set, and without readers if `prune_read_op`."""
         copied = self._copy()
         copied._set_test_mode()
         if prune_read_op:
@@ -331,9 +335,9 @@ class Program(ir.Program):
         return copied
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """Its blocks as protobuf text; with details, what training must know of variables.
+        """Return the blocks as protobuf text; with details, also the training fields of variables.
 
-        Raises AssertionError where the arguments are no bools.
+        Raises AssertionError unless the arguments are bools.
         """
         must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
         if not with_details:
@@ -342,16 +346,16 @@ class Program(ir.Program):
         return "".join(f"blocks {{\n{indent(text, '  ')}}}\n" for text in texts)
 
     def _sync_with_cpp(self) -> None:
-        """Nothing is to be done: descriptions and the program are one."""
+        """Do nothing: descriptions and the program are the same objects."""
 
     @property
     def _version(self) -> int:
-        """The release that wrote the program, as saved programs number it: 1.8.5 is 1008005."""
+        """The release that wrote the program, as encoded in saved programs: 1.8.5 is 1008005."""
         return self.desc._version()
 
     @staticmethod
     def _construct_from_desc(desc: ProgramDesc) -> Program:
-        """A copy of the program that a description is of."""
+        """Return a copy of the program behind a description."""
         return Program.parse_from_string(desc.serialize_to_string())
 
     @property
@@ -360,15 +364,15 @@ class Program(ir.Program):
         return ProgramDesc(self)
 
     def serialize_to_string(self) -> bytes:
-        """The program as bytes that release 1.8.5 reads, without call stacks."""
+        """Serialize the program to bytes that release 1.8.5 reads, without call stacks."""
         return program_bytes(self)
 
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
-        """The program that `serialize_to_string` gave, its parameters being parameters again.
+        """Parse the result of `serialize_to_string`, including parameters.
 
-        Bytes of release 1.8.5 do not say which variables are parameters: what is trained or only
-        read is taken for one. Raises CompileError for bytes that are no program.
+        Bytes of release 1.8.5 do not mark parameters: persistable variables that are trained or
+        only read are assumed to be parameters. Raises CompileError for invalid bytes.
         """
         return program_from_bytes(binary_str, "the bytes given", Program)
 
@@ -386,24 +390,24 @@ _startup_program = Program()
 
 
 def default_main_program() -> Program:
-    """The program that layers append to."""
+    """Return the program to which layers append."""
     return _main_program
 
 
 def default_startup_program() -> Program:
-    """The program that initialises parameters; run it once, first."""
+    """Return the program that initializes parameters; run it once, first."""
     return _startup_program
 
 
 def switch_main_program(program: Program) -> Program:
-    """Make another program the default main one; returns the one before it."""
+    """Set the default main program; returns the previous one."""
     global _main_program
     previous, _main_program = _main_program, program
     return previous
 
 
 def switch_startup_program(program: Program) -> Program:
-    """Make another program the default startup one; returns the one before it."""
+    """Set the default startup program; returns the previous one."""
     global _startup_program
     previous, _startup_program = _startup_program, program
     return previous
@@ -411,7 +415,7 @@ def switch_startup_program(program: Program) -> Program:
 
 @contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Let layers append to other programs within a `with` block.
+    """Set the default programs within a `with` block.
 
     Raises TypeError naming the argument that is no Program.
     """
@@ -437,9 +441,9 @@ def _check_program(program: Any, argument: str) -> None:
 @typed
 @contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
-    """Mark the ops appended within as `/prefix/`; a scope opened again is `/prefix_1/`.
+    """Mark the ops appended within as `/prefix/`; a reopened scope is `/prefix_1/`.
 
-    It is a note for people and tools, in the attribute `op_namescope`. ArgumentError if empty.
+    The mark is the attribute `op_namescope`, for people and tools only. ArgumentError if empty.
     """
     if not prefix:
         raise ArgumentError("the prefix of a name_scope can not be empty")
@@ -457,15 +461,14 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 @typed
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
-    """Mark the ops appended to the default programs within as meant for "cpu" or "gpu".
+    """Mark the ops appended to the default programs within for device "cpu" or "gpu".
 
-    It is a note in the attribute `op_device`: a program runs on one device here. ValueError for
-    another device.
+    The mark is the attribute `op_device` and has no effect: a program runs on one device here.
+    ValueError for another device.
     """
     if device not in ("cpu", "gpu", "", None):
         raise ValueError(
-            "device should be 'cpu' or 'gpu', or '' or None where no device is meant, "
-            f"but received {device!r}"
+            f"device should be 'cpu' or 'gpu', or '' or None for no device, but received {device!r}"
         )
     programs = default_main_program(), default_startup_program()
     before = [program._device for program in programs]
@@ -479,5 +482,5 @@ def device_guard(device: str | None = None) -> Iterator[None]:
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:
-    """The variable of a name in the global block of a program, the default one by default."""
+    """Return a variable of the global block of a program (default: the default one) by name."""
     return (program or default_main_program()).global_block().var(name)

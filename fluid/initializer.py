@@ -1,7 +1,7 @@
-"""How parameters start: each initializer prepends one op to the startup program.
+"""Parameter initializers: each prepends one op to the startup program.
 
 Ops are prepended, so the startup program lists them in reverse order of creation (fluid_spec A.2).
-With a program seed every op gets a seed of its own, see `Program.random_seed`.
+With a program seed every op has a different seed, see `Program.random_seed`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _VALUES = {"float32": "fp32_values", "int32": "int32_values", "int64": "int64_va
 
 
 class Initializer:
-    """What an initializer is: called with a variable, it prepends the op that writes it."""
+    """Base class of initializers, which are called with a variable and prepend an op."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend the op to `block`, the global block of the startup program."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it starts")
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def _compute_fans(self, var: Variable) -> tuple[int, int]:
-        """How many inputs and outputs a weight connects: [in, out] or [out, in, height, width]."""
+        """Return the fan-in and fan-out of a weight: [in, out] or [out, in, height, width]."""
         shape = var.shape
         if len(shape) < 2:
             size = math.prod(shape)
@@ -59,7 +59,7 @@ class Initializer:
 
 
 class ConstantInitializer(Initializer):
-    """Every element is `value`."""
+    """Initializes all elements to `value`."""
 
     @typed
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
@@ -69,11 +69,11 @@ class ConstantInitializer(Initializer):
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `fill_constant`."""
         attrs = {"value": float(self._value), "force_cpu": self._force_cpu}
-        return _prepended("fill_constant", var, block, attrs)
+        return _prepend_fill("fill_constant", var, block, attrs)
 
 
 class _Random(Initializer):
-    """Draws numbers; seed 0 leaves it to the program's seed."""
+    """Base class of random initializers; seed 0 means the program's seed."""
 
     @typed
     def __init__(self, seed: int = 0) -> None:
@@ -91,13 +91,15 @@ class _Random(Initializer):
         self, op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]
     ) -> Operator:
         if not var.element.is_float:
-            raise TypeError(f"{op_type} fills floating point, but {var.name!r} is {var.dtype.name}")
+            raise TypeError(
+                f"{op_type} fills floating-point variables, but {var.name!r} is {var.dtype.name}"
+            )
         seed = self._seed or block.program._fresh_seed()
-        return _prepended(op_type, var, block, {**attrs, "seed": seed})
+        return _prepend_fill(op_type, var, block, {**attrs, "seed": seed})
 
 
 class UniformInitializer(_Random):
-    """Uniform between `low` and `high`; a diagonal of `diag_val` may be written over it."""
+    """Uniform in [`low`, `high`); optionally `diag_val` overwrites a diagonal."""
 
     @typed
     def __init__(
@@ -137,7 +139,7 @@ class NormalInitializer(_Random):
 
 
 class TruncatedNormalInitializer(NormalInitializer):
-    """Normal, but what lies beyond two standard deviations is drawn again."""
+    """Normal, truncated to two standard deviations by resampling."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `truncated_gaussian_random`."""
@@ -146,7 +148,7 @@ class TruncatedNormalInitializer(NormalInitializer):
 
 
 class XavierInitializer(_Random):
-    """Keeps the scale of values and gradients alike from layer to layer (Glorot & Bengio, 2010)."""
+    """Preserves the scale of values and gradients across layers (Glorot & Bengio, 2010)."""
 
     @typed
     def __init__(
@@ -171,7 +173,7 @@ class XavierInitializer(_Random):
 
 
 class MSRAInitializer(_Random):
-    """Keeps the scale of values through rectifiers (He et al., 2015)."""
+    """Preserves the scale of values through rectifiers (He et al., 2015)."""
 
     @typed
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
@@ -188,12 +190,12 @@ class MSRAInitializer(_Random):
 
 
 class BilinearInitializer(Initializer):
-    """Weights of a transposed convolution that enlarges pictures by bilinear interpolation."""
+    """Weights of a transposed convolution that upsamples images by bilinear interpolation."""
 
     def __call__(self, var: Variable, block: Block) -> Operator:
-        """Prepend `assign_value`; ValueError where the filter is not [out, in, size, size]."""
+        """Prepend `assign_value`; ValueError unless the filter is [out, in, size, size]."""
         if len(var.shape) != 4 or var.shape[2] != var.shape[3]:
-            raise ValueError(f"Bilinear fills [out, in, size, size], not {list(var.shape)}")
+            raise ValueError(f"Bilinear requires [out, in, size, size], not {list(var.shape)}")
         size = var.shape[3]
         half = math.ceil(size / 2.0)
         center = (2 * half - 1 - half % 2) / (2.0 * half)
@@ -203,26 +205,26 @@ class BilinearInitializer(Initializer):
 
 
 class NumpyArrayInitializer(Initializer):
-    """The elements of an array, which are written into the program."""
+    """Initializes to the elements of an array, which are stored in the program."""
 
     @typed
     def __init__(self, value: np.ndarray) -> None:
         self._value = value
 
     def __call__(self, var: Variable, block: Block) -> Operator:
-        """Prepend `assign_value`; ValueError where the shape or the element type does not fit."""
+        """Prepend `assign_value`; ValueError if shape or dtype do not match."""
         dtype = (DType.FP32 if var.element in HALVES else var.element).numpy
         if self._value.shape != var.shape or dtype.name not in _VALUES:
             raise ValueError(
-                f"an array of shape {self._value.shape} can not start {var.name!r}, "
+                f"an array of shape {self._value.shape} can not initialize {var.name!r}, "
                 f"which is {dtype.name} of shape {var.shape}"
             )
         values = self._value.astype(dtype).ravel().tolist()
-        return _prepended("assign_value", var, block, {_VALUES[dtype.name]: values})
+        return _prepend_fill("assign_value", var, block, {_VALUES[dtype.name]: values})
 
 
-def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
-    """Prepend an op that fills a variable: what has two bytes is filled as float32, then cast."""
+def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
+    """Prepend an op that fills a variable; half precision is filled as float32, then cast."""
     filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}
     op = block._prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})

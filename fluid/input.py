@@ -1,4 +1,4 @@
-"""`fluid.embedding`, `fluid.one_hot`: like the layers of these names, but for ids of any shape."""
+"""`fluid.embedding` and `fluid.one_hot`: like the layers, but for ids of any shape."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """The rows of a table of `size` [rows, width], a new parameter, by their numbers.
+    """Look up rows of a new parameter of shape `size` [rows, width].
 
-    `input` is int64 of any shape, the result has a last axis of `width` more. Everything else is as
-    in `fluid.layers.embedding`.
+    `input` is int64 of any shape, the result has an additional last axis of size `width`.
+    Everything else is as in `fluid.layers.embedding`.
 
     >>> import fluid
     >>> tokens = fluid.data("tokens", [None, 7], dtype="int64")
@@ -42,9 +42,9 @@ def embedding(
 @typed
 @atomic
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
-    """Rows of `depth` with a 1 at the place that each number of `input`, of any shape, says.
+    """One-hot encode `input`, of any shape, along a new last axis of size `depth`.
 
-    A number that is no place is an error, unless `allow_out_of_range` leaves its row at 0.
+    An index outside [0, depth) is an error, or an all-zero row if `allow_out_of_range`.
 
     >>> import fluid
     >>> digit = fluid.data("digit", [None], dtype="int64")

@@ -1,4 +1,4 @@
-"""`fluid.io`: saving and loading, and readers of data, under the names release 1.8.5 has them."""
+"""`fluid.io`: saving and loading, and data readers, under the names of release 1.8.5."""
 
 from __future__ import annotations
 

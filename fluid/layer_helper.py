@@ -1,4 +1,4 @@
-"""What every layer does: name itself, make parameters and temporaries, append its ops."""
+"""Helper of layers: names, parameters, temporaries and ops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["LayerHelper", "append_simple_op"]
 
 
 class LayerHelper:
-    """One instance of a layer, called `<layer_type>_<n>` unless the user gives `name`.
+    """Helper of one layer call, named `<layer_type>_<n>` unless the user passes `name`.
 
     The keyword arguments are the layer's own: `input`, `param_attr`, `bias_attr`, `act`, `name`.
     """
@@ -40,12 +40,12 @@ class LayerHelper:
 
     @property
     def main_program(self) -> Program:
-        """The program the layer appends to."""
+        """The program to which the layer appends."""
         return default_main_program()
 
     @property
     def startup_program(self) -> Program:
-        """The program that initialises the layer's parameters."""
+        """The program that initializes the layer's parameters."""
         return default_startup_program()
 
     @entry_point
@@ -56,7 +56,7 @@ class LayerHelper:
     # ---- arguments
 
     def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
-        """The variables of an argument that may be one or a list; TypeError for anything else."""
+        """Return the variables of an argument that may be one or a list; TypeError otherwise."""
         value = self.kwargs.get(input_param_name)
         inputs = list(value) if isinstance(value, list | tuple) else [value]
         for each in inputs:
@@ -64,14 +64,14 @@ class LayerHelper:
         return inputs
 
     def input(self, input_param_name: str = "input") -> Variable:
-        """The only variable of an argument; ValueError for several."""
+        """Return the only variable of an argument; ValueError for several."""
         inputs = self.multiple_input(input_param_name)
         if len(inputs) != 1:
             raise ValueError(f"{self.layer_type} takes one {input_param_name}, not {len(inputs)}")
         return inputs[0]
 
     def input_dtype(self, input_param_name: str = "input") -> Any:
-        """The element type of all variables of an argument; ValueError where they differ."""
+        """Return the dtype of all variables of an argument; ValueError if they differ."""
         inputs = self.multiple_input(input_param_name)
         for each in inputs:
             if each.dtype != inputs[0].dtype:
@@ -100,7 +100,9 @@ class LayerHelper:
         return found
 
     def multiple_param_attr(self, length: int) -> list[Any]:
-        """The attributes of `length` weights; one stands for all, ValueError for other numbers."""
+        """Return the attributes of `length` weights; one is repeated, ValueError for other
+        numbers.
+        """
         attrs = self.param_attr
         attrs = attrs if isinstance(attrs, list) else [attrs]
         if len(attrs) not in (1, length):
@@ -112,7 +114,7 @@ class LayerHelper:
     def iter_inputs_and_params(
         self, input_param_name: str = "input"
     ) -> Iterator[tuple[Variable, Any]]:
-        """Each input with the attributes of its weight."""
+        """Yield each input with the attributes of its weight."""
         inputs = self.multiple_input(input_param_name)
         return zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
 
@@ -129,10 +131,11 @@ class LayerHelper:
         stop_gradient: bool = False,
         type: int = VarDesc.VarType.LOD_TENSOR,
     ) -> Any:
-        """A parameter in both programs, called `<layer>.w_<k>` or `.b_<k>`; None for attr False.
+        """Create a parameter in both programs, named `<layer>.w_<k>` or `.b_<k>`; None for attr
+        False.
 
-        Without an initializer weights start by Xavier and biases at 0; TypeError where they are
-        not floating point then.
+        The default initializer is Xavier for weights and 0 for biases; TypeError if the dtype is
+        then not floating point.
         """
         attr = copy.copy(self._one_attr(attr))
         if attr is False:
@@ -140,7 +143,9 @@ class LayerHelper:
         if attr.name is None:
             attr.name = unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
         if attr.initializer is None:
-            attr.initializer = default_initializer or _usual_start(attr.name, dtype, is_bias)
+            attr.initializer = default_initializer or _default_initializer(
+                attr.name, dtype, is_bias
+            )
         fields: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "type": type}
         startup, main = self.startup_program.global_block(), self.main_program.global_block()
         if isinstance(attr, WeightNormParamAttr):
@@ -152,7 +157,7 @@ class LayerHelper:
         return param
 
     def get_parameter(self, name: str) -> Parameter:
-        """The parameter of a name; ValueError where it is not one."""
+        """Return a parameter by name; ValueError if it is not one."""
         param = self.main_program.global_block().var(name)
         if not isinstance(param, Parameter):
             raise ValueError(f"{name} is no Parameter")
@@ -161,7 +166,7 @@ class LayerHelper:
     def create_variable_for_type_inference(
         self, dtype: Any, stop_gradient: bool = False
     ) -> Variable:
-        """A temporary called `<layer>.tmp_<k>`; the op that writes it says its type."""
+        """Create a temporary named `<layer>.tmp_<k>`; the op that writes it infers its shape."""
         return self.main_program.current_block().create_var(
             name=unique_name.generate(f"{self.name}.tmp"),
             dtype=dtype,
@@ -170,15 +175,15 @@ class LayerHelper:
         )
 
     def create_variable(self, **fields: Any) -> Variable:
-        """A variable of the current block, see `Block.create_var`."""
+        """Create a variable in the current block, see `Block.create_var`."""
         return self.main_program.current_block().create_var(**fields)
 
     def create_global_variable(self, persistable: bool = False, **fields: Any) -> Variable:
-        """A variable of the global block, see `Block.create_var`."""
+        """Create a variable in the global block, see `Block.create_var`."""
         return self.main_program.global_block().create_var(persistable=persistable, **fields)
 
     def create_or_get_global_variable(self, name: str, **fields: Any) -> tuple[Variable, bool]:
-        """The global variable of a name, made if need be, and whether it was."""
+        """Return the global variable of a name, and whether it was created."""
         block = self.main_program.global_block()
         if block.has_var(name):
             return block.var(name), False
@@ -195,12 +200,14 @@ class LayerHelper:
             initializer=initializer,
         )
 
-    # ---- the usual ends of a layer
+    # ---- bias, activation, result
 
     def append_bias_op(
         self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None
     ) -> Variable:
-        """Add a bias of the sizes `dim_start` to `dim_end` of the input, unless it is False."""
+        """Add a bias with the shape of axes `dim_start` to `dim_end` of the input, unless it is
+        False.
+        """
         attr = self.bias_attr
         if attr is False:
             return input_var
@@ -211,7 +218,7 @@ class LayerHelper:
 
     @entry_point
     def append_activation(self, input_var: Variable) -> Variable:
-        """Apply the activation the layer was given; TypeError where it is no name."""
+        """Append the activation of the layer; TypeError unless it is a string."""
         act = self.kwargs.get("act")
         if act is None:
             return input_var
@@ -247,15 +254,15 @@ def append_simple_op(
     act: str | None = None,
     dtype: Any = None,
 ) -> Variable:
-    """A layer that is one op with the output Out, called after the op, and an activation."""
+    """Append an op with the output Out, in a layer named after it, and an activation."""
     helper = LayerHelper(op_type, name=name, act=act)
     return helper.append_activation(helper.append_result(op_type, inputs, attrs, dtype))
 
 
-def _usual_start(name: str, dtype: Any, is_bias: bool) -> Initializer:
+def _default_initializer(name: str, dtype: Any, is_bias: bool) -> Initializer:
     if not dtype_is_floating(dtype):
         raise TypeError(
-            f"parameter {name!r} is not floating point, so it has no usual start: "
+            f"parameter {name!r} is not floating point, so it has no default initializer: "
             "give it an initializer"
         )
     return Constant(0.0) if is_bias else Xavier()

@@ -1,4 +1,4 @@
-"""`fluid.lod_tensor`: making LoDTensors, and lists of them, under the names users know."""
+"""`fluid.lod_tensor`: public functions that create LoDTensors and lists of them."""
 
 from __future__ import annotations
 

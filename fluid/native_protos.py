@@ -1,4 +1,4 @@
-"""Declarations of op types as bytes, as the native module of release 1.8 returns them."""
+"""Serialized declarations of op types, as the native module of release 1.8 returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["get_all_op_protos"]
 
 
 def get_all_op_protos() -> list[bytes]:
-    """A serialized `framework_pb2.OpProto` for every op type, gradient ops included."""
+    """Return a serialized `framework_pb2.OpProto` for every op type, gradient ops included."""
     return [_message(each).SerializeToString() for each in op_protos.get_all_op_protos()]
 
 
@@ -25,7 +25,7 @@ def _message(proto: op_protos.OpProto) -> pb.OpProto:
 
 
 def _copy(declared: op_protos.OpProto.Var | op_protos.OpProto.Attr, message: ProtoMessage) -> None:
-    """Set fields of a message; flags that are not raised are left out."""
+    """Copy fields to a message; flags that are false are omitted."""
     for each in fields(declared):
         value = getattr(declared, each.name)
         if value is not False:

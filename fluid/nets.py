@@ -1,4 +1,4 @@
-"""Layers that are always used together."""
+"""Common compositions of layers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def simple_img_conv_pool(
     act: str | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
-    """A convolution with its activation, and a pooling."""
+    """Convolution with activation, followed by pooling."""
     convolved = layers.conv2d(
         input,
         num_filters,
@@ -81,15 +81,16 @@ def img_conv_group(
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Variable:
-    """Convolutions, one for each of `conv_num_filter`, and a pooling.
+    """A sequence of convolutions, one per entry of `conv_num_filter`, followed by pooling.
 
-    An argument that is a list has an entry for each convolution. A batch norm takes over the
-    activation and may be followed by a dropout. Raises ValueError for lists of other lengths.
+    An argument that is a list has an entry for each convolution. If there is a batch norm it
+    applies the activation and may be followed by dropout. Raises ValueError for lists of other
+    lengths.
     """
     count = len(conv_num_filter)
     columns = [conv_num_filter, conv_filter_size, conv_padding, param_attr]
     columns += [conv_with_batchnorm, conv_batchnorm_drop_rate]
-    rows = zip(*(_spread(column, count) for column in columns), strict=True)
+    rows = zip(*(_repeat(column, count) for column in columns), strict=True)
     out = input
     for filters, size, padding, attr, normalised, drop_rate in rows:
         out = layers.conv2d(
@@ -113,8 +114,8 @@ def img_conv_group(
     )
 
 
-def _spread(value: Any, count: int) -> list[Any]:
-    """A list of `count` entries as it is, anything else that often."""
+def _repeat(value: Any, count: int) -> list[Any]:
+    """Return a list of `count` entries unchanged; repeat anything else `count` times."""
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) != count:
@@ -133,7 +134,7 @@ def sequence_conv_pool(
     pool_type: str = "max",
     bias_attr: Any = None,
 ) -> Variable:
-    """A convolution along sequences with its activation, and a pooling: [count, num_filters]."""
+    """Sequence convolution with activation, followed by pooling: [count, num_filters]."""
     check_variable_and_dtype(input, "input", ("float32", "float64"), "sequence_conv_pool")
     convolved = layers.sequence_conv(
         input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act
@@ -144,7 +145,7 @@ def sequence_conv_pool(
 @typed
 @atomic
 def glu(input: Variable, dim: int = -1) -> Variable:
-    """A gated linear unit: the first half of `input` along `dim`, times sigmoid of the second."""
+    """Gated linear unit: the first half of `input` along `dim`, times sigmoid of the second."""
     check_variable_and_dtype(input, "input", FLOATS, "glu")
     value, gate = layers.split(input, num_or_sections=2, dim=dim)
     return layers.elementwise_mul(value, layers.sigmoid(gate))
@@ -159,11 +160,11 @@ def scaled_dot_product_attention(
     num_heads: int = 1,
     dropout_rate: float = 0.0,
 ) -> Variable:
-    """What each query finds: values weighted by softmax(query @ key / sqrt(size of a head)).
+    """Attention: values weighted by softmax(query @ key / sqrt(head size)).
 
     Queries [batch, m, size], keys [batch, n, size], values [batch, n, width] → [batch, m, width].
-    Several heads project all three first, and share the sizes between them. Raises TypeError and
-    ValueError where types, ranks or sizes do not go together.
+    With several heads all three are first projected and split along the last axis. Raises TypeError
+    and ValueError for inconsistent types, ranks or sizes.
     """
     _check_attention(queries, keys, values, num_heads)
     given = [queries, keys, values]
@@ -187,25 +188,25 @@ def _check_attention(queries: Variable, keys: Variable, values: Variable, num_he
         f"{name} {each.dtype.name} {list(each.shape)}" for name, each in named.items()
     )
     if len({each.dtype for each in named.values()}) > 1:
-        raise TypeError(f"attention takes one element type, but received {shown}")
+        raise TypeError(f"attention requires equal dtypes, but received {shown}")
     if any(len(each.shape) != 3 for each in named.values()):
         raise ValueError(f"attention takes [batch, length, size], but received {shown}")
     if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(f"queries and keys must be of one size, but received {shown}")
+        raise ValueError(f"queries and keys must have the same size, but received {shown}")
     if keys.shape[-2] != values.shape[-2]:
         raise ValueError(f"there must be a value for each key, but received {shown}")
     if keys.shape[-1] % num_heads or values.shape[-1] % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide the sizes of {shown}")
+        raise ValueError(f"the sizes of {shown} are not divisible by {num_heads} heads")
 
 
 def _split_heads(each: Variable, heads: int) -> Variable:
-    """[batch, length, size] as [batch, heads, length, size / heads]."""
+    """Reshape [batch, length, size] to [batch, heads, length, size / heads]."""
     shape = [*each.shape[:-1], heads, each.shape[-1] // heads]
     return layers.transpose(layers.reshape(each, shape), perm=[0, 2, 1, 3])
 
 
 def _join_heads(each: Variable, heads: int) -> Variable:
-    """The reverse of `_split_heads`; one head was not split."""
+    """Undo `_split_heads`; a single head was not split."""
     if heads == 1:
         return each
     joined = layers.transpose(each, perm=[0, 2, 1, 3])

@@ -1,6 +1,6 @@
 """`fluid.ParallelExecutor`: runs one program on several devices (seed 004; fluid_spec E).
 
-It is a `CompiledProgram` with data parallelism and an `Executor` in one.
+It combines a `CompiledProgram` with data parallelism and an `Executor`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["ParallelExecutor"]
 
 
 class ParallelExecutor:
-    """Runs one program on all devices: GPUs, or as many CPU processes as `CPU_NUM` says.
+    """Runs one program on all devices: GPUs, or `CPU_NUM` CPU processes.
 
-    `loss_name` is needed where the program computes gradients. `share_vars_from` is the executor
-    whose variables a test program reads on every device; it must run before this one does, and its
-    scope is used. `scope` is the global one unless given. `num_trainers` and `trainer_id`, where
-    they are not 1 and 0, go before those of the build strategy.
+    `loss_name` is required if the program computes gradients. `share_vars_from` is the executor
+    whose variables a test program reads on every device; it must run first, and its scope is used.
+    The default `scope` is the global one. `num_trainers` and `trainer_id`, unless 1 and 0, override
+    those of the build strategy.
 
-    Raises AssertionError with `use_cuda` where there is no GPU, and for gradients without a
-    `loss_name`; TypeError where `share_vars_from` is no ParallelExecutor; ValueError for a loss
-    that the program does not have.
+    Raises AssertionError with `use_cuda` without a GPU, and for gradients without a `loss_name`;
+    TypeError unless `share_vars_from` is a ParallelExecutor; ValueError for a loss that the program
+    does not have.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class ParallelExecutor:
         feed_dict: Mapping[str, Any] | None = None,
         return_numpy: bool = True,
     ) -> list[Any]:
-        """Run all ops of the program once on every device; the values of `fetch_list`.
+        """Run all ops of the program once on every device; return the values of `fetch_list`.
 
         A dict is divided among the devices by rows: 3 rows on 2 devices are [0] and [1, 2]. A list
-        has one dict for each device. Values of all devices are joined along axis 0, so that a loss
-        of shape [1] has shape [devices]. `feed_dict` is the old name of `feed`.
+        has one dict for each device. Values of all devices are concatenated along axis 0, so that a
+        loss of shape [1] has shape [devices]. `feed_dict` is the old name of `feed`.
 
         Raises ValueError for a list of another length, for a feed that is neither, for a name that
-        the program has not, and where `share_vars_from` has not run yet; TypeError for a list of
+        the program does not have, and if `share_vars_from` has not run yet; TypeError for a list of
         anything but dicts; FeedError (EnforceNotMet) for fewer rows than devices; WorkerError and
-        RankError, which name the device, for what went wrong on another one.
+        RankError, which name the device, for errors on another one.
         """
         if self._shared is not None and not self._shared._has_run:
             raise ValueError(
@@ -116,12 +116,12 @@ class ParallelExecutor:
         self._is_dropped = True
 
     def _need_create_local_exe_scopes(self) -> bool:
-        """Whether the next run has to allocate memory for temporaries."""
+        """Return whether the next run allocates memory for temporaries."""
         return self._is_dropped or not self._has_run
 
 
 def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
-    """Set fields to values that are not their defaults, with a note where that changes them."""
+    """Set fields to values other than the defaults, with a note if that changes them."""
     for name, (value, default) in values.items():
         if value not in (default, before := getattr(strategy, name)):
             note = f"build_strategy.{name} was {before} and is now {value}, as it was passed"
@@ -130,7 +130,7 @@ def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
 
 
 def _named(feed: Any, feed_dict: Any) -> Any:
-    """The feed, under its name of today or, with a warning, under its old one."""
+    """Return the feed, passed by its current name or, with a warning, by its old one."""
     if feed_dict is None or feed is not None:
         return feed
     warnings.warn("feed_dict is deprecated: pass feed", DeprecationWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""What users may say of a parameter: name, start, learning rate, weight decay."""
+"""Parameter attributes: name, initializer, learning rate, regularizer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["ParamAttr", "WeightNormParamAttr"]
 class ParamAttr:
     """The attributes of a parameter.
 
-    `learning_rate` is a factor on the optimizer's; `regularizer` goes before the optimizer's.
-    Raises TypeError or ValueError for a bad argument.
+    `learning_rate` is a factor on the optimizer's; `regularizer` overrides the optimizer's. Raises
+    TypeError or ValueError for an invalid argument.
     """
 
     @typed
@@ -41,9 +41,9 @@ class ParamAttr:
 
     @staticmethod
     def _to_attr(arg: Any) -> Any:
-        """What a layer's `param_attr` means: a ParamAttr, a list of them, or False for none.
+        """Convert a layer's `param_attr` to a ParamAttr, a list of them, or False for none.
 
-        A string is a name; an initializer or a regularizer stands for itself; None and True mean
+        A string is a name; an initializer or a regularizer becomes an attribute; None and True mean
         the defaults. Raises TypeError for anything else.
         """
         if isinstance(arg, list | tuple):
@@ -61,7 +61,7 @@ class ParamAttr:
         raise TypeError(f"{type(arg).__name__} can not be cast to ParamAttr")
 
     def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
-        """What `Block.create_parameter` takes."""
+        """Return the arguments for `Block.create_parameter`."""
         fields: dict[str, Any] = {
             "name": self.name,
             "optimize_attr": {"learning_rate": self.learning_rate},
@@ -73,14 +73,14 @@ class ParamAttr:
 
 
 class _Weights:
-    """Weights in order of creation, as a list, while their programs live."""
+    """A list of weights in order of creation, held while their programs are alive."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._numbers = count()
 
     def add(self, weight: Any) -> None:
-        """Note a weight."""
+        """Add a weight."""
         self._known[next(self._numbers)] = weight
 
     def __get__(self, instance: object, owner: type | None = None) -> list[Any]:
@@ -88,15 +88,14 @@ class _Weights:
 
 
 normalized_weights = _Weights()
-"""The weights that `create_normalized_weight` made."""
+"""The weights created by `create_normalized_weight`."""
 
 
 class WeightNormParamAttr(ParamAttr):
     """The attributes of a weight `g * v / |v|`, whose parameters are `<name>_g` and `<name>_v`.
 
-    Lengths are taken along all axes but `dim`, or along all where that is None: `dim` is the axis
-    of the outputs, 1 for `fc` and 0 for `conv2d`. `params_with_weight_norm` lists the weights of
-    all programs.
+    Norms are taken over all axes but `dim`, or over all if it is None: `dim` is the output axis, 1
+    for `fc` and 0 for `conv2d`. `params_with_weight_norm` lists the weights of all programs.
     """
 
     params_with_weight_norm = normalized_weights

@@ -1,7 +1,7 @@
-"""`fluid.profiler`: how long each op takes, as a table and as a trace to look at.
+"""`fluid.profiler`: per-op times, as a table and as a Chrome trace.
 
-While it is on, an Executor runs its programs with clocks between their steps. Ops that are fused
-into one step have one time, under the names of all of them.
+While it is enabled, an Executor measures each step of its programs. Ops fused into one step have
+one time, under the names of all of them.
 """
 
 from __future__ import annotations
@@ -29,28 +29,27 @@ _NAMES = {
     "OpDetail": lambda span: f"thread0::{span.kinds}",
     "AllOpDetail": lambda span: f"thread0::{' + '.join(span.ops)}",
 }
-"""What spans are called in the table, by `tracer_option`."""
+"""Row names of spans in the table, by `tracer_option`."""
 
 
 class _State:
-    """The recorder that is on, and what the table calls its spans."""
+    """The active recorder, and the row names of its spans."""
 
     recorder: Recorder | None = None
     tracer_option = "Default"
 
 
 def recorder() -> Recorder | None:
-    """What Executors record the times of steps with; None while the profiler is off."""
+    """Return the recorder that Executors use; None while the profiler is off."""
     return _State.recorder
 
 
 @typed
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
-    """Begin to record times, unless that has begun.
+    """Start recording times, unless already started.
 
-    `state` is 'CPU', 'GPU' or 'All'; all mean the same on a CPU. With `tracer_option`
-    'AllOpDetail' the table has a row for every op, otherwise for every type of op. Raises
-    ValueError for other words.
+    `state` is 'CPU', 'GPU' or 'All'; all mean the same on a CPU. With `tracer_option` 'AllOpDetail'
+    the table has a row per op, otherwise per op type. Raises ValueError for other values.
     """
     if state not in ("CPU", "GPU", "All"):
         raise ValueError(f"The state must be 'CPU' or 'GPU' or 'All', but received {state!r}")
@@ -63,10 +62,10 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
 
 @typed
 def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profile") -> None:
-    """Print the table of what was recorded, and write it as a Chrome trace to `profile_path`.
+    """Print the table of recorded times, and write a Chrome trace to `profile_path`.
 
     The table is sorted by 'calls', 'total', 'max', 'min' or 'ave'. Does nothing while the profiler
-    is off; raises ValueError for another key, and records on then.
+    is off; raises ValueError for another key, and continues recording then.
     """
     recorded = _State.recorder
     if recorded is None:
@@ -78,7 +77,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
 
 
 def reset_profiler() -> None:
-    """Forget what was recorded so far."""
+    """Discard the recorded times."""
     if _State.recorder is not None:
         _State.recorder.clear()
 
@@ -91,7 +90,7 @@ def profiler(
     profile_path: str = "/tmp/profile",
     tracer_option: str = "Default",
 ) -> Iterator[None]:
-    """Record within a `with` block, and show it at its end: see `start_` and `stop_profiler`."""
+    """Profile a `with` block: `start_profiler`, then `stop_profiler`."""
     _as_key(sorted_key)
     start_profiler(state, tracer_option)
     try:
@@ -102,8 +101,9 @@ def profiler(
 
 @contextmanager
 def tracing(path: Path | None) -> Iterator[None]:
-    """Write a Chrome trace of what runs in a `with` block, and of the passes that compiled it, to a
-    file; nothing where there is none. Not of the reference.
+    """Write a Chrome trace of a `with` block and its compiler passes to a file.
+
+    Does nothing if `path` is None. Not in the reference.
     """
     if path is None:
         yield
@@ -120,9 +120,9 @@ def tracing(path: Path | None) -> Iterator[None]:
 def cuda_profiler(
     output_file: str, output_mode: str | None = None, config: list[str] | None = None
 ) -> NoReturn:
-    """Raises ValueError for an output mode that is neither 'kvp' nor 'csv', else AssertionError.
+    """Raise ValueError for an output mode that is neither 'kvp' nor 'csv', else AssertionError.
 
-    The reference hands over to NVIDIA's profiler, where it is compiled for a GPU.
+    The reference delegates to NVIDIA's profiler, if compiled for a GPU.
     """
     if output_mode not in (None, "kvp", "csv"):
         raise ValueError(f"The output mode must be 'kvp' or 'csv', but received {output_mode!r}")
@@ -130,7 +130,7 @@ def cuda_profiler(
 
 
 def _as_key(sorted_key: str | None) -> str | None:
-    """The column to sort by, None for none; ValueError where there is no such column."""
+    """Return the sort column, None for none; ValueError for an unknown one."""
     if sorted_key not in (None, "default", *SORTS):
         known = ", ".join(map(repr, SORTS))
         raise ValueError(f"sorted_key must be None or one of {known}, but received {sorted_key!r}")

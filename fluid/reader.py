@@ -1,4 +1,4 @@
-"""`fluid.io.DataLoader` and `PyReader`: batches made while steps run."""
+"""`fluid.io.DataLoader` and `PyReader`: batches prefetched while steps run."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 
 
 def keep_data_loader_order(*args: bool) -> bool | None:
-    """Whether batches come in the order of their samplers: they always do, whatever is set."""
+    """Return whether batches keep the order of their samplers; always true, whatever is set."""
     return None if args else True
 
 
 class DataLoader(DataLoaderBase):
-    """Batches of a dataset, as feeds for each place, to be looped over.
+    """An iterable over the batches of a dataset, as feeds for each place.
 
-    `batch_sampler` says which samples make up a batch, or `batch_size`, `shuffle` and `drop_last`
-    do; `collate_fn` makes arrays of them. Feeds are dicts by the names of `feed_list`, or lists
-    with `return_list`. `num_workers` processes load them, each begun with `worker_init_fn` of its
-    number; `timeout` seconds without a batch are an error. With `use_buffer_reader` they are
-    loaded ahead; `use_shared_memory` changes nothing here. Raises AssertionError for arguments of
-    another kind, as the reference.
+    Batches are defined by `batch_sampler`, or by `batch_size`, `shuffle` and `drop_last`;
+    `collate_fn` makes arrays of them. Feeds are dicts by the names of `feed_list`, or lists with
+    `return_list`. `num_workers` processes load them, each initialized by `worker_init_fn` with its
+    index; `timeout` seconds without a batch are an error. With `use_buffer_reader` they are
+    prefetched; `use_shared_memory` has no effect here. Raises AssertionError for arguments of
+    another type, as the reference does.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class DataLoader(DataLoaderBase):
         self.worker_init_fn = worker_init_fn
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """The feeds from the first one on: a list with one for each place."""
+        """Iterate over the feeds from the first: lists with one for each place."""
         places = len(self.places)
         names = None if self.return_list else [var.name for var in self.feed_list]
         ahead = prefetched(self._batches, 2 * places) if self.use_buffer_reader else self._batches()
@@ -103,7 +103,7 @@ class DataLoader(DataLoaderBase):
             yield to_tensors(batch, names)
 
     def _in_processes(self) -> Iterator[Sequence[Any]]:
-        """The batches in their order, each loaded by the process whose turn it is."""
+        """Yield the batches in order, loaded by the worker processes round-robin."""
         chosen = list(self.batch_sampler)
         shares = [chosen[number :: self.num_workers] for number in range(self.num_workers)]
         workers = [partial(self._work, number, share) for number, share in enumerate(shares)]
@@ -127,14 +127,14 @@ class DataLoader(DataLoaderBase):
         use_multiprocess: bool = False,
         drop_last: bool = True,
     ) -> GeneratorLoader:
-        """A loader of what a generator gives, made up to `capacity` batches ahead in a thread.
+        """Return a loader of a generator's batches, prefetching up to `capacity` in a thread.
 
         Set the generator by `set_sample_generator`, `set_sample_list_generator` or
-        `set_batch_generator`. If `iterable`, loop over the loader and pass on the feeds that it
-        gives: dicts, or lists with `return_list`. Otherwise the default main program reads from it
-        between `start` and `reset`, and running it raises `fluid.core.EOFException` at the end.
-        Over several places `drop_last` drops the last batches if they are too few.
-        `use_double_buffer` and `use_multiprocess` change nothing here.
+        `set_batch_generator`. If `iterable`, iterate over the loader and pass on its feeds: dicts,
+        or lists with `return_list`. Otherwise the default main program reads from it between
+        `start` and `reset`, and running it raises `fluid.core.EOFException` at the end. With
+        several places `drop_last` drops the last batches if they are too few. `use_double_buffer`
+        and `use_multiprocess` have no effect here.
 
         Raises ValueError without a capacity or without variables.
         """
@@ -142,17 +142,17 @@ class DataLoader(DataLoaderBase):
 
     @staticmethod
     def from_dataset(dataset: DatasetBase, places: Any, drop_last: bool = True) -> DatasetLoader:
-        """A loader of the batches of a QueueDataset or an InMemoryDataset, to be looped over.
+        """Return an iterable loader of the batches of a QueueDataset or an InMemoryDataset.
 
-        A feed for each place comes at a time. `drop_last` drops batches of fewer samples, and those
-        that are fewer than places. Raises AssertionError for what is no dataset and for fewer files
-        than places.
+        It yields a feed for each place at a time. `drop_last` drops batches of fewer samples, and a
+        remainder of fewer batches than places. Raises AssertionError for anything but a dataset and
+        for fewer files than places.
         """
         return DatasetLoader(dataset, places, drop_last)
 
 
 class DatasetLoader(DataLoaderBase):
-    """What `DataLoader.from_dataset` gives, which see."""
+    """The loader returned by `DataLoader.from_dataset`."""
 
     def __init__(self, dataset: DatasetBase, places: Any, drop_last: bool) -> None:
         _expect(isinstance(dataset, DatasetBase), "dataset must be type of DatasetBase")
@@ -163,7 +163,7 @@ class DatasetLoader(DataLoaderBase):
         self._drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[dict[str, Any]]]:
-        """The feeds from the first one on: a list with one for each place."""
+        """Iterate over the feeds from the first: lists with one for each place."""
         return self._remembered(self._groups(len(self._places)))
 
     def _groups(self, places: int) -> Iterator[list[dict[str, Any]]]:
@@ -173,7 +173,7 @@ class DatasetLoader(DataLoaderBase):
                 yield group
 
     def _is_taken(self, feed: dict[str, Any]) -> bool:
-        """Whether a batch has as many samples as it should, or may have fewer."""
+        """Return whether a batch is complete, or may be incomplete."""
         values = next(iter(feed.values()))
         levels = values.lod() if isinstance(values, LoDTensor) else []
         rows = len(levels[0]) - 1 if levels else len(values)
@@ -181,7 +181,7 @@ class DatasetLoader(DataLoaderBase):
 
 
 class PyReader(DataLoaderBase):
-    """The loader of `DataLoader.from_generator` under its older names."""
+    """The loader of `DataLoader.from_generator` with its older method names."""
 
     def __init__(
         self,
@@ -197,28 +197,28 @@ class PyReader(DataLoaderBase):
 
     @property
     def iterable(self) -> bool:
-        """Whether it is for a loop; otherwise the program reads from it."""
+        """Whether it is iterated over; otherwise the program reads from it."""
         return self._loader.iterable
 
     @property
     def queue(self) -> Queue[list[LoDTensor]]:
-        """The batches that wait in a started reader."""
+        """The queue of prefetched batches of a started reader."""
         return self._loader.queue
 
     def __call__(self) -> PyReader:
-        """The reader itself, so that `for feed in reader()` reads well."""
+        """Return the reader itself, for `for feed in reader()`."""
         return self
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """The feeds from the first one on: a list with one for each place."""
+        """Iterate over the feeds from the first: lists with one for each place."""
         return self._remembered(iter(self._loader))
 
     def start(self) -> None:
-        """Begin to make batches for the program; AssertionError where it is iterable."""
+        """Start prefetching for the program; AssertionError if it is iterable."""
         self._loader.start()
 
     def reset(self) -> None:
-        """Stop, so that `start` begins with the first batch; AssertionError as `start`."""
+        """Stop, so that `start` begins with the first batch; AssertionError if it is iterable."""
         self._loader.reset()
 
     def decorate_sample_generator(
@@ -228,15 +228,15 @@ class PyReader(DataLoaderBase):
         drop_last: bool = True,
         places: Any = None,
     ) -> None:
-        """Read single samples, each with a field for each variable, and make batches of them."""
+        """Set a generator of single samples, each with one field per variable, to be batched."""
         self._loader.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
     def decorate_sample_list_generator(self, reader: Source, places: Any = None) -> None:
-        """Read lists of samples, each with a field for each variable."""
+        """Set a generator of lists of samples, each with one field per variable."""
         self._loader.set_sample_list_generator(reader, places)
 
     def decorate_batch_generator(self, reader: Source, places: Any = None) -> None:
-        """Read whole batches: an array or a LoDTensor for each variable."""
+        """Set a generator of batches: an array or a LoDTensor per variable."""
         self._loader.set_batch_generator(reader, places)
 
 

@@ -1,4 +1,4 @@
-"""Weight decay: terms added to gradients before the optimizer sees them (fluid_spec A.4)."""
+"""Weight decay: terms added to gradients before the optimizer (fluid_spec A.4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = [
 ]
 
 NEW_GRAD = "@NEWGRAD@"
-"""What follows the name of a sparse gradient in the name of the dense one with the term."""
+"""Suffix of the dense gradient that replaces a sparse one."""
 
 
 class WeightDecayRegularizer:
-    """What a regularizer is: called with a parameter, it appends ops and returns the term."""
+    """Base class of regularizers, which append ops that compute a parameter's term."""
 
     @typed
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         self._regularization_coeff = regularization_coeff
 
     def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
-        """The term to add to `grad`, of the shape of `param`."""
-        raise NotImplementedError(f"{type(self).__name__} does not say its term")
+        """Return the term to add to `grad`, of the shape of `param`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def _scaled(self, var: Variable, out: Variable, block: Block) -> Variable:
         attrs = {"scale": self._regularization_coeff}
@@ -43,18 +43,18 @@ class WeightDecayRegularizer:
 
 
 class L2DecayRegularizer(WeightDecayRegularizer):
-    """The gradient of coeff / 2 * sum(param ** 2): coeff * param."""
+    """L2 decay, the gradient of coeff / 2 * sum(param ** 2): coeff * param."""
 
     def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
-        """The term coeff * param."""
+        """Return the term coeff * param."""
         return self._scaled(param, _like(param, block), block)
 
 
 class L1DecayRegularizer(WeightDecayRegularizer):
-    """The gradient of coeff * sum(|param|): coeff * sign(param)."""
+    """L1 decay, the gradient of coeff * sum(|param|): coeff * sign(param)."""
 
     def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
-        """The term coeff * sign(param)."""
+        """Return the term coeff * sign(param)."""
         decay = _like(param, block)
         block.append_op("sign", inputs={"X": param}, outputs={"Out": decay})
         return self._scaled(decay, decay, block)
@@ -87,7 +87,7 @@ def _regularized(
 
 
 def _dense(param: Any, grad: Any) -> Any:
-    """What a gradient and the whole term go into: a tensor of its own for a sparse gradient."""
+    """Return the gradient to which the term is added: a new dense tensor for a sparse one."""
     if grad.type != VarDesc.VarType.SELECTED_ROWS:
         return grad
     like = {"dtype": param.dtype, "shape": param.shape, "lod_level": param.lod_level}

@@ -1,7 +1,7 @@
-"""Persistable variables whose size changes from run to run, such as rows that are collected.
+"""Persistable variables whose size changes from run to run, such as accumulated rows.
 
-What is compiled has state of known sizes. A variable whose size only data decides is therefore fed
-from the scope, and what the program leaves in it is fetched and put back there.
+Compiled state has static sizes. A persistable variable of data-dependent size is therefore fed from
+the scope, and fetched and stored back after the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Run = Callable[..., list[Any]]
 
 @dataclass(frozen=True)
 class Resized:
-    """A program that is fed such variables; `names` are fed from the scope and put back."""
+    """A program with such variables as feeds; `names` are fed from the scope and stored back."""
 
     program: Program
     names: tuple[str, ...]
@@ -37,9 +37,9 @@ class Resized:
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        """Run the program; the fetched values, arrays or LoDTensors.
+        """Run the program; return the fetched values, arrays or LoDTensors.
 
-        Raises NotInitialized where the scope has no value for a variable, and what a run raises.
+        Raises NotInitialized if the scope has no value for a variable, and what a run raises.
         """
         given = with_lod(feed)
         values = {n: value_of(n, {}, scope) for n in self.names if n not in given} | given
@@ -53,13 +53,13 @@ class Resized:
 
 
 class ResizedState:
-    """What runs in place of programs with such variables, found out once a version of them."""
+    """Cache of the `Resized` of each program version."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Program, tuple[int, Resized | None]] = WeakKeyDictionary()
 
     def resized(self, program: Program) -> Resized | None:
-        """What to run; None where all persistable variables that are read have known sizes."""
+        """Return what to run; None if all persistable variables that are read have static sizes."""
         version, found = self._known.get(program, (None, None))
         if version != program.version:
             found = _resized(program)
@@ -68,10 +68,10 @@ class ResizedState:
 
 
 def _resized(program: Program) -> Resized | None:
-    """The program with variables of open sizes as feeds, where it reads them and writes them."""
+    """Return the program with variables of dynamic size as feeds, if it reads and writes them."""
     main = program.global_block()
     written = {name for op in main.ops for name in op.writes()}
-    names = [name for name, var in main.vars.items() if name in written and _is_open(var)]
+    names = [name for name, var in main.vars.items() if name in written and _is_dynamic(var)]
     if not names:
         return None
     copied = program._copy()
@@ -87,13 +87,13 @@ def _resized(program: Program) -> Resized | None:
     return Resized(copied, resized) if resized else None
 
 
-def _is_open(var: Variable) -> bool:
-    """Whether a variable is dense state of a size that is not declared."""
+def _is_dynamic(var: Variable) -> bool:
+    """Return whether a variable is dense state with a dynamic shape."""
     return var.persistable and var.dims is not None and -1 in var.shape
 
 
 def _set(scope: Scope, name: str, value: Any) -> None:
-    """Put a value into the scope."""
+    """Set a value in the scope."""
     tensor = scope.var(name).get_tensor()
     tensor.set(np.array(value), CPUPlace())
     tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])

@@ -1,7 +1,7 @@
-"""Names for what users leave unnamed: `fc_0`, `fc_0.w_0`, `tmp_3` (fluid_spec A.2).
+"""Generated names of unnamed objects: `fc_0`, `fc_0.w_0`, `tmp_3` (fluid_spec A.2).
 
-One generator is current at a time; `guard` puts a fresh one in its place, so that a program built
-twice gets the same names twice.
+One generator is current at a time; `guard` replaces it by a new one, so that a program built twice
+has the same names twice.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["UniqueNameGenerator", "generate", "generate_with_ignorable_key", "gu
 
 
 class UniqueNameGenerator:
-    """Counts from 0 for every key; `prefix` goes before each name."""
+    """A counter from 0 for every key; `prefix` precedes each name."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix or ""
         self.ids: Counter[str] = Counter()
 
     def __call__(self, key: str) -> str:
-        """The next name for a key.
+        """Return the next name for a key.
 
         A key that is itself such a name is prefixed again, as in the reference: checkpoints are
         saved under these names.
@@ -39,11 +39,11 @@ class UniqueNameGenerator:
 
 
 generator = UniqueNameGenerator()
-"""The generator that is current."""
+"""The current generator."""
 
 
 def generate(key: str) -> str:
-    """The next name for a key from the current generator: `fc_0`, then `fc_1`."""
+    """Return the next name for a key from the current generator: `fc_0`, then `fc_1`."""
     return generator(key)
 
 
@@ -51,10 +51,10 @@ def generate(key: str) -> str:
 def switch(
     new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None
 ) -> tuple[UniqueNameGenerator, Any]:
-    """Make another generator current, a fresh one by default; returns the one before it.
+    """Set the current generator (default: a new one); returns the previous one.
 
-    The result is a pair as in the reference, and what it gives back is taken: its second part,
-    which checks names of dygraph, is of no use here.
+    The result is a pair as in the reference, and can be passed back: the second item, a name
+    checker for dygraph, has no effect here.
 
     >>> before, checker = switch()
     >>> _ = switch(before, checker)
@@ -80,5 +80,5 @@ def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Ite
 
 
 def generate_with_ignorable_key(key: str) -> str:
-    """The same as `generate`: the key counts wherever programs are recorded."""
+    """Same as `generate`: the key is only ignored in dygraph mode."""
     return generate(key)

@@ -1,4 +1,4 @@
-"""Gradients of a program, under the names users know; `compiler.autodiff` does the work."""
+"""Public gradient functions, implemented by `compiler.autodiff`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def append_backward(
     callbacks: list[Callable[..., Any]] | None = None,
     checkpoints: list[Variable | str] | None = None,
 ) -> list[tuple[Parameter, Variable]]:
-    """Append the ops that compute the gradients of `loss`; pairs of parameter and gradient.
+    """Append the gradient ops of `loss`; return (parameter, gradient) pairs.
 
-    Pairs come in order of creation, for trainable parameters or those listed, where there is a
-    gradient. Variables that stop gradients and those of `no_grad_set` get none. Each callback is
+    Pairs are in order of creation, for trainable parameters or those listed, if they have a
+    gradient. Variables that stop gradients and those of `no_grad_set` have none. Each callback is
     called after each op with `block` and `context`, which maps gradients to variables and
-    "__current_op_desc__" to the description of the op. Between `checkpoints`, forward is computed
-    again rather than kept, see `recompute`. Raises TypeError for arguments of other kinds.
+    "__current_op_desc__" to the description of the op. Between `checkpoints`, forward values are
+    recomputed instead of stored, see `recompute`. Raises TypeError for arguments of other types.
     """
     check_variable(loss, "loss", "append_backward")
     check_type(callbacks, "callbacks", (list, type(None)), "append_backward")
@@ -76,9 +76,9 @@ def gradients(
 ) -> list[Variable | None]:
     """Append the ops that compute the gradients of `targets` with respect to `inputs`.
 
-    `target_gradients` are the gradients of the targets themselves, ones where None. An input that
-    no target depends on gives None. Raises TypeError for arguments of other kinds and ValueError
-    where targets and their gradients do not match.
+    `target_gradients` are the gradients of the targets themselves, ones where None. The result is
+    None for an input on which no target depends. Raises TypeError for arguments of other types and
+    ValueError if targets and their gradients do not match.
     """
     targets = _listed(targets, "targets")
     inputs = _listed(inputs, "inputs")
@@ -107,18 +107,18 @@ def gradients(
 def calc_gradient(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> Any:
-    """`gradients`, as a single variable where there is one input."""
+    """`gradients`; returns a single variable for a single input."""
     found = gradients(targets, inputs, target_gradients, no_grad_set)
     return found[0] if len(found) == 1 else found
 
 
 def _append_grad_suffix_(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
-    """The name of the gradient of a variable: `x@GRAD`."""
+    """Return the name of a variable's gradient: `x@GRAD`."""
     return f"{name}@GRAD"
 
 
 def no_grad_names(no_grad_set: Collection[Variable | str] | None) -> set[str]:
-    """The names of variables that get no gradient; TypeError for what is neither."""
+    """Return the names of variables without gradient; TypeError for other types."""
     check_type(
         no_grad_set, "no_grad_set", (set, frozenset, list, tuple, type(None)), "append_backward"
     )

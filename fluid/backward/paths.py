@@ -1,4 +1,4 @@
-"""Which ops and variables a gradient goes through, as programs that rewrite programs ask it."""
+"""Ops and variables on gradient paths, for programs that rewrite programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 def strip_grad_suffix(name: str) -> str:
-    """The variable that a gradient is of; a name of no gradient as it is.
+    """Return the variable name of a gradient name; other names are returned unchanged.
 
     >>> strip_grad_suffix("x@GRAD"), strip_grad_suffix("y@GRAD@RENAME@1"), strip_grad_suffix("z")
     ('x', 'y', 'z')
@@ -25,29 +25,29 @@ def strip_grad_suffix(name: str) -> str:
 
 
 def is_grad_var(name: str) -> bool:
-    """Whether a name is that of a gradient."""
+    """Return whether a name is that of a gradient."""
     return GRAD in name
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list of values from one, several or None."""
+    """Return a value, a sequence of values or None as a list."""
     if value is None:
         return []
     return list(value) if isinstance(value, Sequence) else [value]
 
 
 def some_in_set(names: Collection[str], known: Collection[str]) -> bool:
-    """Whether any of the names is known."""
+    """Return whether any of the names is known."""
     return not set(names).isdisjoint(known)
 
 
 def all_in_set(names: Collection[str], known: Collection[str]) -> bool:
-    """Whether there are names and all of them are known."""
+    """Return whether `names` is not empty and all are known."""
     return bool(names) and set(names) <= set(known)
 
 
 def no_grad_set_names(no_grad_set: Any) -> set[str]:
-    """The names in a `no_grad_set`; TypeError where it is no set, list or tuple of variables."""
+    """Return the names in a `no_grad_set`; TypeError unless a set, list or tuple of variables."""
     if no_grad_set is None:
         return set()
     if not isinstance(no_grad_set, set | list | tuple):
@@ -61,7 +61,7 @@ def no_grad_set_names(no_grad_set: Any) -> set[str]:
 
 
 def stop_gradients(program: Program) -> dict[int, set[str]]:
-    """Gradients of the variables that stop gradients, by index of their block."""
+    """Return the gradients of variables that stop gradients, by block index."""
     assert isinstance(program, Program), f"a Program is expected, not {type(program).__name__}"
     return {
         block.idx: {name + GRAD for name, var in block.vars.items() if var.stop_gradient}
@@ -75,14 +75,13 @@ def find_op_path(
     inputs: Sequence[Variable],
     no_grad_set: set[str],
 ) -> list[Operator]:
-    """The ops that gradients go through from outputs back to inputs; to all where none are given.
+    """Return the ops on paths from outputs back to inputs; to all inputs if none are listed.
 
-    Adds to `no_grad_set` the variables read on the way that stop gradients and that no input leads
-    to.
+    Adds to `no_grad_set` the variables read on the path that stop gradients and depend on no input.
     """
     reached = {var.name for var in inputs}
-    ops = _forward_of(block, reached, no_grad_set) if inputs else list(block.ops)
-    needed = _linked(block, outputs)
+    ops = _forward_ops(block, reached, no_grad_set) if inputs else list(block.ops)
+    needed = _target_names(block, outputs)
     path: list[Operator] = []
     for op in reversed(ops):
         if needed.intersection(op.writes()) and has_non_empty_grad_op_maker(op.type):
@@ -94,8 +93,8 @@ def find_op_path(
     return path
 
 
-def _forward_of(block: Block, reached: set[str], no_grad_set: Collection[str]) -> list[Operator]:
-    """The ops that inputs lead to; what they write is added to what is reached."""
+def _forward_ops(block: Block, reached: set[str], no_grad_set: Collection[str]) -> list[Operator]:
+    """Return the ops reachable from inputs; their outputs are added to `reached`."""
     ops: list[Operator] = []
     for op in block.ops:
         if reached.intersection(op.reads()) and has_non_empty_grad_op_maker(op.type):
@@ -110,8 +109,8 @@ def find_no_grad_vars(
     targets: Sequence[Variable],
     no_grad_set: Collection[str],
 ) -> set[str]:
-    """Outputs of ops on a path that no later op of it reads, and which are no targets."""
-    needed = _linked(block, targets)
+    """Return outputs of ops on a path that no later op on it reads, except the targets."""
+    needed = _target_names(block, targets)
     unused: set[str] = set()
     for op in reversed(op_path):
         if not op.has_attr("sub_block"):
@@ -121,8 +120,8 @@ def find_no_grad_vars(
     return unused
 
 
-def _linked(block: Block, targets: Sequence[Variable]) -> set[str]:
-    """The targets, and for those of an inner block what the ops there read."""
+def _target_names(block: Block, targets: Sequence[Variable]) -> set[str]:
+    """Return the targets, and for those of an inner block the inputs of its ops."""
     names = {var.name for var in targets}
     inner = targets[0].block if targets else block
     if _is_inside(inner=block, outer=inner):

@@ -1,10 +1,10 @@
-"""Less memory for training: parts of forward are computed again when backward needs them.
+"""Recomputation of forward segments in the backward pass, to save memory in training.
 
-Checkpoints cut forward into segments. Once a segment has run, only what later ops read is kept;
-before the first gradient op that asks for more, a copy of the segment's ops is inserted, writing
-`<variable>.subprog_<n>` (Chen et al., 2016). What comes after the last checkpoint is kept: backward
-begins with it. An op that would not give the same again (a random one, one with a block, one that
-reads what was overwritten since) is not repeated, its results are kept.
+Checkpoints divide the forward pass into segments. Once a segment has run, only what later ops read
+is kept; before the first gradient op that needs more, a copy of the segment's ops is inserted,
+writing `<variable>.subprog_<n>` (Chen et al., 2016). The part after the last checkpoint is kept,
+since the backward pass begins with it. An op that would not reproduce its result (a random one, one
+with a block, one that reads what was overwritten since) is not repeated; its results are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["recompute_segments"]
 
 
 def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Iterable[str]) -> None:
-    """Let the gradient ops of a block, those after `forward`, read what is computed again.
+    """Rewrite the gradient ops of a block, those after `forward`, to read recomputed values.
 
-    A checkpoint that no forward op computes, cuts nothing.
+    A checkpoint that no forward op computes has no effect.
     """
     kept = set(checkpoints)
     ends = [i + 1 for i, op in enumerate(forward) if kept.intersection(op.writes())]
@@ -37,7 +37,7 @@ def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Ite
 
 
 def _repeatable(block: Block, forward: Sequence[OpDesc]) -> set[int]:
-    """The ids of ops that give the same results when they are run once more at the end."""
+    """Return the ids of ops that produce the same results when run again at the end."""
     renewed: set[str] = set()
     found: set[int] = set()
     for op in reversed(forward):
@@ -57,9 +57,9 @@ def _is_state(block: Block, name: str) -> bool:
 def _repeat(
     block: Block, start: int, segment: Sequence[OpDesc], again: set[str], suffix: str
 ) -> None:
-    """Insert copies of what gradient ops need of a segment, and let them read the copies' results.
+    """Insert copies of the ops of a segment that gradient ops need; rename the latter's inputs.
 
-    `start` is where the gradient ops begin, `again` what is computed again.
+    `start` is the index of the first gradient op, `again` the names to recompute.
     """
     readers = [op for op in block.ops[start:] if again.intersection(_data_read(op))]
     if not readers:
@@ -78,14 +78,16 @@ def _repeat(
 
 
 def _data_read(op: OpDesc) -> list[str]:
-    """What an op reads more of than the shape: a shape is known without the data."""
+    """Return the inputs of which an op reads the data, not only the shape."""
     slots = find(op.type).slots
     read = (names for slot, names in op.inputs.items() if not slots[slot].shape_only)
     return [name for names in read for name in names]
 
 
 def _insert_copy(block: Block, index: int, op: OpDesc, again: set[str], suffix: str) -> None:
-    """Insert an op that does the same to copies; state that the op moves on is not moved twice."""
+    """Insert a copy of an op on renamed variables; state that the op updates is not updated
+    twice.
+    """
     inputs = {slot: list(names) for slot, names in op.inputs.items()}
     outputs = {slot: list(names) for slot, names in op.outputs.items()}
     _rename(inputs, again, suffix)

@@ -1,4 +1,4 @@
-"""Contributed parts of fluid 1.8.5 under the names they have there."""
+"""Contributed modules of fluid 1.8.5 under their original names."""
 
 from fluid.compatibility.missing import not_yet
 from fluid.contrib import (

@@ -1,4 +1,4 @@
-"""Optimizers with weight decay that is decoupled from the gradient, as in AdamW."""
+"""Optimizers with decoupled weight decay, as in AdamW."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["DecoupledWeightDecay", "extend_with_decoupled_weight_decay"]
 
 
 class DecoupledWeightDecay:
-    """The part of an optimizer that subtracts `coeff · parameter`, as it was before the update.
+    """Mixin of optimizers that subtracts `coeff · parameter` (its value before the update).
 
-    `coeff` is a float or a Variable; `apply_decay_param_fun` takes the name of a parameter and
-    decides whether it decays, all do by default. Raises TypeError for another `coeff`.
-    Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2017.
+    `coeff` is a float or a Variable; `apply_decay_param_fun` takes a parameter's name and returns
+    whether it decays; default: all. Raises TypeError for another `coeff`. Source: Loshchilov and
+    Hutter, Decoupled Weight Decay Regularization, 2017.
     """
 
     def __init__(
@@ -41,7 +41,9 @@ class DecoupledWeightDecay:
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> tuple[Any, list[tuple[Variable, Any]]]:
-        """Append gradients, decay and updates; the ops of the update, and (parameter, gradient)."""
+        """Append gradients, decay and updates; return the update ops and (parameter, gradient)
+        pairs.
+        """
         base: Any = super()
         pairs = base.backward(
             loss=loss, startup_program=startup_program, parameter_list=parameter_list,
@@ -61,7 +63,7 @@ class DecoupledWeightDecay:
         return grad is not None and self._applies(param.name)
 
     def _scaled(self, param: Variable, grad: Any) -> Variable:
-        """What is subtracted of a parameter. Raises ValueError for one that decays twice."""
+        """Return the amount to subtract; ValueError for a parameter that decays twice."""
         if param.name in self._decayed:
             raise ValueError(f"parameter {param.name!r} decays already in this optimizer")
         self._decayed.add(param.name)
@@ -73,10 +75,10 @@ class DecoupledWeightDecay:
 
 
 def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
-    """A subclass of an optimizer class that takes `weight_decay` and `apply_decay_param_fun` first.
+    """Return a subclass of an optimizer class with decoupled weight decay.
 
-    The other arguments are the base's, by keyword. Raises TypeError for what is no class of
-    optimizers.
+    Its first arguments are `weight_decay` and `apply_decay_param_fun`; the base's follow, by
+    keyword. Raises TypeError for anything but an optimizer class.
 
     >>> import fluid
     >>> AdamW = extend_with_decoupled_weight_decay(fluid.optimizer.Adam)
@@ -87,7 +89,7 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
         raise TypeError(f"base_optimizer must be a class of optimizers, not {base_optimizer!r}")
 
     class OptimizerWithDecoupledWeightDecay(DecoupledWeightDecay, base_optimizer):
-        """An optimizer whose parameters decay apart from their gradients."""
+        """An optimizer with decoupled weight decay."""
 
         def __init__(
             self,

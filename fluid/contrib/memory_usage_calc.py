@@ -1,4 +1,4 @@
-"""An estimate of the memory that a program's variables take."""
+"""Estimate of the memory of a program's variables."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fluid.recording.var_types import VarDesc
 __all__ = ["memory_usage"]
 
 LOW, HIGH = 1.05, 1.1
-"""An estimate is between these multiples of what the variables hold."""
+"""Bounds of the estimate relative to the sum of the variables' sizes."""
 
 
 def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
-    """The least and the most memory of all op outputs for a batch, and its unit: B, KB or MB.
+    """Return the minimum and maximum memory of all op outputs, and the unit: B, KB or MB.
 
-    It adds up every output once, as if none shared memory with another; `Executor.explain` has what
-    a step really takes. Raises TypeError for what is no Program, ValueError for a batch size that
-    is not positive and for a variable with two sizes that are not known.
+    Sums all outputs without memory sharing; `Executor.explain` reports the actual memory of a step.
+    Raises TypeError for anything but a Program, ValueError for a batch size that is not positive
+    and for a variable with two dynamic sizes.
     """
     if not isinstance(program, Program):
         raise TypeError(f"memory_usage takes a Program, not {type(program).__name__}")

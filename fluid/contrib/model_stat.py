@@ -1,4 +1,4 @@
-"""A table of a program's larger ops: shapes, parameters and arithmetic."""
+"""A table of a program's larger ops: shapes, parameters and flops."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOTICE = (
 
 
 @dataclass(frozen=True)
-class Counted:
-    """An op's shapes without the batch, its parameters, and its arithmetic for one row."""
+class OpCounts:
+    """An op's shapes without the batch axis, its parameter count and its flops per sample."""
 
     kind: str
     input: tuple[int, ...]
@@ -29,22 +29,21 @@ class Counted:
     flops: int
 
     def cells(self, number: int) -> list[str]:
-        """The row of the table."""
+        """Return the row of the table."""
         return [
             str(x) for x in (number, self.kind, self.input, self.output, self.params, self.flops)
         ]
 
 
 def summary(main_prog: Program) -> None:
-    """Print a row for each convolution, product, pooling, norm and activation, and the sums.
+    """Print a row per convolution, product, pooling, norm and activation, and the totals.
 
-    Counts are those of 1.8.5: a product counts k·n and a convolution two for each weight and
-    position, and of `mul` only layers called `fc` are counted. Raises TypeError for what is no
-    Program.
+    Counts are those of 1.8.5: a product counts k·n, a convolution two per weight and output pixel,
+    and of `mul` only layers called `fc` are counted. Raises TypeError for anything but a Program.
     """
     if not isinstance(main_prog, Program):
         raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
-    rows = [row for block in main_prog.blocks for op in block.ops if (row := _counted(op))]
+    rows = [row for block in main_prog.blocks for op in block.ops if (row := _count(op))]
     print("\n".join(_table([each.cells(i) for i, each in enumerate(rows)])))
     params, flops = sum(each.params for each in rows), sum(each.flops for each in rows)
     print(f"Total PARAMs: {params}({params / 1e6:.4f}M)")
@@ -52,15 +51,15 @@ def summary(main_prog: Program) -> None:
     print(NOTICE)
 
 
-def _counted(op: Operator) -> Counted | None:
-    """What an op adds; None for one that is not counted."""
+def _count(op: Operator) -> OpCounts | None:
+    """Return the counts of an op, or None if it is not counted."""
     found = _KINDS.get(op.type)
     if found is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
         return None
     source, result, count = found
     x, y = _var(op, op.input(source)[0]), _var(op, op.output(result)[0])
     params, flops = count(op, x.shape, y.shape)
-    return Counted(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
+    return OpCounts(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
 
 
 def _var(op: Operator, name: str) -> Variable:
@@ -104,7 +103,7 @@ _KINDS: dict[str, tuple[str, str, Count]] = {
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Lines of a table whose columns are aligned right."""
+    """Format rows as lines of a right-aligned table."""
     lines = [list(COLUMNS), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])

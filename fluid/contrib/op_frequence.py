@@ -1,4 +1,4 @@
-"""How often ops of a kind occur in a program, alone and one after the other."""
+"""Op statistics of a program: counts by type and of adjacent pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Counts = list[tuple[str, int]]
 
 
 def op_freq_statistic(program: Program) -> tuple[Counts, Counts]:
-    """Ops by type, and pairs `producer->consumer`, each with its number, the most frequent first.
+    """Count ops by type and pairs `producer->consumer`, in descending order.
 
-    Parameters are no results here. Raises TypeError for what is no Program.
+    Parameters are not counted as results. Raises TypeError for anything but a Program.
     """
     if not isinstance(program, Program):
         raise TypeError(f"op_freq_statistic takes a Program, not {type(program).__name__}")

@@ -1,4 +1,4 @@
-"""Batches of a reader divided among the trainers of a job."""
+"""Batches of a reader, distributed over the trainers of a job."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Reader = Callable[[], Iterator[Any]]
 
 
 def distributed_batch_reader(batch_reader: Reader) -> Reader:
-    """A reader of one batch in every n, by this trainer's id; an incomplete last n is left out.
+    """Return a reader of one in n batches, by trainer id; an incomplete last group is dropped.
 
-    `PADDLE_TRAINERS_NUM` says how many trainers there are, `PADDLE_TRAINER_ID` which one this is,
-    as `fluid launch` sets them. Raises ValueError where the id is not below the number.
+    The environment variables `PADDLE_TRAINERS_NUM` and `PADDLE_TRAINER_ID`, set by `fluid launch`,
+    are n and the id. Raises ValueError if the id is not below n.
     """
     count = int(os.environ.get("PADDLE_TRAINERS_NUM", 1))
     trainer = int(os.environ.get("PADDLE_TRAINER_ID", 0))
@@ -23,14 +23,14 @@ def distributed_batch_reader(batch_reader: Reader) -> Reader:
         raise ValueError(f"PADDLE_TRAINER_ID is {trainer}, but PADDLE_TRAINERS_NUM is {count}")
 
     def read() -> Iterator[Any]:
-        for batches in _whole(batch_reader(), count):
+        for batches in _full_groups(batch_reader(), count):
             yield batches[trainer]
 
     return read
 
 
-def _whole(batches: Iterator[Any], count: int) -> Iterator[list[Any]]:
-    """Lists of `count` batches; what is left at the end is dropped."""
+def _full_groups(batches: Iterator[Any], count: int) -> Iterator[list[Any]]:
+    """Yield lists of `count` batches; an incomplete last list is dropped."""
     taken: list[Any] = []
     for batch in batches:
         taken.append(batch)

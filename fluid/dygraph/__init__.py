@@ -1,9 +1,9 @@
-"""Layers that are objects: they own their parameters, and calling them appends ops to a program.
+"""Layer objects: they own parameters, and calling them appends ops to a program.
 
-In release 1.8.5 these are layers of dygraph mode, which scripts also use while they record a
-program. Only that is here: values never are computed line by line, so `guard` and `to_variable`
-raise. `layers` has the base class, `convolutions`, `dense`, `norms` and `losses` the layers, which
-`nn` shows together, and `container` lists of them.
+In release 1.8.5 these are layers of dygraph mode, which can also be used in static-graph mode. Only
+the latter is supported: nothing is executed eagerly, so `guard` and `to_variable` raise. `layers`
+has the base class, `convolutions`, `dense`, `norms` and `losses` the layers, which `nn` re-exports,
+and `container` lists of them.
 """
 
 from fluid.compatibility.missing import not_yet

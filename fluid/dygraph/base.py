@@ -1,4 +1,4 @@
-"""What switches dygraph mode on and asks for it: it is never on here."""
+"""Functions that enable and query dygraph mode, which is never enabled here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ enabled = in_dygraph_mode
 
 @contextmanager
 def guard(place: Any = None) -> Iterator[None]:
-    """Raises RuntimeError: ops are recorded in programs here, never run at once."""
+    """Raise RuntimeError: dygraph mode is not supported."""
     enable_dygraph(place)
     yield
 
@@ -34,13 +34,13 @@ def guard(place: Any = None) -> Iterator[None]:
 def to_variable(
     value: Any, block: Any = None, name: str | None = None, zero_copy: Any = None
 ) -> NoReturn:
-    """Raises AssertionError, as the reference where dygraph mode is off."""
+    """Raise AssertionError, as the reference does outside dygraph mode."""
     raise AssertionError(
-        "'to_variable' is of dygraph mode, which there is not here: feed arrays to Executor.run, "
-        "or make a constant by layers.assign"
+        "'to_variable' requires dygraph mode, which is not supported: feed arrays to Executor.run, "
+        "or create a constant by layers.assign"
     )
 
 
 def no_grad(func: F) -> F:
-    """The function itself: what it records has gradients as `stop_gradient` says."""
+    """Return the function unchanged: gradients are controlled by `stop_gradient`."""
     return func

@@ -1,4 +1,4 @@
-"""Convolutions and pooling as layers that are objects."""
+"""Convolution and pooling layer objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Pool2D"]
 
 
 class _Conv(Layer):
-    """A convolution over `_rank` axes, its bias and activation."""
+    """A convolution over `_rank` spatial axes, with bias and activation."""
 
     _rank, _transposed = 2, False
 
@@ -42,7 +42,7 @@ class _Conv(Layer):
         kernel = self._listed(filter_size, "filter_size")
         self.weight = self._filter(channels, filters, kernel, attrs[0])
         self.bias = self.create_parameter([filters], attrs[1], dtype, is_bias=True)
-        self._op = self._kind(channels, filters)
+        self._op = self._op_type(channels, filters)
 
     def _listed(self, value: Any, name: str) -> list[int]:
         return convert_to_list(value, self._rank, name)
@@ -58,8 +58,8 @@ class _Conv(Layer):
         shape = [filters, channels // self._groups, *kernel]
         return self.create_parameter(shape, attr, self._dtype, default_initializer=start)
 
-    def _kind(self, channels: int, filters: int) -> str:
-        """The op, which has another name where each channel is convolved by itself."""
+    def _op_type(self, channels: int, filters: int) -> str:
+        """Return the op type, which differs for depthwise convolutions."""
         alone = filters == channels if self._transposed else filters % channels == 0
         deep = channels == self._groups and alone and not self._use_cudnn and self._rank == 2
         return f"{'depthwise_' * deep}conv{self._rank}d{'_transpose' * self._transposed}"
@@ -70,14 +70,14 @@ class _Conv(Layer):
         attrs = {**self._window, "groups": self._groups, "use_cudnn": self._use_cudnn}
         inputs = {"Input": input, "Filter": self.weight}
         out = self._helper.append_result(
-            self._op, inputs, attrs | self._more(), self._dtype, slot="Output"
+            self._op, inputs, attrs | self._extra_attributes(), self._dtype, slot="Output"
         )
-        return self._helper.append_activation(self._biased(out), self._act)
+        return self._helper.append_activation(self._append_bias(out), self._act)
 
-    def _more(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, Any]:
         return {}
 
-    def _biased(self, out: Variable) -> Variable:
+    def _append_bias(self, out: Variable) -> Variable:
         if self.bias is None:
             return out
         return self._helper.append_result(
@@ -86,7 +86,7 @@ class _Conv(Layer):
 
 
 class Conv2D(_Conv):
-    """Convolution of pictures; see `layers.conv2d`."""
+    """2-D convolution; see `layers.conv2d`."""
 
     def __init__(
         self,
@@ -109,13 +109,13 @@ class Conv2D(_Conv):
 
 
 class Conv3D(Conv2D):
-    """Convolution of volumes; see `layers.conv3d`."""
+    """3-D convolution; see `layers.conv3d`."""
 
     _rank = 3
 
 
 class Conv2DTranspose(_Conv):
-    """Transposed convolution of pictures; see `layers.conv2d_transpose`."""
+    """2-D transposed convolution; see `layers.conv2d_transpose`."""
 
     _transposed = True
 
@@ -144,14 +144,14 @@ class Conv2DTranspose(_Conv):
         window = (stride, padding, dilation)
         super().__init__(sizes, window, (param_attr, bias_attr), use_cudnn, act, dtype)
 
-    def _more(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, Any]:
         return {"output_size": self._output_size}
 
 
 class Conv3DTranspose(_Conv):
-    """Transposed convolution of volumes; see `layers.conv3d_transpose`.
+    """3-D transposed convolution; see `layers.conv3d_transpose`.
 
-    The bias is added only where `bias_attr` is given, as in release 1.8.5.
+    The bias is added only if `bias_attr` is set, as in release 1.8.5.
     """
 
     _rank, _transposed = 3, True
@@ -175,12 +175,12 @@ class Conv3DTranspose(_Conv):
         window = (stride, padding, dilation)
         super().__init__(sizes, window, (param_attr, bias_attr), use_cudnn, act, dtype)
 
-    def _biased(self, out: Variable) -> Variable:
-        return super()._biased(out) if self._bias_attr else out
+    def _append_bias(self, out: Variable) -> Variable:
+        return super()._append_bias(out) if self._bias_attr else out
 
 
 class Pool2D(Layer):
-    """Pooling of pictures; see `layers.pool2d`."""
+    """2-D pooling; see `layers.pool2d`."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Products, embeddings and units of recurrent networks as layers that are objects.
+"""Fully connected, embedding and recurrent unit layer objects.
 
-Arguments, parameters and ops are those of release 1.8.5, whose layers these are.
+Arguments, parameters and ops are those of release 1.8.5.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Dropout(Layer):
         }
 
     def forward(self, input: Variable) -> Variable:
-        """Drop elements of `input`."""
+        """Apply dropout to `input`."""
         seed = self._seed or default_main_program().random_seed or None
         attrs = {**self._attrs, "fix_seed": seed is not None, "seed": seed or 0}
         out = self._helper.create_variable_for_type_inference(input.dtype)
@@ -83,7 +83,7 @@ class Dropout(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table by number; see `fluid.embedding`."""
+    """An embedding table; see `fluid.embedding`."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class Embedding(Layer):
         self.weight = self.create_parameter(size, param_attr, dtype)
 
     def forward(self, input: Variable) -> Variable:
-        """Rows of the table, [..., size[1]], for ids of any shape."""
+        """Return the rows of the table, [..., size[1]], for ids of any shape."""
         check_variable_and_dtype(input, "input", ["int64"], "Embedding")
         inputs = {"Ids": input, "W": self.weight}
         return self._helper.append_result("lookup_table_v2", inputs, self._attrs, self._dtype)
 
 
 class GRUUnit(Layer):
-    """One step of a gated recurrent unit; see `layers.gru_unit`.
+    """One GRU step; see `layers.gru_unit`.
 
     `size` is three times that of the state.
     """
@@ -134,7 +134,7 @@ class GRUUnit(Layer):
         self.bias = self.create_parameter([1, 3 * width], bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
-        """The state after this step, the reset state, and the gates."""
+        """Return the new state, the reset state and the gates."""
         for name, each in (("input", input), ("hidden", hidden)):
             check_variable_and_dtype(each, name, FLOATS, "GRUUnit")
         inputs = {"Input": input, "HiddenPrev": hidden, "Weight": self.weight, "Bias": self.bias}
@@ -187,7 +187,7 @@ class NCE(Layer):
     def forward(
         self, input: Variable, label: Variable, sample_weight: Variable | None = None
     ) -> Variable:
-        """The cost of each row of `input`, [rows, dim], whose class `label` says, [rows, 1]."""
+        """Return the loss of each row of `input`, [rows, dim], for class `label`, [rows, 1]."""
         check_variable_and_dtype(input, "input", FLOATS, "NCE")
         check_variable_and_dtype(label, "label", ["int64"], "NCE")
         inputs = {**self._inputs, "Input": input, "Label": label, "SampleWeight": sample_weight}
@@ -217,7 +217,7 @@ class PRelu(Layer):
         )
 
     def forward(self, input: Variable) -> Variable:
-        """Apply it to every element of `input`."""
+        """Apply the activation elementwise."""
         check_variable_and_dtype(input, "input", ["float32"], "PRelu")
         inputs = {"X": input, "Alpha": self.weight}
         return self._helper.append_result("prelu", inputs, {"mode": self._mode})
@@ -256,7 +256,7 @@ class BilinearTensorProduct(Layer):
         self.bias = self.create_parameter([1, output_dim], bias_attr, dtype, is_bias=True)
 
     def forward(self, x: Variable, y: Variable) -> Variable:
-        """The product of rows of `x`, [rows, input1_dim], and of `y`, [rows, input2_dim]."""
+        """Return the bilinear product of `x`, [rows, input1_dim], and `y`, [rows, input2_dim]."""
         for name, each in (("x", x), ("y", y)):
             check_variable_and_dtype(each, name, FLOATS, "BilinearTensorProduct")
         inputs = {"X": x, "Y": y, "Weight": self.weight, "Bias": self.bias}
@@ -267,7 +267,7 @@ class BilinearTensorProduct(Layer):
 
 
 class TreeConv(Layer):
-    """Convolution over trees; see `contrib.layers.tree_conv`.
+    """Tree convolution; see `contrib.layers.tree_conv`.
 
     Without `bias_attr` it has no bias.
     """
@@ -293,7 +293,7 @@ class TreeConv(Layer):
         self.weight = self.create_parameter(shape, param_attr, dtype)
 
     def forward(self, nodes_vector: Variable, edge_set: Variable) -> Variable:
-        """Features of nodes, [batch, nodes, output_size, num_filters], from those and the edges."""
+        """Return node features, [batch, nodes, output_size, num_filters], from nodes and edges."""
         check_variable(nodes_vector, "nodes_vector", "TreeConv")
         check_variable(edge_set, "edge_set", "TreeConv")
         make = self._helper.create_variable_for_type_inference

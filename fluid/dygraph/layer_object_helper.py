@@ -1,4 +1,4 @@
-"""The helper of a layer that is an object: it is named after the layer."""
+"""`LayerHelper` for layer objects, which is named after the layer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["LayerObjectHelper"]
 
 
 class LayerObjectHelper(LayerHelper):
-    """`LayerHelper` of a layer called `name`, whose inputs and activation come as arguments."""
+    """`LayerHelper` of a layer called `name`; inputs and activation are passed as arguments."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, name=name)
 
     def input_dtype(self, inputs: Any) -> Any:
-        """The element type of one or several variables; ValueError where they differ."""
+        """Return the dtype of one or several variables; ValueError if they differ."""
         self.kwargs["input"] = inputs
         return super().input_dtype("input")
 
     def append_activation(
         self, input_var: Variable, act: str | None = None, use_cudnn: bool | None = None
     ) -> Variable:
-        """Apply an activation, if there is one."""
+        """Append the activation op, if `act` is not None."""
         self.kwargs |= {"act": act, "use_cudnn": use_cudnn}
         return super().append_activation(input_var)

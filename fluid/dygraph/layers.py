@@ -19,22 +19,22 @@ Named = dict[str, Any]
 
 
 class HookRemoveHelper:
-    """Takes a hook back: what registering it returns."""
+    """Handle returned on registration of a hook, which removes it."""
 
     def __init__(self, hooks: list[Callable[..., Any]], hook: Callable[..., Any]) -> None:
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
-        """Take the hook back, if that has not been done."""
+        """Remove the hook, if not already removed."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
 
 
 class Layer:
-    """A layer with parameters and sublayers; derived classes define `forward`.
+    """Base class of layer objects; subclasses define `forward`.
 
-    Parameters and layers that are set as attributes belong to it. Parameters are called after the
-    layer: `<name_scope>_<n>.w_<k>`; `name_scope` is the class in snake case unless it is given.
+    Parameters and layers that are set as attributes are registered. Parameters are named after the
+    layer: `<name_scope>_<n>.w_<k>`; the default `name_scope` is the class name in snake case.
     """
 
     training = True
@@ -47,22 +47,24 @@ class Layer:
         self._helper = LayerObjectHelper(self._full_name)
 
     def full_name(self) -> str:
-        """The name of the layer, which is unique."""
+        """Return the unique name of the layer."""
         return self._full_name
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Append the layer's ops; NotImplementedError where a derived class does not define it."""
+        """Append the layer's ops; NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def backward(self, *inputs: Any) -> NoReturn:
-        """Raises ValueError: `append_backward` records gradients."""
+        """Raise ValueError: gradients are recorded by `append_backward`."""
         raise ValueError("Layer shouldn't implement backward")
 
     def _build_once(self, *inputs: Any, **kwargs: Any) -> None:
-        """Make what the first inputs decide; called before the first `forward`."""
+        """Create what depends on the first inputs; called before the first `forward`."""
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Append the layer's ops to the current program; its output, as the hooks change it."""
+        """Append the layer's ops to the current program; return its output, as modified by
+        hooks.
+        """
         for hook in self._pre_hooks:
             changed = hook(self, inputs)
             if changed is not None:
@@ -77,21 +79,23 @@ class Layer:
         return outputs
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
-        """Call `hook(layer, inputs)` before `forward`, with what it returns as inputs."""
+        """Register `hook(layer, inputs)`, called before `forward`; it may return new inputs."""
         self._pre_hooks.append(hook)
         return HookRemoveHelper(self._pre_hooks, hook)
 
     def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
-        """Call `hook(layer, inputs, outputs)` after `forward`, with what it returns as outputs."""
+        """Register `hook(layer, inputs, outputs)`, called after `forward`; it may return new
+        outputs.
+        """
         self._post_hooks.append(hook)
         return HookRemoveHelper(self._post_hooks, hook)
 
     def train(self) -> None:
-        """Let this layer and its sublayers append ops as they are in training."""
+        """Switch this layer and its sublayers to training mode."""
         self._set_training(True)
 
     def eval(self) -> None:
-        """Let this layer and its sublayers append ops as they are in tests."""
+        """Switch this layer and its sublayers to inference mode."""
         self._set_training(False)
 
     def _set_training(self, training: bool) -> None:
@@ -108,7 +112,7 @@ class Layer:
         is_bias: bool = False,
         default_initializer: Any = None,
     ) -> Any:
-        """A parameter of the layer in both programs; None where `attr` is False."""
+        """Create a parameter of the layer in both programs; None if `attr` is False."""
         attr = None if isinstance(attr, str) and not attr else copy.deepcopy(attr)
         return self._helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
 
@@ -119,7 +123,7 @@ class Layer:
         dtype: Any = None,
         type: int = VarType.LOD_TENSOR,
     ) -> Variable:
-        """A variable of the current block, called after the layer."""
+        """Create a variable in the current block, named after the layer."""
         whole = f"{self._full_name}.{name}" if name is not None else None
         if whole is None:
             whole = unique_name.generate(f"{self._full_name}._generated_var")
@@ -128,13 +132,13 @@ class Layer:
         )
 
     def parameters(self, include_sublayers: bool = True) -> list[Parameter]:
-        """Its parameters, and those of its sublayers."""
+        """Return its parameters and those of its sublayers."""
         return [param for _, param in self.named_parameters("", include_sublayers)]
 
     def named_parameters(
         self, prefix: str = "", include_sublayers: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Each parameter once, with its name below the layer: `linear.weight`."""
+        """Yield each parameter once, with its qualified name: `linear.weight`."""
         seen: set[int] = set()
         for path, layer in self.named_sublayers(prefix, include_sublayers, include_self=True):
             for key, param in layer._parameters.items():
@@ -143,7 +147,7 @@ class Layer:
                     yield (f"{path}.{key}" if path else key), param
 
     def sublayers(self, include_sublayers: bool = True) -> list[Layer]:
-        """Its sublayers, and theirs."""
+        """Return its sublayers, recursively."""
         return [layer for _, layer in self.named_sublayers("", include_sublayers)]
 
     def named_sublayers(
@@ -153,7 +157,7 @@ class Layer:
         include_self: bool = False,
         layers_set: set[Layer] | None = None,
     ) -> Iterator[tuple[str, Layer]]:
-        """Each sublayer once, with its name below the layer: `block.conv`."""
+        """Yield each sublayer once, with its qualified name: `block.conv`."""
         seen = set() if layers_set is None else layers_set
         if include_self and self not in seen:
             seen.add(self)
@@ -169,7 +173,7 @@ class Layer:
         include_sublayers: bool = True,
         structured_name_prefix: str = "",
     ) -> MutableMapping[str, Parameter]:
-        """Its parameters by name below the layer, added to `destination`."""
+        """Return its parameters by qualified name, added to `destination`."""
         found: MutableMapping[str, Parameter] = {} if destination is None else destination
         for key, param in self._parameters.items():
             if param is not None:
@@ -180,13 +184,13 @@ class Layer:
         return found
 
     def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
-        """Take a sublayer under a name; AssertionError for what is no Layer."""
+        """Register a sublayer under a name; AssertionError for anything but a Layer."""
         assert isinstance(sublayer, Layer), f"{name!r} must be a Layer, not {sublayer!r:.60}"
         self._sub_layers[name] = sublayer
         return sublayer
 
     def add_parameter(self, name: str, parameter: Parameter | None) -> Parameter | None:
-        """Take a parameter, or none, under a name; TypeError for anything else."""
+        """Register a parameter, or None, under a name; TypeError for anything else."""
         _expect(parameter, Parameter, name)
         self._parameters[name] = parameter
         return parameter
@@ -206,17 +210,17 @@ class Layer:
                 raise ValueError("super(YourLayer, self).__init__() should be called first")
             if isinstance(value, kind) or name in (known or ()):
                 _expect(value, kind, name)
-                self._forget(name)
+                self._remove_attribute(name)
                 vars(self)[held][name] = value
                 return
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if not self._forget(name):
+        if not self._remove_attribute(name):
             object.__delattr__(self, name)
 
-    def _forget(self, name: str) -> bool:
-        """Drop an attribute of any kind; whether there was one."""
+    def _remove_attribute(self, name: str) -> bool:
+        """Remove an attribute of any kind; return whether it existed."""
         holders = (vars(self), self._parameters, self._sub_layers)
         found = [held for held in holders if name in held]
         for held in found:
@@ -225,7 +229,7 @@ class Layer:
 
 
 def _snake_case(name: str) -> str:
-    """`Conv2DTranspose` as `conv2d_transpose`."""
+    """Convert a name to snake case: `Conv2DTranspose` to `conv2d_transpose`."""
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 

@@ -1,4 +1,4 @@
-"""Losses as layers that are objects; `reduction` is 'mean', 'sum' or 'none'."""
+"""Loss layer objects; `reduction` is 'mean', 'sum' or 'none'."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _elementwise(op: str, value: Variable) -> Variable:
 
 
 class _Loss(Layer):
-    """A loss; ValueError for another reduction than the three."""
+    """Base class of losses; ValueError for an invalid reduction."""
 
     def __init__(self, reduction: str) -> None:
         if reduction not in _REDUCTIONS:
@@ -34,7 +34,7 @@ class _Loss(Layer):
         super().__init__()
         self.reduction = reduction
 
-    def _reduced(self, loss: Variable) -> Variable:
+    def _reduce(self, loss: Variable) -> Variable:
         return _REDUCTIONS[self.reduction](loss)
 
     def _check(self, input: Variable, label: Variable, dtypes: Any) -> None:
@@ -43,51 +43,51 @@ class _Loss(Layer):
 
 
 class MSELoss(_Loss):
-    """The squared difference of input and label."""
+    """Squared error of input and label."""
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__(reduction)
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """The loss; reduced, or of the shape of `input`."""
+        """Return the loss, reduced or of the shape of `input`."""
         self._check(input, label, ["float32"])
-        return self._reduced(_elementwise("square", elementwise_sub(input, label)))
+        return self._reduce(_elementwise("square", elementwise_sub(input, label)))
 
 
 class L1Loss(_Loss):
-    """The absolute difference of input and label."""
+    """Absolute error of input and label."""
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__(reduction)
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """The loss; reduced, or of the shape of `input`."""
+        """Return the loss, reduced or of the shape of `input`."""
         self._check(input, label, [*_FLOATS, "int32", "int64"])
-        return self._reduced(_elementwise("abs", elementwise_sub(input, label)))
+        return self._reduce(_elementwise("abs", elementwise_sub(input, label)))
 
 
 class BCELoss(_Loss):
-    """Cross entropy of probabilities of two classes, times `weight` if that is given."""
+    """Binary cross entropy of probabilities, times `weight` if it is not None."""
 
     def __init__(self, weight: Variable | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.weight = weight
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """The loss; reduced, or of the shape of `input`."""
+        """Return the loss, reduced or of the shape of `input`."""
         self._check(input, label, _FLOATS)
         loss = self._helper.append_result("bce_loss", {"X": input, "Label": label})
         if self.weight is not None:
             if not isinstance(self.weight, Variable):
                 raise ValueError(f"the weight must be a Variable, not {self.weight!r:.60}")
             loss = elementwise_mul(loss, self.weight)
-        return self._reduced(loss)
+        return self._reduce(loss)
 
 
 class NLLLoss(_Loss):
-    """Negative logarithm of the probability of the label, from logarithms of probabilities.
+    """Negative log-likelihood loss of log-probabilities.
 
-    `weight` has a number for each class; labels of `ignore_index` count nothing.
+    `weight` has one element per class; labels equal to `ignore_index` are ignored.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class NLLLoss(_Loss):
         self.weight, self.ignore_index = weight, ignore_index
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """The loss of `input`, [batch, classes, …], at `label`, [batch, …]."""
+        """Return the loss of `input`, [batch, classes, …], for `label`, [batch, …]."""
         check_variable_and_dtype(input, "input", _FLOATS, "NLLLoss")
         check_variable_and_dtype(label, "label", ["int64"], "NLLLoss")
         sizes = list(input.shape)

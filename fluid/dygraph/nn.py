@@ -1,4 +1,4 @@
-"""All layers that are objects, under the name of the module that release 1.8.5 keeps them in."""
+"""All layer objects, under the module name of release 1.8.5."""
 
 from fluid.dygraph.convolutions import Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose, Pool2D
 from fluid.dygraph.dense import (

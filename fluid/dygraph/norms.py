@@ -1,4 +1,4 @@
-"""Normalizations as layers that are objects."""
+"""Normalization layer objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "SpectralNorm"
 
 
 class _Norm(Layer):
-    """What normalizations share: a scale that starts at 1, a bias, and two statistics."""
+    """Base class of normalizations: a scale initialized to 1, a bias, and two statistics."""
 
     _statistics = ("Mean", "Variance")
 
@@ -42,7 +42,7 @@ class _Norm(Layer):
 
 
 class BatchNorm(_Norm):
-    """Normalization over batches; see `layers.batch_norm`."""
+    """Batch normalization; see `layers.batch_norm`."""
 
     _statistics = ("SavedMean", "SavedVariance")
 
@@ -104,7 +104,7 @@ class BatchNorm(_Norm):
 
 
 class InstanceNorm(_Norm):
-    """Normalization of each channel of each picture; see `layers.instance_norm`."""
+    """Normalization per channel and image; see `layers.instance_norm`."""
 
     _statistics = ("SavedMean", "SavedVariance")
 
@@ -153,7 +153,7 @@ class LayerNorm(_Norm):
         self.bias = self._zeros(size, bias_attr) if shift else None
 
     def forward(self, input: Variable) -> Variable:
-        """Normalize `input`; ValueError where its last sizes are others."""
+        """Normalize `input`; ValueError if its last sizes differ from `normalized_shape`."""
         check_variable_and_dtype(input, "input", ["float32", "float64"], "LayerNorm")
         axis = len(input.shape) - len(self._normalized_shape)
         if axis < 0 or list(input.shape[axis:]) != self._normalized_shape:
@@ -168,9 +168,9 @@ class LayerNorm(_Norm):
 
 
 class GroupNorm(_Norm):
-    """Normalization of groups of channels; see `layers.group_norm`.
+    """Normalization over groups of channels; see `layers.group_norm`.
 
-    It has a scale and a bias only where their attributes are given, as in release 1.8.5.
+    It has a scale and a bias only if their attributes are set, as in release 1.8.5.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class GroupNorm(_Norm):
 
 
 class SpectralNorm(Layer):
-    """A weight divided by its largest singular value; see `layers.spectral_norm`."""
+    """Division of a weight by its largest singular value; see `layers.spectral_norm`."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class SpectralNorm(Layer):
         return made
 
     def forward(self, weight: Variable) -> Variable:
-        """The weight, normalized."""
+        """Return the normalized weight."""
         check_variable_and_dtype(weight, "weight", ["float32", "float64"], "SpectralNorm")
         inputs = {"Weight": weight, "U": self.weight_u, "V": self.weight_v}
         return self._helper.append_result("spectral_norm", inputs, self._attrs)

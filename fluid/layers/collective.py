@@ -1,7 +1,7 @@
-"""Layers that communicate between ranks: `fluid.layers.collective._c_allreduce` and its kin.
+"""Collective layers: `fluid.layers.collective._c_allreduce` and others.
 
-All names begin with an underscore, as in Paddle 1.8.5: distributed programs are made by transpilers
-and strategies, which append these ops.
+All names begin with an underscore, as in Paddle 1.8.5: these ops are appended by the transpilers
+and strategies that build distributed programs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from fluid.layer_helper import LayerHelper
 __all__: list[str] = []
 
 REDUCTIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
-"""The numbers by which `allreduce` knows reductions."""
+"""Enum values of the reductions of `allreduce`."""
 
 
 def _allreduce(
     x: Variable, out: Variable | None = None, reduce_type: str = "sum", sync_mode: bool = False
 ) -> Variable:
-    """`x` reduced over all ranks of ring 0, in `out` where that is given.
+    """All-reduce `x` over ring 0, written to `out` if it is not None.
 
     Raises TypeError for a `reduce_type` other than "sum", "prod", "max", "min".
     """
@@ -33,7 +33,7 @@ def _allreduce(
 
 
 def _broadcast(x: Variable, root: int, sync_mode: bool = False) -> Variable:
-    """`x` of the rank `root`, on all ranks of ring 0; in place."""
+    """Broadcast `x` from rank `root` to all ranks of ring 0, in place."""
     return _appended("broadcast", x, x, {"sync_mode": sync_mode, "root": root})
 
 
@@ -44,10 +44,10 @@ def _c_allreduce(
     ring_id: int = 0,
     use_calc_stream: bool = False,
 ) -> Variable:
-    """`x` reduced over all ranks of a ring, in `out` where that is given.
+    """All-reduce `x` over the ranks of a ring, written to `out` if it is not None.
 
     Raises TypeError for a `reduce_type` other than "sum", "prod", "max", "min". The reference
-    refuses "prod" by a slip of the pen.
+    rejects "prod" because of a typo.
     """
     if reduce_type not in REDUCTIONS:
         raise TypeError(f'reduce type can only be "sum|prod|max|min]", got {reduce_type!r}')
@@ -59,7 +59,7 @@ def _c_allreduce(
 def _c_broadcast(
     x: Variable, root: int = 0, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
-    """`x` of the rank `root`, on all ranks of a ring; in place."""
+    """Broadcast `x` from rank `root` to all ranks of a ring, in place."""
     attrs = {"root": root, "ring_id": ring_id, "use_calc_stream": use_calc_stream}
     return _appended("c_broadcast", x, x, attrs)
 
@@ -67,7 +67,7 @@ def _c_broadcast(
 def _c_allgather(
     x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
-    """The rows of `x` of all `nranks` ranks of a ring, in rank order."""
+    """Concatenate the rows of `x` of all `nranks` ranks of a ring, in rank order."""
     rows, *rest = x.shape
     out = _like(x, "c_allgather", [rows * nranks if rows > 0 else rows, *rest])
     attrs = {"nranks": nranks, "ring_id": ring_id, "use_calc_stream": use_calc_stream}
@@ -77,9 +77,9 @@ def _c_allgather(
 def _c_reducescatter(
     x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
-    """This rank's share of the rows of the sum of `x` over the `nranks` ranks of a ring.
+    """Sum `x` over the `nranks` ranks of a ring and return this rank's share of the rows.
 
-    Raises TypeError where `x` is no Variable and ValueError where its rows cannot be divided.
+    Raises TypeError if `x` is no Variable and ValueError if its rows are not divisible by `nranks`.
     """
     if not isinstance(x, Variable):
         raise TypeError(f"x must be a Variable, got {type(x).__name__}")
@@ -92,17 +92,17 @@ def _c_reducescatter(
 
 
 def _c_sync_calc_stream(x: Variable) -> Variable:
-    """`x`, once it is computed; in place."""
+    """Synchronize the computation stream; returns `x`, in place."""
     return _appended("c_sync_calc_stream", x, x, {})
 
 
 def _c_sync_comm_stream(x: Variable, ring_id: int) -> Variable:
-    """`x`, once what a ring does to it is done; in place."""
+    """Synchronize the communication stream of a ring; returns `x`, in place."""
     return _appended("c_sync_comm_stream", x, x, {"ring_id": ring_id})
 
 
 def _like(x: Variable, kind: str, shape: list[int], **fields: Any) -> Variable:
-    """A variable like `x` with a name of its own."""
+    """Create a variable like `x` with a unique name."""
     name = unique_name.generate(f"{x.name}.{kind}")
     fields = {"dtype": x.dtype, "type": x.type, "persistable": x.persistable, **fields}
     return LayerHelper(kind).create_variable(name=name, shape=shape, **fields)

@@ -1,4 +1,4 @@
-"""Control flow under the one name that programs know: conditions, branches, loops and arrays."""
+"""Public module of the control flow layers: conditions, branches, loops and arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Layers of detection: boxes compared, coded, matched, thinned out, and what YOLO heads say.
+"""Object detection: IoU, box coding, matching, non-maximum suppression, YOLO heads.
 
-Boxes are (x1, y1, x2, y2). None of this learns but the losses.
+Boxes are (x1, y1, x2, y2). Only the losses are differentiable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "yolov3_loss",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 
 def append_outputs(
@@ -39,7 +39,7 @@ def append_outputs(
     *,
     learns: bool = False,
 ) -> tuple[Variable, ...]:
-    """Append the helper's op; its outputs, of the element types that `outputs` has by slot."""
+    """Append the helper's op; return its outputs, with dtypes by slot from `outputs`."""
     made = {slot: helper.create_variable_for_type_inference(of) for slot, of in outputs.items()}
     helper.append_op(helper.layer_type, inputs=inputs, outputs=made, attrs=attrs)
     for var in made.values():
@@ -53,7 +53,7 @@ def append_outputs(
 def iou_similarity(
     x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None
 ) -> Variable:
-    """The intersection of boxes x [N, 4] and y [M, 4] over their union: [N, M].
+    """Intersection over union of boxes x [N, 4] and y [M, 4]: [N, M].
 
     >>> import fluid
     >>> x, y = (fluid.data(name, [None, 4]) for name in ("iou_x", "iou_y"))
@@ -73,11 +73,11 @@ def box_coder(
     name: str | None = None,
     axis: int = 0,
 ) -> Variable:
-    """Boxes as seen from priors [M, 4], or back: [N, M, 4].
+    """Encode boxes relative to priors [M, 4], or decode them: [N, M, 4].
 
-    `encode_center_size` takes boxes [N, 4], `decode_center_size` codes [N, M, 4]; `axis` 1 has the
-    priors go with N. `prior_box_var` is a tensor like the priors, or four numbers. Raises TypeError
-    where it is neither.
+    `encode_center_size` takes boxes [N, 4], `decode_center_size` codes [N, M, 4]; with `axis` 1 the
+    priors correspond to axis 0 of the codes. `prior_box_var` is a tensor like the priors, or four
+    numbers; TypeError otherwise.
     """
     check_variable(prior_box, "prior_box", "box_coder")
     check_type(prior_box_var, "prior_box_var", (Variable, list), "box_coder")
@@ -92,16 +92,16 @@ def box_coder(
 
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
-    """Boxes cut at the edges of their picture; `im_info` [N, 3] is its height, width and scale."""
-    check_variable_and_dtype(input, "input", _WIDE, "box_clip")
-    check_variable_and_dtype(im_info, "im_info", _WIDE, "box_clip")
+    """Clip boxes to their image; `im_info` [N, 3] is its height, width and scale."""
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "box_clip")
+    check_variable_and_dtype(im_info, "im_info", _FULL_PRECISION, "box_clip")
     inputs = {"Input": input, "ImInfo": im_info}
     return LayerHelper("box_clip", name=name).append_result("box_clip", inputs, slot="Output")
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
-    """Distances [N, C, H, W] from places to corners, as places of the corners, 4 times as large."""
-    check_variable_and_dtype(input, "input", _WIDE, "polygon_box_transform")
+    """Convert corner offsets [N, C, H, W] to corner coordinates, at 4 times the resolution."""
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "polygon_box_transform")
     helper = LayerHelper("polygon_box_transform", name=name)
     return helper.append_result("polygon_box_transform", {"Input": input}, slot="Output")
 
@@ -114,7 +114,7 @@ def box_decoder_and_assign(
     box_clip: float,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """The boxes that codes [R, classes * 4] mean, and of each row that of its likeliest class."""
+    """Decode per-class codes [R, classes * 4]; also return the box of each row's best class."""
     check_variable(prior_box, "prior_box", "box_decoder_and_assign")
     helper = LayerHelper("box_decoder_and_assign", name=name)
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var}
@@ -133,10 +133,10 @@ def bipartite_match(
     dist_threshold: float | None = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """For each column of distances the row that is its match, int32 [N, M], and how near it is.
+    """Match columns to rows greedily: int32 indices [N, M], -1 without match, and the distances.
 
-    The nearest pair is matched first; with `match_type` "per_prediction" columns that are left take
-    their nearest row if it is `dist_threshold` near.
+    Larger values are closer; the closest pair is matched first. With `match_type` "per_prediction"
+    each unmatched column is matched to its closest row if the value is at least `dist_threshold`.
     """
     check_variable(dist_matrix, "dist_matrix", "bipartite_match")
     helper = LayerHelper("bipartite_match", name=name)
@@ -154,9 +154,9 @@ def target_assign(
     mismatch_value: int | None = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """What `input` has for each prior at its match, and 1; without a match `mismatch_value`, and 0.
+    """Gather the targets of matched priors, weight 1; unmatched: `mismatch_value`, weight 0.
 
-    Priors in `negative_indices` have the mismatch value and count all the same.
+    Priors in `negative_indices` have the mismatch value and weight 1.
     """
     check_variable(input, "input", "target_assign")
     helper = LayerHelper("target_assign", name=name)
@@ -167,12 +167,12 @@ def target_assign(
     return out, weight
 
 
-# ---- suppression --------------------------------------------------------------------------------
+# ---- non-maximum suppression --------------------------------------------------------------------
 
 
 def _check_nms(op: str, boxes: Any, scores: Any, numbers: Mapping[str, tuple[Any, type]]) -> None:
-    check_variable_and_dtype(boxes, "bboxes", _WIDE, op)
-    check_variable_and_dtype(scores, "scores", _WIDE, op)
+    check_variable_and_dtype(boxes, "bboxes", _FULL_PRECISION, op)
+    check_variable_and_dtype(scores, "scores", _FULL_PRECISION, op)
     for label, (value, kind) in numbers.items():
         check_type(value, label, kind, op)
 
@@ -186,7 +186,7 @@ def _nms_attributes(
     nms_eta: float,
     background_label: int,
 ) -> dict[str, tuple[Any, type]]:
-    """The attributes of suppression, each with the type it must have."""
+    """Return the attributes of non-maximum suppression with their required types."""
     return {
         "score_threshold": (score_threshold, float),
         "nms_top_k": (nms_top_k, int),
@@ -210,10 +210,10 @@ def multiclass_nms(
     background_label: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Of boxes that say the same the best, class by class: rows of class, score and box.
+    """Non-maximum suppression per class: rows of class, score and box.
 
-    `bboxes` are [N, M, 4] and `scores` [N, C, M], or sequences [M, C, 4] and [M, C]. The rows come
-    as a sequence for each picture; [[-1]] where there are none at all.
+    `bboxes` are [N, M, 4] and `scores` [N, C, M], or sequences [M, C, 4] and [M, C]. The result has
+    one sequence per image, or is [[-1]] if nothing is detected.
     """
     numbers = _nms_attributes(
         score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label
@@ -237,9 +237,9 @@ def locality_aware_nms(
     background_label: int = -1,
     name: str | None = None,
 ) -> Variable:
-    """`multiclass_nms` of one class, after boxes that follow each other have been merged.
+    """Single-class `multiclass_nms` after merging consecutive overlapping boxes.
 
-    Raises ValueError where `scores` is not [N, 1, M].
+    Raises ValueError unless `scores` is [N, 1, M].
     """
     numbers = _nms_attributes(
         score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label
@@ -268,9 +268,9 @@ def matrix_nms(
     return_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Boxes whose scores stay above `post_threshold` when lowered by what better ones share.
+    """Matrix NMS: decay scores by the overlap with better boxes, keep those above `post_threshold`.
 
-    `return_index` also gives which boxes they were, int32 [K, 1], counted through all.
+    `return_index` also returns the flat indices of the boxes, int32 [K, 1].
     """
     numbers = {
         "score_threshold": (score_threshold, float),
@@ -297,12 +297,12 @@ def matrix_nms(
 def sigmoid_focal_loss(
     x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
 ) -> Variable:
-    """Cross entropy of every class by itself, small where the answer is sure: [N, classes].
+    """Sigmoid focal loss per class: [N, classes].
 
-    `label` int32 [N, 1] counts from 1, 0 is none of the classes, -1 is left out; `fg_num` int32 [1]
-    divides the loss.
+    `label` int32 [N, 1] counts from 1; 0 is background, -1 is ignored. The loss is divided by
+    `fg_num`, int32 [1].
     """
-    check_variable_and_dtype(x, "x", _WIDE, "sigmoid_focal_loss")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "sigmoid_focal_loss")
     check_variable_and_dtype(label, "label", ["int32"], "sigmoid_focal_loss")
     check_variable_and_dtype(fg_num, "fg_num", ["int32"], "sigmoid_focal_loss")
     attrs = {"gamma": gamma, "alpha": alpha}
@@ -320,7 +320,7 @@ def yolo_box(
     name: str | None = None,
     scale_x_y: float = 1.0,
 ) -> tuple[Variable, Variable]:
-    """Boxes [N, M, 4] and scores [N, M, classes] of a YOLOv3 head, 0 below `conf_thresh`."""
+    """Decode a YOLOv3 head to boxes [N, M, 4] and scores [N, M, classes], 0 below `conf_thresh`."""
     check_variable(x, "x", "yolo_box")
     check_variable(img_size, "img_size", "yolo_box")
     check_type(anchors, "anchors", (list, tuple), "yolo_box")
@@ -354,10 +354,10 @@ def yolov3_loss(
     name: str | None = None,
     scale_x_y: float = 1.0,
 ) -> Variable:
-    """What a YOLOv3 head `x` still has to learn of true boxes: [N].
+    """YOLOv3 loss of the head `x` against ground-truth boxes: [N].
 
-    `gt_box` [N, B, 4] has middles and sides as shares of the picture, `gt_label` int32 [N, B] the
-    classes, `gt_score` what each counts. Raises TypeError for other kinds of arguments.
+    `gt_box` [N, B, 4] has centers and sizes relative to the image, `gt_label` int32 [N, B] the
+    classes, `gt_score` the box weights. Raises TypeError for arguments of other types.
     """
     for value, label in ((x, "x"), (gt_box, "gt_box"), (gt_label, "gt_label")):
         check_variable(value, label, "yolov3_loss")

@@ -1,4 +1,4 @@
-"""`get_places`, which programs before `ParallelExecutor` asked for devices."""
+"""`get_places`, used by programs older than `ParallelExecutor`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["get_places"]
 def get_places(
     device_count: int | None = None, device_type: str | None = None
 ) -> list[CPUPlace | CUDAPlace]:
-    """The devices of a type, "CPU" or "CUDA": `device_count` of them, or all.
+    """Return `device_count` devices of type "CPU" or "CUDA", or all of them.
 
-    Without a type, CUDA devices where there are some. In release 1.8.5 no layer takes what this
-    returns any more: `fluid.CompiledProgram(program).with_data_parallel(places=…)` does.
+    Without a type: CUDA devices if available. In release 1.8.5 no layer takes this result any more;
+    use `fluid.CompiledProgram(program).with_data_parallel(places=…)`.
     """
     if device_type not in (None, "", "CPU", "CUDA"):
         raise ValueError(f"device_type is {device_type!r}, expected 'CPU' or 'CUDA'")

@@ -1,7 +1,7 @@
-"""Probability distributions, whose samples, entropies and divergences are ops of the program.
+"""Probability distributions, whose samples, entropies and divergences are computed by ops.
 
-Parameters are numbers, lists and float32 arrays, which broadcast and are written into the program,
-or else all of them variables.
+Parameters are either numbers, lists and float32 arrays, which are broadcast and become constants of
+the program, or all variables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fluid.layers.mathematics.random import (
 )
 from fluid.layers.mathematics.reductions import reduce_max, reduce_prod, reduce_sum
 from fluid.layers.mathematics.shapes import diag, transpose
-from fluid.layers.mathematics.shapes import shape as sizes_of
+from fluid.layers.mathematics.shapes import shape as tensor_shape
 from fluid.layers.nn import reshape
 from fluid.layers.ops import exp, log
 from fluid.layers.tensor import (
@@ -46,22 +46,22 @@ _REALS = ("float32", "float64")
 # ---- parameters ---------------------------------------------------------------------------------
 
 
-def _parameters(owner: str, kinds: tuple[type, ...], **given: Any) -> list[Variable]:
-    """The parameters of a distribution as variables of one shape, or as the user's variables.
+def _parameters(owner: str, kinds: tuple[type, ...], **parameters: Any) -> list[Variable]:
+    """Return the parameters as variables, constants broadcast to one shape.
 
-    Raises TypeError for other kinds of parameters and ValueError for variables among numbers.
-    Arrays become float32, with a warning.
+    Raises TypeError for other types and ValueError if variables and constants are mixed. Arrays are
+    cast to float32, with a warning.
     """
-    for name, value in given.items():
+    for name, value in parameters.items():
         check_type(value, name, kinds, owner)
         if isinstance(value, np.ndarray) and value.dtype != np.float32:
-            warnings.warn(f"{owner}: {name} is {value.dtype}, and becomes float32", stacklevel=3)
-    are_variables = {isinstance(value, Variable) for value in given.values()}
+            warnings.warn(f"{owner}: {name} is {value.dtype}, and is cast to float32", stacklevel=3)
+    are_variables = {isinstance(value, Variable) for value in parameters.values()}
     if len(are_variables) > 1:
-        raise ValueError(f"{owner}: of {' and '.join(given)} one is a variable, so all must be")
+        raise ValueError(f"{owner}: {' and '.join(parameters)} must all be variables, or none")
     if True in are_variables:
-        return list(given.values())
-    arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in given.values()]
+        return list(parameters.values())
+    arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in parameters.values()]
     return [assign(each, create_tensor("float32")) for each in np.broadcast_arrays(*arrays)]
 
 
@@ -70,8 +70,8 @@ def _check_sample(shape: Any, seed: Any) -> None:
     check_type(seed, "seed", int, "sample")
 
 
-def _samples_first(drawn: Variable, batch_axes: int) -> Variable:
-    """What was drawn along the last axes, with these in front."""
+def _move_samples_first(drawn: Variable, batch_axes: int) -> Variable:
+    """Move the sample axes to the front."""
     axes = [*range(len(drawn.shape))]
     return transpose(drawn, axes[batch_axes:] + axes[:batch_axes])
 
@@ -80,30 +80,30 @@ def _samples_first(drawn: Variable, batch_axes: int) -> Variable:
 
 
 class Distribution:
-    """What distributions have in common; which of the four methods one has, its class says."""
+    """Base class of distributions; subclasses override the methods they support."""
 
     def sample(self, *args: Any, **kwargs: Any) -> Variable:
-        """Numbers drawn from the distribution; NotImplementedError where it has no such method."""
-        raise self._lacks("sample")
+        """Draw samples; NotImplementedError if unsupported."""
+        raise self._unsupported("sample")
 
     def entropy(self) -> Variable:
-        """The entropy in nats; NotImplementedError where it has no such method."""
-        raise self._lacks("entropy")
+        """Return the entropy in nats; NotImplementedError if unsupported."""
+        raise self._unsupported("entropy")
 
     def log_prob(self, value: Variable) -> Variable:
-        """The logarithm of the density; NotImplementedError where it has no such method."""
-        raise self._lacks("log_prob")
+        """Return the log density at `value`; NotImplementedError if unsupported."""
+        raise self._unsupported("log_prob")
 
     def kl_divergence(self, other: Any) -> Variable:
-        """How far `other` is from it; NotImplementedError where it has no such method."""
-        raise self._lacks("kl_divergence")
+        """Return KL(self || other); NotImplementedError if unsupported."""
+        raise self._unsupported("kl_divergence")
 
-    def _lacks(self, method: str) -> NotImplementedError:
+    def _unsupported(self, method: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {method}, as in Paddle 1.8")
 
 
 class Uniform(Distribution):
-    """The same density everywhere from `low` to `high`.
+    """Uniform distribution on [`low`, `high`).
 
     >>> import fluid
     >>> batch = fluid.layers.Uniform([1.0, 2.0], [3.0, 4.0])
@@ -117,10 +117,10 @@ class Uniform(Distribution):
         self._of_numbers = isinstance(low, float) and isinstance(high, float)
 
     def sample(self, shape: list[int], seed: int = 0) -> Variable:
-        """Numbers in the shape `shape` and that of the parameters; of two floats just `shape`.
+        """Draw samples of shape `shape` + parameter shape; just `shape` if both are floats.
 
-        Paddle 1.8 draws constant parameters from `2 * low - high` on, and gives samples of
-        variables to the wrong instances.
+        Paddle 1.8 samples constant parameters from `2 * low - high` upwards, and assigns samples of
+        variable parameters to the wrong instances.
         """
         _check_sample(shape, seed)
         batch = list((self.low + self.high).shape)
@@ -139,22 +139,22 @@ class Uniform(Distribution):
         above = elementwise_add(nothing, self.high, axis=0)
         width = elementwise_sub(above, self.low, axis=0)
         out = elementwise_add(drawn * width, self.low, axis=0)
-        return _samples_first(out, len(batch))
+        return _move_samples_first(out, len(batch))
 
     def log_prob(self, value: Variable) -> Variable:
-        """The logarithm of the density at `value`: -inf beyond `low` and `high` and at them."""
+        """Return the log density at `value`: -inf at and outside `low` and `high`."""
         check_variable_and_dtype(value, "value", _REALS, "log_prob")
         above, below = less_than(self.low, value), less_than(value, self.high)
         inside = cast(above, value.dtype) * cast(below, value.dtype)
         return log(inside) - log(self.high - self.low)
 
     def entropy(self) -> Variable:
-        """The entropy in nats."""
+        """Return the entropy in nats."""
         return log(self.high - self.low)
 
 
 class Normal(Distribution):
-    """The normal distribution around `loc` with the standard deviation `scale`.
+    """Normal distribution with mean `loc` and standard deviation `scale`.
 
     >>> import fluid
     >>> batch = fluid.layers.Normal(1.0, [11.0, 22.0])
@@ -168,9 +168,9 @@ class Normal(Distribution):
         self._of_numbers = isinstance(loc, float) and isinstance(scale, float)
 
     def sample(self, shape: list[int], seed: int = 0) -> Variable:
-        """Numbers in the shape `shape` and that of the parameters; of two floats just `shape`.
+        """Draw samples of shape `shape` + parameter shape; just `shape` if both are floats.
 
-        Paddle 1.8 gives samples of variables to the wrong instances.
+        Paddle 1.8 assigns samples of variable parameters to the wrong instances.
         """
         _check_sample(shape, seed)
         batch = list((self.loc + self.scale).shape)
@@ -183,29 +183,29 @@ class Normal(Distribution):
 
     def _sampled(self, shape: list[int], batch: list[int], seed: int) -> Variable:
         nothing = self._zeros(batch + shape)
-        drawn = gaussian_random(sizes_of(nothing), seed=seed)
+        drawn = gaussian_random(tensor_shape(nothing), seed=seed)
         spread = drawn * elementwise_add(nothing, self.scale, axis=0)
-        return _samples_first(elementwise_add(spread, self.loc, axis=0), len(batch))
+        return _move_samples_first(elementwise_add(spread, self.loc, axis=0), len(batch))
 
     def _zeros(self, shape: list[int]) -> Variable:
-        """Zeros for each instance of the parameters."""
+        """Return zeros of shape `shape` + parameter shape."""
         like = self.loc + self.scale
         return fill_constant_batch_size_like(like, shape, self.loc.dtype, 0.0)
 
     def entropy(self) -> Variable:
-        """The entropy in nats."""
+        """Return the entropy in nats."""
         nothing = self._zeros(list((self.loc + self.scale).shape))
         return 0.5 + 0.5 * math.log(2 * math.pi) + log(self.scale + nothing)
 
     def log_prob(self, value: Variable) -> Variable:
-        """The logarithm of the density at `value`."""
+        """Return the log density at `value`."""
         check_variable_and_dtype(value, "value", _REALS, "log_prob")
         variance, log_scale = self.scale * self.scale, log(self.scale)
         squared = (value - self.loc) * (value - self.loc)
         return -1.0 * squared / (2.0 * variance) - log_scale - math.log(math.sqrt(2 * math.pi))
 
     def kl_divergence(self, other: Normal) -> Variable:
-        """The Kullback-Leibler divergence from `other` to this distribution."""
+        """Return the Kullback-Leibler divergence KL(self || other)."""
         check_type(other, "other", Normal, "kl_divergence")
         ratio = self.scale / other.scale
         ratio = ratio * ratio
@@ -214,7 +214,7 @@ class Normal(Distribution):
 
 
 class Categorical(Distribution):
-    """One of several categories, whose probabilities are the softmax of `logits`' last axis.
+    """Categorical distribution with probabilities softmax(`logits`) over the last axis.
 
     >>> import fluid
     >>> fluid.layers.Categorical([[0.5, 0.5, 1.0], [0.1, 2.0, 0.3]]).entropy().shape
@@ -225,24 +225,24 @@ class Categorical(Distribution):
         (self.logits,) = _parameters("Categorical", _TENSORS, logits=logits)
 
     def _shifted(self) -> Variable:
-        """The logits less the largest of them, so that powers stay finite."""
+        """Return the logits minus their maximum, for numerical stability."""
         return self.logits - reduce_max(self.logits, dim=-1, keep_dim=True)
 
     def entropy(self) -> Variable:
-        """The entropy in nats; its last axis has size 1."""
+        """Return the entropy in nats; the last axis has size 1."""
         logits = self._shifted()
         powers = exp(logits)
         total = _total(powers)
         return -1.0 * _total(powers / total * (logits - log(total)))
 
     def kl_divergence(self, other: Categorical) -> Variable:
-        """The Kullback-Leibler divergence from `other`; its last axis has size 1."""
+        """Return the Kullback-Leibler divergence KL(self || other); the last axis has size 1."""
         check_type(other, "other", Categorical, "kl_divergence")
         logits, others = self._shifted(), other._shifted()
         powers, other_powers = exp(logits), exp(others)
         total, other_total = _total(powers), _total(other_powers)
-        chances = powers / total
-        return _total(chances * (logits - log(total) - others + log(other_total)))
+        probabilities = powers / total
+        return _total(probabilities * (logits - log(total) - others + log(other_total)))
 
 
 def _total(values: Variable) -> Variable:
@@ -250,7 +250,7 @@ def _total(values: Variable) -> Variable:
 
 
 class MultivariateNormalDiag(Distribution):
-    """A normal distribution around `loc` [k] with the covariance `scale` [k, k], a diagonal.
+    """Normal distribution with mean `loc` [k] and diagonal covariance matrix `scale` [k, k].
 
     >>> import fluid
     >>> loc, scale = fluid.data("mvn_loc", [2]), fluid.data("mvn_scale", [2, 2])
@@ -259,11 +259,11 @@ class MultivariateNormalDiag(Distribution):
     """
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        given = {"loc": loc, "scale": scale}
-        self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **given)
+        parameters = {"loc": loc, "scale": scale}
+        self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **parameters)
 
     def _ones(self) -> tuple[Variable, Variable]:
-        """Ones everywhere, and ones on the diagonal."""
+        """Return an all-ones and an identity matrix."""
         sizes = list(self.scale.shape)
         everywhere = ones(sizes, self.loc.dtype)
         return everywhere, diag(ones(sizes[:1], self.loc.dtype))
@@ -277,12 +277,12 @@ class MultivariateNormalDiag(Distribution):
         return elementwise_pow(self.scale, everywhere - 2 * diagonal)
 
     def entropy(self) -> Variable:
-        """The entropy in nats, [1]."""
+        """Return the entropy in nats, [1]."""
         constant = self.scale.shape[0] * (1.0 + math.log(2 * math.pi))
         return 0.5 * (constant + log(self._determinant()))
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
-        """The Kullback-Leibler divergence from `other` to this distribution, [1]."""
+        """Return the Kullback-Leibler divergence KL(self || other), [1]."""
         check_type(other, "other", MultivariateNormalDiag, "kl_divergence")
         trace = reduce_sum(other._inverse() * self.scale)
         scaled = matmul(other.loc - self.loc, other._inverse())

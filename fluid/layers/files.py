@@ -1,7 +1,7 @@
-"""Layers that save variables, or load several, whenever the program runs.
+"""Layers that save or load variables each time the program runs.
 
-Release 1.8.5 has them in `layers.tensor`, outside of `__all__`, and there none of them can be
-appended: the slots and attributes that they name do not exist.
+Release 1.8.5 defines them in `layers.tensor`, outside `__all__`, where they fail: the slots and
+attributes that they name do not exist.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ __all__ = ["load_combine", "save", "save_combine"]
 
 
 def save(x: Variable, file_path: str, overwrite: bool = True) -> None:
-    """Save a variable to a file; unless `overwrite`, a run raises where there is one."""
+    """Save a variable to a file; an existing file is an error at run time unless `overwrite`."""
     check_type(x, "x", Variable, "save")
     _append("save", {"X": x}, {}, {"file_path": file_path, "overwrite": overwrite})
 
 
 def save_combine(x: Sequence[Variable], file_path: str, overwrite: bool = True) -> None:
-    """Save variables, in their order, to one file."""
+    """Save variables, in order, to one file."""
     check_type(x, "x", (list, tuple), "save_combine")
     attrs = {"file_path": file_path, "overwrite": overwrite}
     _append("save_combine", {"X": list(x)}, {}, attrs)
 
 
 def load_combine(out: Sequence[Variable], file_path: str) -> None:
-    """Let variables hold what `save_combine` saved, in the same order."""
+    """Load the variables that `save_combine` saved, in the same order."""
     check_type(out, "out", (list, tuple), "load_combine")
     _append("load_combine", {}, {"Out": list(out)}, {"file_path": file_path})
 

@@ -1,7 +1,7 @@
-"""Where data comes in, and exchange with servers that is written by hand.
+"""Data layers and `load`, and layers for hand-written parameter servers.
 
-`ListenAndServ`, `Send` and `Recv` are in this module only, as in release 1.8.5; programs of
-`DistributeTranspiler` need none of them.
+`ListenAndServ`, `Send` and `Recv` are exported by this module only, as in release 1.8.5;
+`DistributeTranspiler` does not use them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["data", "load"]
 
 
 def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
-    """Let `out` hold the tensor in a file, whenever the program runs; as float16 where asked.
+    """Load the tensor in a file to `out` each time the program runs; as float16 if requested.
 
-    The file is one of `save_vars` or of a `save` op. In Paddle 1.8.5 this layer forgets `out`.
+    The file was written by `save_vars` or a `save` op. Paddle 1.8.5 ignores `out`.
     """
     helper = LayerHelper("load")
     attrs: dict[str, Any] = {"file_path": file_path}
@@ -40,11 +40,11 @@ def data(
     type: int = VarDesc.VarType.LOD_TENSOR,
     stop_gradient: bool = True,
 ) -> Variable:
-    """A variable to feed, with an unknown batch size in front.
+    """Create a variable to feed, with a dynamic batch axis prepended.
 
-    Unless `append_batch_size` is false or the shape says itself, by -1 or None, what is unknown.
-    Any value counts as true or false, such as the "float32" of `data("x", [13], "float32")`.
-    What is fed is not checked against it, see `fluid.data`.
+    No axis is prepended if `append_batch_size` is falsy or the shape contains -1 or None. Any value
+    is accepted as the flag, such as the "float32" of `data("x", [13], "float32")`. Fed arrays are
+    not checked against the shape, unlike with `fluid.data`.
     """
     check_type(name, "name", str, "data")
     check_type(shape, "shape", (list, tuple), "data")
@@ -63,14 +63,14 @@ def data(
 
 
 class ListenAndServ:
-    """A server: the layers within `do()` run each time all `fan_in` trainers have sent `inputs`.
+    """A server that runs the layers in `do()` whenever all `fan_in` trainers have sent `inputs`.
 
         served = ListenAndServ("127.0.0.1:6174", ["x"], optimizer_mode=False)
         with served.do():
             ...  # reads x, and writes persistable variables, which trainers receive
 
-    `inputs` are names or Variables; with `optimizer_mode` they are the gradients that optimizers
-    within `do()` read. What comes before in the program runs once, before serving.
+    `inputs` are names or Variables; with `optimizer_mode` they are the gradients that optimizers in
+    `do()` read. Preceding ops of the program run once, before serving.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ListenAndServ:
         self.inputs = [each if isinstance(each, str) else each.name for each in inputs]
 
     def do(self) -> BlockGuardServ:
-        """A `with` block for the layers that serve."""
+        """Return the context manager of the block that the server runs."""
         return BlockGuardServ(self)
 
     def complete_op(self) -> None:
-        """Append the op that serves, behind the block that was made."""
+        """Append the server op after the block was built."""
         program = self.helper.main_program
         body = program.current_block()
         names = self.inputs
@@ -104,7 +104,7 @@ class ListenAndServ:
 
 
 class BlockGuardServ(BlockGuard):
-    """The block of a `ListenAndServ`."""
+    """Context manager for the block of a `ListenAndServ`."""
 
     def __init__(self, server: ListenAndServ) -> None:
         check_type(server, "server", ListenAndServ, "BlockGuardServ")
@@ -112,17 +112,17 @@ class BlockGuardServ(BlockGuard):
         self.server = server
 
     def complete(self) -> None:
-        """Append the op that serves."""
+        """Append the server op."""
         self.server.complete_op()
 
 
 def Send(
     endpoints: str, send_vars: Sequence[Variable], dummy_output: Any = None, sync: bool = True
 ) -> None:
-    """Send variables, each to the server that `endpoints` has at its place, "host:port,host:port".
+    """Send variables to servers, variable i to endpoint i of "host:port,host:port".
 
-    With `sync` that is the whole step of this trainer. Raises ValueError for fewer endpoints than
-    variables; one endpoint is for all.
+    With `sync` this is the whole step of this trainer. A single endpoint is used for all variables.
+    Raises ValueError for fewer endpoints than variables.
     """
     check_type(send_vars, "send_vars", list, "Send")
     epmap = _endpoints(endpoints, len(send_vars), "Send")
@@ -137,9 +137,9 @@ def Send(
 def Recv(
     endpoints: str, get_vars: Sequence[Variable], dummy_input: Any = None, sync: bool = True
 ) -> Sequence[Variable]:
-    """Receive variables under their names, each from the server at its place in `endpoints`.
+    """Receive variables by name, variable i from endpoint i; returns them.
 
-    They are returned. Raises as `Send` does.
+    Raises as `Send` does.
     """
     check_type(get_vars, "get_vars", list, "Recv")
     epmap = _endpoints(endpoints, len(get_vars), "Recv")

@@ -1,4 +1,4 @@
-"""Layers made of op types, and decorators of layers."""
+"""Functions that generate layers from op types, and decorators for layers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
-    """The layer that is one op: its inputs and attributes are the layer's arguments, by name.
+    """Return a layer that appends one op; its keyword arguments are inputs and attributes.
 
-    Inputs that are given without a name go to the slots in order; slots may be named in lower case.
-    Returns the op's first output. Raises UnknownOp for a type that is not registered.
+    Positional inputs fill the slots in order; slot names may be lower case. The layer returns the
+    op's first output. Raises UnknownOp for an unregistered type.
     """
     defn = find(op_type)
     slots = [name for name, slot in defn.inputs().items() if not slot.companion]
@@ -46,9 +46,9 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
 
 
 def generate_activation_fn(op_type: str) -> Callable[..., Variable]:
-    """The layer that applies an op to each element: it takes `x` and `name`.
+    """Return a layer that applies an elementwise op; its arguments are `x` and `name`.
 
-    Raises UnknownOp for a type that is not registered.
+    Raises UnknownOp for an unregistered type.
     """
     defn = find(op_type)
 
@@ -61,7 +61,7 @@ def generate_activation_fn(op_type: str) -> Callable[..., Variable]:
 
 
 def deprecated(func_or_class: F) -> F:
-    """The function, which warns that it will go whenever it is called."""
+    """Decorate a function or class to warn on each call that it is deprecated."""
 
     @functools.wraps(func_or_class)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ def deprecated(func_or_class: F) -> F:
 
 
 def autodoc(comment: str = "") -> Callable[[F], F]:
-    """A decorator that documents a layer by the op of its name, with `comment` before."""
+    """Return a decorator that appends the op's documentation to `comment` as the docstring."""
 
     def decorate(function: F) -> F:
         function.__doc__ = comment + (find(function.__name__).__doc__ or "")
@@ -83,11 +83,11 @@ def autodoc(comment: str = "") -> Callable[[F], F]:
 
 
 def templatedoc(op_type: str | None = None) -> Callable[[F], F]:
-    """A decorator that puts what an op says of itself in the place of `${comment}`."""
+    """Return a decorator that substitutes the op's documentation for `${comment}`."""
 
     def decorate(function: F) -> F:
-        said = find(op_type or function.__name__).__doc__ or ""
-        function.__doc__ = (function.__doc__ or "").replace("${comment}", said)
+        text = find(op_type or function.__name__).__doc__ or ""
+        function.__doc__ = (function.__doc__ or "").replace("${comment}", text)
         return function
 
     return decorate

@@ -1,7 +1,7 @@
-"""Learning rates that change from step to step, computed by the program itself.
+"""Learning rate schedules, computed by ops of the program.
 
-The counter `@LR_DECAY_COUNTER@` is incremented by the first op of the program; the first step sees
-0, in `noam_decay` 1. Values of the first steps are in op_inventory section 4.
+The counter `@LR_DECAY_COUNTER@` is incremented by the first op of the program; it is 0 in the first
+step, 1 for `noam_decay`. Values of the first steps are in op_inventory section 4.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 Rate = float | Variable
-"""A number of the user's, or one that the program computes."""
+"""A constant, or a variable that the program computes."""
 
 Schedule = TypeVar("Schedule", bound=Callable[..., Variable])
 
 
-def _scheduled(schedule: Schedule) -> Schedule:
-    """Let the ops of a schedule carry the role LRSched."""
+def _with_schedule_role(schedule: Schedule) -> Schedule:
+    """Decorate a schedule so that its ops have the role LRSched."""
 
     @functools.wraps(schedule)
     def marked(*args: Any, **kwargs: Any) -> Variable:
@@ -44,50 +44,52 @@ def _scheduled(schedule: Schedule) -> Schedule:
 
 
 def _decay_step_counter(begin: int = 0) -> Variable:
-    """The number of the step as float32; the first is `begin`."""
+    """Return the step number as float32; the first is `begin`."""
     return tensor.cast(nn.autoincreased_step_counter("@LR_DECAY_COUNTER@", begin), "float32")
 
 
-def _periods(decay_steps: Rate, staircase: bool) -> Variable:
-    """How many times `decay_steps` have passed, whole ones only if `staircase`."""
+def _elapsed_periods(decay_steps: Rate, staircase: bool) -> Variable:
+    """Return step / `decay_steps`, rounded down if `staircase`."""
     periods = _decay_step_counter() / decay_steps
     return ops.floor(periods) if staircase else periods
 
 
-@_scheduled
+@_with_schedule_role
 def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> Variable:
-    """`rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al. 2017)."""
+    """Return `rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al.
+    2017).
+    """
     step = _decay_step_counter(1)
     slope = step**-0.5
     ramp = (warmup_steps**-1.5) * step
     return learning_rate * (d_model**-0.5) * elementwise_min(slope, ramp)
 
 
-@_scheduled
+@_with_schedule_role
 def exponential_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
-    """`rate * decay_rate ** (step / decay_steps)`."""
-    return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
+    """Return `rate * decay_rate ** (step / decay_steps)`."""
+    return learning_rate * (decay_rate ** _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def natural_exp_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
-    """`rate * e ** (-decay_rate * step / decay_steps)`."""
-    return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
+    """Return `rate * e ** (-decay_rate * step / decay_steps)`."""
+    return learning_rate * ops.exp(-1 * decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def inverse_time_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
-    """`rate / (1 + decay_rate * step / decay_steps)`."""
-    return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
+    """Return `rate / (1 + decay_rate * step / decay_steps)`."""
+    return learning_rate / (1 + decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_scheduled
+@_with_schedule_role
 def polynomial_decay(
     learning_rate: Rate,
     decay_steps: float,
@@ -95,9 +97,9 @@ def polynomial_decay(
     power: Rate = 1.0,
     cycle: bool = False,
 ) -> Variable:
-    """`(rate - end) * (1 - step / decay_steps) ** power + end`, until decay_steps or in cycles.
+    """Return `(rate - end) * (1 - step / decay_steps) ** power + end`, constant after decay_steps.
 
-    In cycles, `decay_steps` grows to the next multiple that the step has not passed.
+    If `cycle`, `decay_steps` grows to the next multiple not below the step instead.
     """
     step = _decay_step_counter()
     if cycle:
@@ -117,11 +119,11 @@ def _started_cycles(step: Variable, decay_steps: float) -> Variable:
     return cycles
 
 
-@_scheduled
+@_with_schedule_role
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
-    """values[i] before step boundaries[i], the last value after them all.
+    """Return values[i] before step boundaries[i], and the last value after all of them.
 
-    Raises ValueError unless there is one value more than boundaries.
+    Raises ValueError unless there is one more value than boundaries.
     """
     if len(values) - len(boundaries) != 1:
         raise ValueError("len(values) - len(boundaries) should be 1")
@@ -139,18 +141,20 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
     return rate
 
 
-@_scheduled
+@_with_schedule_role
 def cosine_decay(learning_rate: Rate, step_each_epoch: Rate, epochs: Rate) -> Variable:
-    """`rate / 2 * (cos(epoch * pi / epochs) + 1)`, where epochs have `step_each_epoch` steps."""
+    """Return `rate / 2 * (cos(epoch * pi / epochs) + 1)`; an epoch has `step_each_epoch` steps."""
     epoch = ops.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
 
 
-@_scheduled
+@_with_schedule_role
 def linear_lr_warmup(
     learning_rate: Rate, warmup_steps: float, start_lr: float, end_lr: float
 ) -> Variable:
-    """From `start_lr` to `end_lr` in `warmup_steps`, then `learning_rate`, perhaps a schedule."""
+    """Increase linearly from `start_lr` to `end_lr` in `warmup_steps`, then return
+    `learning_rate`.
+    """
     rate = _rate("learning_rate_warmup")
     step = _decay_step_counter()
     with control_flow.Switch() as switch:

@@ -1,4 +1,4 @@
-"""Losses of single rows: of classes, of scores, of distances."""
+"""Loss functions: classification, ranking and regression."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _IGNORED = -100
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 # ---- classes ------------------------------------------------------------------------------------
@@ -44,10 +44,10 @@ _WIDE = ("float32", "float64")
 def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = _IGNORED
 ) -> Variable:
-    """-log of the probability that `input` gives to `label`: [N, classes] → [N, 1].
+    """Cross entropy of probabilities `input` and `label`: [N, classes] → [N, 1].
 
-    Labels are class numbers [N, 1], 0 loss where they are `ignore_index`; soft labels are
-    probabilities [N, classes].
+    Labels are class indices [N, 1], with loss 0 at `ignore_index`; soft labels are probabilities
+    [N, classes].
 
     >>> import fluid
     >>> shares, word = fluid.data("shares", [None, 4]), fluid.data("word", [None, 1], "int64")
@@ -63,7 +63,7 @@ def cross_entropy(
 
 
 def cross_entropy2(input: Variable, label: Variable, ignore_index: int = _IGNORED) -> Variable:
-    """`cross_entropy` at class numbers."""
+    """`cross_entropy` for class indices."""
     inputs = {"X": input, "Label": label}
     check_variable_and_dtype(input, "input", FLOATS, "cross_entropy2")
     helper = LayerHelper("cross_entropy2", input=input)
@@ -87,7 +87,7 @@ def softmax_with_cross_entropy(
     return_softmax: bool = False,
     axis: int = -1,
 ) -> Variable | tuple[Variable, Variable]:
-    """Cross entropy of the softmax of `logits` along `axis`; with the softmax itself if asked."""
+    """Cross entropy of softmax(`logits`) along `axis`; also the softmax if `return_softmax`."""
     helper = LayerHelper("softmax_with_cross_entropy", input=logits)
     dtype = helper.input_dtype()
     softmax, loss = (helper.create_variable_for_type_inference(dtype) for _ in range(2))
@@ -112,14 +112,14 @@ def label_smooth(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """`(1 - epsilon) * label + epsilon * prior_dist`, or of even shares of all classes without it.
+    """Return `(1 - epsilon) * label + epsilon * prior_dist` (default: the uniform distribution).
 
-    `label` [N, classes] holds probabilities and gets no gradient. Raises ValueError where `epsilon`
-    is not from 0 to 1.
+    `label` [N, classes] holds probabilities and receives no gradient. Raises ValueError unless
+    `epsilon` is in [0, 1].
     """
     if not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"epsilon of label_smooth must be from 0 to 1, not {epsilon}")
-    check_variable_and_dtype(label, "label", _WIDE, "label_smooth")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "label_smooth")
     label.stop_gradient = True
     inputs = {"X": label, "PriorDist": prior_dist}
     return append_simple_op(
@@ -128,7 +128,7 @@ def label_smooth(
 
 
 def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
-    """How far the labelled class of each row is from being ranked first: [N, classes] → [N, 1].
+    """Bayesian personalized ranking loss: [N, classes] → [N, 1].
 
     It is the mean of `log(1 + exp(score - score of the label))` over the other classes.
     """
@@ -147,9 +147,9 @@ def center_loss(
 ) -> Variable:
     """Half the squared distance of each row [N, D] to the center of its class: [N, 1].
 
-    The centers are a parameter [num_classes, D] without a gradient; the op itself moves them, by
-    `alpha` of the mean difference of their rows, if `update_center`. Raises TypeError where `alpha`
-    is neither a float nor a variable.
+    The centers are a parameter [num_classes, D] without gradient; if `update_center`, the op itself
+    updates them by `alpha` times the mean difference to their rows. Raises TypeError if `alpha` is
+    neither a float nor a variable.
     """
     check_type(alpha, "alpha", (float, Variable), "center_loss")
     helper = LayerHelper("center_loss", input=input, param_attr=param_attr)
@@ -168,7 +168,7 @@ def center_loss(
 
 
 def _center_rate(helper: LayerHelper, alpha: float) -> Variable:
-    """The rate as a variable that the main program itself fills in every step."""
+    """Return the rate as a variable that the main program fills in each step."""
     return helper.create_variable(
         name="centerloss_alpha",
         shape=[1],
@@ -179,13 +179,13 @@ def _center_rate(helper: LayerHelper, alpha: float) -> Variable:
     )
 
 
-# ---- two classes --------------------------------------------------------------------------------
+# ---- binary labels ------------------------------------------------------------------------------
 
 
 def log_loss(
     input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
 ) -> Variable:
-    """`-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`: [N, 1] each."""
+    """Return `-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`, [N, 1]."""
     check_variable_and_dtype(input, "input", ("float32",), "log_loss")
     check_variable_and_dtype(label, "label", ("float32",), "log_loss")
     helper = LayerHelper("log_loss", name=name)
@@ -200,9 +200,9 @@ def sigmoid_cross_entropy_with_logits(
     name: str | None = None,
     normalize: bool = False,
 ) -> Variable:
-    """Cross entropy of `sigmoid(x)` against probabilities, element by element.
+    """Elementwise cross entropy of `sigmoid(x)` and probabilities `label`.
 
-    It is 0 where the label is `ignore_index`, and divided by how many are not if `normalize`.
+    It is 0 where the label is `ignore_index`; `normalize` divides by the number of other elements.
     """
     check_variable_and_dtype(x, "input", FLOATS, "sigmoid_cross_entropy_with_logits")
     return append_simple_op(
@@ -219,13 +219,13 @@ def teacher_student_sigmoid_loss(
     soft_max_up_bound: float = 15.0,
     soft_max_lower_bound: float = -15.0,
 ) -> Variable:
-    """Loss of a click and of a teacher's score at once, both told by `label`: [N, 1] each.
+    """Joint loss of a click and a teacher's score, both encoded in `label`: [N, 1] each.
 
     A label is -2 for no click, -1 for a click, both without a score; or a score from 0 to 1, plus 1
-    if there was a click. Scores at or beyond the bounds get no gradient.
+    for a click. Inputs at or beyond the bounds receive no gradient.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "teacher_student_sigmoid_loss")
-    check_variable_and_dtype(label, "label", _WIDE, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "teacher_student_sigmoid_loss")
     bounds = {
         "soft_max_up_bound": float(soft_max_up_bound),
         "soft_max_lower_bound": float(soft_max_lower_bound),
@@ -235,15 +235,15 @@ def teacher_student_sigmoid_loss(
     return helper.append_result("teacher_student_sigmoid_loss", inputs, bounds, slot="Y")
 
 
-# ---- order of two scores ------------------------------------------------------------------------
+# ---- ranking losses -----------------------------------------------------------------------------
 
 
 def rank_loss(
     label: Variable, left: Variable, right: Variable, name: str | None = None
 ) -> Variable:
-    """RankNet's loss, `log(1 + exp(o)) - label * o` with `o = left - right`: [N, 1] each.
+    """RankNet loss, `log(1 + exp(o)) - label * o` with `o = left - right`: [N, 1] each.
 
-    `label` is how likely `left` goes before `right`.
+    `label` is the probability that `left` ranks before `right`.
     """
     for each, argument in ((label, "label"), (left, "left"), (right, "right")):
         check_variable_and_dtype(each, argument, ("float32",), "rank_loss")
@@ -258,7 +258,7 @@ def margin_rank_loss(
     margin: float = 0.1,
     name: str | None = None,
 ) -> Variable:
-    """`max(0, margin - label * (left - right))`: a label of 1 wants `left` first, -1 `right`."""
+    """Return `max(0, margin - label * (left - right))`; label 1 ranks `left` first, -1 `right`."""
     for each, argument in ((label, "label"), (left, "left"), (right, "right")):
         check_variable_and_dtype(each, argument, ("float32",), "margin_rank_loss")
     helper = LayerHelper("margin_rank_loss", name=name)
@@ -272,27 +272,27 @@ def margin_rank_loss(
     return loss
 
 
-# ---- distances ----------------------------------------------------------------------------------
+# ---- regression ---------------------------------------------------------------------------------
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """`(input - label) ** 2`, element by element."""
-    check_variable_and_dtype(input, "input", _WIDE, "square_error_cost")
-    check_variable_and_dtype(label, "label", _WIDE, "square_error_cost")
+    """Return `(input - label) ** 2` elementwise."""
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "square_error_cost")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "square_error_cost")
     helper = LayerHelper("square_error_cost")
     difference = helper.append_result("elementwise_sub", {"X": input, "Y": label})
     return helper.append_result("square", {"X": difference})
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:
-    """The mean of `(input - label) ** 2`: [1]."""
+    """Return the mean of `(input - label) ** 2`: [1]."""
     return reduce_mean(square_error_cost(input, label))
 
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
-    """Half the squared difference, but growing by `delta` only where it is above `delta`."""
-    check_variable_and_dtype(input, "input", _WIDE, "huber_loss")
-    check_variable_and_dtype(label, "label", _WIDE, "huber_loss")
+    """Huber loss: half the squared error up to `delta`, linear with slope `delta` above."""
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "huber_loss")
+    check_variable_and_dtype(label, "label", _FULL_PRECISION, "huber_loss")
     helper = LayerHelper("huber_loss")
     residual, loss = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     helper.append_op(
@@ -311,12 +311,12 @@ def smooth_l1(
     outside_weight: Variable | None = None,
     sigma: float | None = None,
 ) -> Variable:
-    """A row's sum of `|x - y|`, smoothed where it is below `1 / sigma ** 2`: [N, ...] → [N, 1].
+    """Smooth L1 loss summed per row, quadratic below `1 / sigma ** 2`: [N, ...] → [N, 1].
 
-    The weights, given both or none, multiply the difference and what comes of it.
+    `inside_weight` multiplies the difference, `outside_weight` the loss; both or neither are set.
     """
-    check_variable_and_dtype(x, "X", _WIDE, "smooth_l1_loss")
-    check_variable_and_dtype(y, "Y", _WIDE, "smooth_l1_loss")
+    check_variable_and_dtype(x, "X", _FULL_PRECISION, "smooth_l1_loss")
+    check_variable_and_dtype(y, "Y", _FULL_PRECISION, "smooth_l1_loss")
     helper = LayerHelper("smooth_l1_loss")
     difference, loss = (helper.create_variable_for_type_inference(x.dtype) for _ in range(2))
     weights = {"InsideWeight": inside_weight, "OutsideWeight": outside_weight}
@@ -332,7 +332,7 @@ def smooth_l1(
 def kldiv_loss(
     x: Variable, target: Variable, reduction: str = "mean", name: str | None = None
 ) -> Variable:
-    """How far `x`, logarithms of a distribution, is from `target`: `target * (log(target) - x)`.
+    """KL divergence of `target` from log-probabilities `x`: `target * (log(target) - x)`.
 
     `reduction` is "none" for every element, or "sum", "mean" or "batchmean" for [1].
 
@@ -341,23 +341,23 @@ def kldiv_loss(
     >>> kldiv_loss(logs, target).shape, kldiv_loss(logs, target, "none").shape
     ((1,), (-1, 4))
     """
-    check_variable_and_dtype(x, "x", _WIDE, "kldiv_loss")
-    check_variable_and_dtype(target, "target", _WIDE, "kldiv_loss")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "kldiv_loss")
+    check_variable_and_dtype(target, "target", _FULL_PRECISION, "kldiv_loss")
     check_type(reduction, "reduction", str, "kldiv_loss")
     helper = LayerHelper("kldiv_loss", name=name)
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
     return helper.append_result("kldiv_loss", inputs, attrs, slot="Loss")
 
 
-# ---- sets and pairs of embeddings ---------------------------------------------------------------
+# ---- overlap, pairs of embeddings ---------------------------------------------------------------
 
 
 def dice_loss(
     input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None
 ) -> Variable:
-    """1 - the Dice coefficient of predicted and true pixels, averaged over pictures: [1].
+    """Return 1 - the Dice coefficient of predicted and true pixels, averaged over images: [1].
 
-    `input` [N, ..., classes] holds probabilities, `label` [N, ..., 1] class numbers.
+    `input` [N, ..., classes] holds probabilities, `label` [N, ..., 1] class indices.
     """
     classes, inner = input.shape[-1], list(range(1, len(input.shape)))
     true = append_simple_op("one_hot", {"X": label}, {"depth": classes}, dtype="float32")
@@ -370,14 +370,14 @@ def dice_loss(
 def npair_loss(
     anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002
 ) -> Variable:
-    """How well each anchor tells its positives from those of other labels: [1].
+    """N-pair loss of embeddings: [1].
 
-    `anchor` and `positive` are [N, D] embeddings, `labels` [N]; N must be known. It is the cross
-    entropy of all products against equal labels, plus `l2_reg / 4` of the mean squared lengths.
+    `anchor` and `positive` are [N, D], `labels` [N]; N must be static. It is the cross entropy of
+    all inner products against equality of labels, plus `l2_reg / 4` times the mean squared norms.
     """
     for each, argument in ((anchor, "anchor"), (positive, "positive")):
-        check_variable_and_dtype(each, argument, _WIDE, "npair_loss")
-    check_variable_and_dtype(labels, "labels", (*_WIDE, "int64"), "npair_loss")
+        check_variable_and_dtype(each, argument, _FULL_PRECISION, "npair_loss")
+    check_variable_and_dtype(labels, "labels", (*_FULL_PRECISION, "int64"), "npair_loss")
     count = labels.shape[0]
     column = reshape(labels, shape=[count, 1])
     square_of_labels = expand(column, expand_times=[1, count])

@@ -1,4 +1,4 @@
-"""How well predictions fit, as tensors of the program."""
+"""Metrics computed by ops of the program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def accuracy(
     correct: Variable | None = None,
     total: Variable | None = None,
 ) -> Variable:
-    """The share of rows whose label is among the `k` largest entries of `input`: [1], float32.
+    """Fraction of rows whose label is among the `k` largest entries of `input`: [1], float32.
 
-    `correct` and `total`, if given, receive the counts: [1], int32.
+    `correct` and `total`, if not None, are written with the counts: [1], int32.
     """
     check_variable_and_dtype(input, "input", FLOATS, "accuracy")
     helper = LayerHelper("accuracy")
@@ -48,11 +48,12 @@ def auc(
     topk: int = 1,
     slide_steps: int = 1,
 ) -> tuple[Variable, Variable, list[Variable]]:
-    """The area under the ROC curve of all batches so far, of the last `slide_steps`, and counts.
+    """Area under the ROC curve of all batches, of the last `slide_steps` batches, and the counts.
 
-    `input` [N, 2] has the probabilities of both classes, `label` [N, 1] 0 or 1. The areas are [1],
-    float64. The counts, positive and negative ones of the last batches and of all, are persistable;
-    fill them with 0 to begin anew. `topk` and the curve "PR" mean nothing, as in Paddle 1.8.
+    `input` [N, 2] has the probabilities of both classes, `label` [N, 1] is 0 or 1. The areas are
+    [1], float64. The counts, of positives and negatives for the last batches and for all, are
+    persistable; fill them with 0 to reset. `topk` and the curve "PR" have no effect, as in Paddle
+    1.8.
 
     >>> import fluid
     >>> clicks, click = fluid.data("clicks", [None, 2]), fluid.data("click", [None, 1], "int64")
@@ -65,28 +66,31 @@ def auc(
     helper = LayerHelper("auc")
     every, batch = (helper.create_variable_for_type_inference("float64") for _ in range(2))
     bins = num_thresholds + 1
-    sliding = [_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
-    lasting = [_counts(helper, [1, bins]) for _ in range(2)]
-    for counts in (*sliding, *lasting):
+    windowed = [_create_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
+    accumulated = [_create_counts(helper, [1, bins]) for _ in range(2)]
+    for counts in (*windowed, *accumulated):
         helper.set_variable_initializer(counts, Constant(0.0, force_cpu=False))
-    for area, (positive, negative), steps in ((batch, sliding, slide_steps), (every, lasting, 0)):
+    for area, (positive, negative), steps in (
+        (batch, windowed, slide_steps),
+        (every, accumulated, 0),
+    ):
         helper.append_op(
             "auc",
             inputs={"Predict": input, "Label": label, "StatPos": positive, "StatNeg": negative},
             outputs={"AUC": area, "StatPosOut": positive, "StatNegOut": negative},
             attrs={"curve": curve, "num_thresholds": num_thresholds, "slide_steps": steps},
         )
-    return every, batch, [*sliding, *lasting]
+    return every, batch, [*windowed, *accumulated]
 
 
-def _counts(helper: LayerHelper, shape: list[int]) -> Variable:
+def _create_counts(helper: LayerHelper, shape: list[int]) -> Variable:
     return helper.create_global_variable(persistable=True, dtype="int64", shape=shape)
 
 
 def mean_iou(
     input: Variable, label: Variable, num_classes: int
 ) -> tuple[Variable, Variable, Variable]:
-    """The mean over classes of intersection / union of predicted and true pixels.
+    """Mean over classes of intersection / union of predicted and true pixels.
 
     Returns it ([1], float32), and the wrong and the correct counts by class ([num_classes], int32).
     """
@@ -116,13 +120,13 @@ def detection_map(
     out_states: Sequence[Variable] | None = None,
     ap_version: str = "integral",
 ) -> Variable:
-    """The mean average precision of detected boxes: [1], float32.
+    """Mean average precision of detected boxes: [1], float32.
 
-    `detect_res` [found, 6] has class, score and box, `label` [true, 6] class, difficult or not and
-    box, or [true, 5] without the second; both have LoD, a sequence an image. `input_states` are the
-    counts of true boxes, the scores that are right and those that are wrong of batches before,
-    which count where `has_state` is not 0; `out_states` receive them with this batch.
-    `background_label` means nothing, as in 1.8.5. `fluid.metrics.DetectionMAP` keeps states itself.
+    `detect_res` [found, 6] has class, score and box, `label` [true, 6] class, difficult flag and
+    box, or [true, 5] without the flag; both have one LoD sequence per image. `input_states` are the
+    counts of true boxes and the scores of true and false positives of previous batches, used if
+    `has_state` is not 0; `out_states` are written with this batch included. `background_label` has
+    no effect, as in 1.8.5. `fluid.metrics.DetectionMAP` manages the states itself.
     """
     helper = LayerHelper("detection_map")
     kinds = ("float32", "int32", "float32", "float32")

@@ -1,4 +1,4 @@
-"""Layers that most networks have: fully connected, dropout, another shape, a step counter."""
+"""Common layers: fully connected, dropout, reshape, step counter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.size_arguments import Sizes, spelled
+from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.recording.checks import (
     FLOATS,
     SizesError,
@@ -35,9 +35,9 @@ def fc(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`act(sum of input @ weight + bias)`: the last axes of each input, flattened, become `size`.
+    """Return `act(sum of input @ weight + bias)`; trailing axes are flattened and become `size`.
 
-    The first `num_flatten_dims` axes stay; -1 means all but the last.
+    The first `num_flatten_dims` axes are kept; -1 means all but the last.
     """
     helper = LayerHelper(
         "fc", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
@@ -69,10 +69,10 @@ def dropout(
     name: str | None = None,
     dropout_implementation: str = "downgrade_in_infer",
 ) -> Variable:
-    """Zero each element with probability `dropout_prob` while training.
+    """Zero each element with probability `dropout_prob` in training.
 
-    "downgrade_in_infer" scales by 1 - p when testing, "upscale_in_train" by 1 / (1 - p) when
-    training. `seed` None draws other elements each time, unless the program has a seed.
+    "downgrade_in_infer" scales by 1 - p in inference, "upscale_in_train" by 1 / (1 - p) in
+    training. `seed` None draws a new mask in each step, unless the program has a seed.
     """
     check_variable_and_dtype(x, "x", FLOATS, "dropout")
     helper = LayerHelper("dropout", name=name)
@@ -95,7 +95,7 @@ def dropout(
 
 
 RESHAPED = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
-"""The element types of what `reshape` takes."""
+"""Dtypes that `reshape` accepts."""
 
 
 def reshape(
@@ -106,11 +106,11 @@ def reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The same elements in another shape: 0 keeps a size, one -1 is worked out.
+    """Reshape: size 0 copies the size of the input axis, one -1 is inferred.
 
-    Sizes are numbers and int32 variables of one number, or one variable of all of them.
-    `actual_shape`, int32 [rank], goes before `shape` when it runs. Raises SizesError for a shape
-    with several -1, other negative sizes, or a 0 beyond the axes of `x`.
+    Sizes are integers and int32 variables of one element, or one variable with all of them.
+    `actual_shape`, int32 [rank], overrides `shape` at run time. Raises SizesError for a shape with
+    several -1, other negative sizes, or a 0 beyond the rank of `x`.
     """
     check_variable_and_dtype(x, "x", RESHAPED, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")
@@ -118,7 +118,7 @@ def reshape(
     helper = LayerHelper("reshape2", act=act, name=name)
     if not isinstance(shape, Variable):
         _check_shape(x, [size for size in shape if not isinstance(size, Variable)], len(shape))
-    inputs, numbers = spelled(helper, shape, "shape", ("Shape", "ShapeTensor"))
+    inputs, numbers = size_operands(helper, shape, "shape", ("Shape", "ShapeTensor"))
     if actual_shape is not None and not inputs:
         actual_shape.stop_gradient = True
         inputs = {"Shape": actual_shape}
@@ -134,19 +134,19 @@ def reshape(
 
 
 def _check_shape(x: Variable, sizes: list[int], count: int) -> None:
-    """SizesError where the numbers among `count` sizes are no shape."""
+    """Raise SizesError if the integers among `count` sizes are not a valid shape."""
     if not count or sizes.count(-1) > 1 or min(sizes, default=0) < -1:
         raise SizesError(f"reshape takes sizes and at most one -1, but received {sizes}")
     if count == len(sizes) and 0 in sizes[len(x.shape) :]:
-        raise SizesError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {sizes}")
+        raise SizesError(f"reshape of {list(x.shape)}: a 0 in {sizes} is beyond its axes")
 
 
 def autoincreased_step_counter(
     counter_name: str | None = None, begin: int = 1, step: int = 1
 ) -> Variable:
-    """A counter that the first op of the program increments: `begin` in the first step; int64 [1].
+    """Return a counter that the first op of the program increments: `begin` in step 1; int64 [1].
 
-    Asked for again, the same name gives the same counter.
+    The same name returns the same counter.
     """
     helper = LayerHelper("global_step_counter")
     counter, is_new = helper.create_or_get_global_variable(

@@ -1,4 +1,4 @@
-"""Layers that normalise: over a batch, a row, an image, or a group of channels."""
+"""Normalization over a batch, a row, an image or a group of channels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "lrn",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 """The element types of layers that have no half precision."""
 
 
@@ -44,14 +44,14 @@ def batch_norm(
     do_model_average_for_mean_and_var: bool = True,
     use_global_stats: bool = False,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + bias`, a channel at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + bias` per channel.
 
-    Training uses the batch's mean and variance and moves the running ones by 1 - `momentum`;
-    testing, and `use_global_stats`, use those.
+    Training uses the statistics of the batch and updates the running ones by 1 - `momentum`;
+    inference and `use_global_stats` use the running ones.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("batch_norm_doc", [3, 8, 8])
-    >>> fluid.layers.batch_norm(pictures, act="relu").shape
+    >>> images = fluid.layers.data("batch_norm_doc", [3, 8, 8])
+    >>> fluid.layers.batch_norm(images, act="relu").shape
     (-1, 3, 8, 8)
     """
     check_variable_and_dtype(input, "input", FLOATS, "batch_norm")
@@ -59,7 +59,9 @@ def batch_norm(
         "batch_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
     names = (moving_mean_name, moving_variance_name)
-    slots = _statistics(helper, input, data_layout, names, do_model_average_for_mean_and_var)
+    slots = _batch_norm_variables(
+        helper, input, data_layout, names, do_model_average_for_mean_and_var
+    )
     out = input if in_place else helper.create_variable_for_type_inference(input.dtype)
     attrs = {"epsilon": epsilon, "is_test": is_test, "data_layout": data_layout}
     attrs["use_global_stats"] = use_global_stats
@@ -83,7 +85,7 @@ def inplace_abn(
     use_global_stats: bool = False,
     act_alpha: float = 1.0,
 ) -> Variable:
-    """`batch_norm` with an activation that can be undone, both written over `input`.
+    """`batch_norm` with an invertible activation, computed in place of `input`.
 
     `act` is None, "identity", "leaky_relu" or "elu", with slope or scale `act_alpha`. Raises
     ValueError for another one.
@@ -92,24 +94,26 @@ def inplace_abn(
         raise ValueError(
             f"act of inplace_abn must be None, 'identity', 'leaky_relu' or 'elu', not {act!r}"
         )
-    check_variable_and_dtype(input, "input", _WIDE, "inplace_abn")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "inplace_abn")
     helper = LayerHelper("inplace_abn", param_attr=param_attr, bias_attr=bias_attr, name=name)
     names = (moving_mean_name, moving_variance_name)
-    slots = _statistics(helper, input, data_layout, names, do_model_average_for_mean_and_var)
+    slots = _batch_norm_variables(
+        helper, input, data_layout, names, do_model_average_for_mean_and_var
+    )
     attrs = {"epsilon": epsilon, "is_test": is_test, "data_layout": data_layout}
     attrs |= {"use_global_stats": use_global_stats, "activation": act, "alpha": act_alpha}
     _append_batch_norm(helper, input, input, momentum, slots, attrs)
     return input
 
 
-def _statistics(
+def _batch_norm_variables(
     helper: LayerHelper,
     input: Variable,
     layout: str,
     names: tuple[str | None, str | None],
     average: bool,
 ) -> dict[str, Variable]:
-    """What is learnt and kept of each channel, and room for what the batch has, by slot."""
+    """Create the parameters, running statistics and batch statistics of each channel, by slot."""
     op = helper.layer_type
     check_layout(layout, op)
     if helper.param_attr is False or helper.bias_attr is False:
@@ -118,7 +122,7 @@ def _statistics(
     shape = [input.shape[-1 if is_channels_last(layout) else 1]]
     found = {"Scale": _scale(helper, shape, dtype), "Bias": _bias(helper, shape, dtype)}
     for slot, name, start in zip(("Mean", "Variance"), names, (0.0, 1.0), strict=True):
-        found[slot] = _running(helper, name, start, shape, dtype, average)
+        found[slot] = _running_statistic(helper, name, start, shape, dtype, average)
     for slot in ("SavedMean", "SavedVariance"):
         found[slot] = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
     return found
@@ -148,26 +152,26 @@ def _append_batch_norm(
     )
 
 
-def _running(
+def _running_statistic(
     helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, average: bool
 ) -> Variable:
-    """A running statistic: a parameter that no optimizer touches."""
+    """Create a running statistic: a parameter that is not trained."""
     attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=average)
     return helper.create_parameter(attr, shape, dtype, stop_gradient=True)
 
 
 def _scale(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
-    """A parameter that starts at 1."""
+    """Create a parameter initialized to 1."""
     start = Constant(1.0)
     return helper.create_parameter(helper.param_attr, shape, dtype, default_initializer=start)
 
 
 def _bias(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
-    """A parameter that starts at 0."""
+    """Create a parameter initialized to 0."""
     return helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
 
 
-# ---- inside an example --------------------------------------------------------------------------
+# ---- within a sample ----------------------------------------------------------------------------
 
 
 def layer_norm(
@@ -181,26 +185,27 @@ def layer_norm(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + shift`, from axis `begin_norm_axis` on.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + shift` over axes ≥
+    `begin_norm_axis`.
 
-    `scale` and `shift` say whether there are such parameters. Raises ValueError where one is
-    wanted and its attribute is False.
+    `scale` and `shift` select whether these parameters exist. Raises ValueError if one is selected
+    and its attribute is False.
 
     >>> import fluid
     >>> rows = fluid.layers.data("layer_norm_doc", [4, 6])
     >>> fluid.layers.layer_norm(rows, begin_norm_axis=2).shape
     (-1, 4, 6)
     """
-    check_variable_and_dtype(input, "input", _WIDE, "layer_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "layer_norm")
     helper = LayerHelper(
         "layer_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
-    _check_wanted("scale", scale, "param_attr", param_attr)
-    _check_wanted("shift", shift, "bias_attr", bias_attr)
+    _check_parameter_attr("scale", scale, "param_attr", param_attr)
+    _check_parameter_attr("shift", shift, "bias_attr", bias_attr)
     shape, inputs = [math.prod(input.shape[begin_norm_axis:])], {"X": input}
     inputs |= {"Scale": _scale(helper, shape, input.dtype)} if scale else {}
     inputs |= {"Bias": _bias(helper, shape, input.dtype)} if shift else {}
-    mean, variance = _spare(helper, input, 2)
+    mean, variance = _create_temporaries(helper, input, 2)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         "layer_norm",
@@ -211,15 +216,15 @@ def layer_norm(
     return helper.append_activation(out)
 
 
-def _check_wanted(what: str, wanted: bool, name: str, attr: Any) -> None:
-    if wanted and attr is False:
+def _check_parameter_attr(what: str, enabled: bool, name: str, attr: Any) -> None:
+    if enabled and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
-    if not wanted and attr:
-        warnings.warn(f"layer_norm has no {what}, so {name} is of no use", stacklevel=4)
+    if not enabled and attr:
+        warnings.warn(f"layer_norm has no {what}, so {name} has no effect", stacklevel=4)
 
 
-def _spare(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
-    """Temporaries that the gradient reads and that have none."""
+def _create_temporaries(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:
+    """Create temporaries without gradient that the backward pass reads."""
     return [
         helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
         for _ in range(count)
@@ -233,18 +238,18 @@ def instance_norm(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + bias`, a channel of an image at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon) * scale + bias` per channel and image.
 
-    Raises ValueError where an attribute is False.
+    Raises ValueError if an attribute is False.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "instance_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "instance_norm")
     helper = LayerHelper("instance_norm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     if helper.param_attr is False or helper.bias_attr is False:
         raise ValueError("instance_norm has a scale and a bias: neither attribute can be False")
     shape = [input.shape[1]]
     inputs = {"X": input, "Scale": _scale(helper, shape, input.dtype)}
     inputs["Bias"] = _bias(helper, shape, input.dtype)
-    mean, variance = _spare(helper, input, 2)
+    mean, variance = _create_temporaries(helper, input, 2)
     out = helper.create_variable_for_type_inference(input.dtype)
     outputs = {"Y": out, "SavedMean": mean, "SavedVariance": variance}
     helper.append_op("instance_norm", inputs=inputs, outputs=outputs, attrs={"epsilon": epsilon})
@@ -261,11 +266,11 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon)`, a group of an image's channels at a time.
+    """Return `(input - mean) / sqrt(variance + epsilon)` per group of channels of an image.
 
-    There is a scale only where `param_attr` is given, and a bias only where `bias_attr` is.
+    A scale exists only if `param_attr` is set, and a bias only if `bias_attr` is.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "group_norm")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "group_norm")
     check_layout(data_layout, "group_norm")
     helper = LayerHelper(
         "group_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
@@ -295,16 +300,16 @@ def lrn(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """`input / (k + alpha * s) ** beta`, s the squares of `n` channels around each, summed.
+    """Return `input / (k + alpha * s) ** beta`, s the sum of squares over `n` adjacent channels.
 
-    Raises ValueError where the input is no pictures [N, C, H, W].
+    Raises ValueError unless the input is [N, C, H, W].
     """
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
     if len(input.shape) != 4:
-        raise ValueError(f"lrn takes pictures [N, C, H, W], but received {list(input.shape)}")
+        raise ValueError(f"lrn takes images [N, C, H, W], but received {list(input.shape)}")
     check_layout(data_format, "lrn")
     helper = LayerHelper("lrn", name=name)
-    (middle,) = _spare(helper, input, 1)
+    (middle,) = _create_temporaries(helper, input, 1)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         "lrn",

@@ -1,4 +1,4 @@
-"""Functions of one tensor without options: a layer for each."""
+"""Elementwise functions without attributes."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 _LAYERS = {
-    "sigmoid": "`1 / (1 + exp(-x))`.",
-    "logsigmoid": "`log(1 / (1 + exp(-x)))`.",
-    "exp": "`e ** x`.",
-    "tanh": "The hyperbolic tangent of `x`.",
-    "atan": "The arc tangent of `x`, between -π/2 and π/2.",
-    "tanh_shrink": "`x - tanh(x)`.",
-    "sqrt": "The square root of `x`.",
-    "rsqrt": "`1 / sqrt(x)`.",
-    "abs": "`|x|`; its gradient at 0 is 0.",
-    "ceil": "The smallest integer not below `x`; its gradient is 0 everywhere.",
-    "floor": "The largest integer not above `x`; its gradient is 0 everywhere.",
-    "cos": "The cosine of `x` in radians.",
-    "acos": "The arc cosine of `x`, between 0 and π.",
-    "asin": "The arc sine of `x`, between -π/2 and π/2.",
-    "sin": "The sine of `x` in radians.",
-    "round": "The nearest integer, halves to the even one; its gradient is 0 everywhere.",
-    "reciprocal": "`1 / x`.",
-    "square": "`x * x`.",
-    "softplus": "`log(1 + exp(x))`.",
-    "softsign": "`x / (1 + |x|)`.",
+    "sigmoid": "Return `1 / (1 + exp(-x))`.",
+    "logsigmoid": "Return `log(1 / (1 + exp(-x)))`.",
+    "exp": "Return `e ** x`.",
+    "tanh": "Return the hyperbolic tangent of `x`.",
+    "atan": "Return the arc tangent of `x`, between -π/2 and π/2.",
+    "tanh_shrink": "Return `x - tanh(x)`.",
+    "sqrt": "Return the square root of `x`.",
+    "rsqrt": "Return `1 / sqrt(x)`.",
+    "abs": "Return `|x|`; its gradient at 0 is 0.",
+    "ceil": "Round up to an integer; the gradient is 0 everywhere.",
+    "floor": "Round down to an integer; the gradient is 0 everywhere.",
+    "cos": "Return the cosine of `x` in radians.",
+    "acos": "Return the arc cosine of `x`, between 0 and π.",
+    "asin": "Return the arc sine of `x`, between -π/2 and π/2.",
+    "sin": "Return the sine of `x` in radians.",
+    "round": "Round to the nearest integer, halves to even; the gradient is 0 everywhere.",
+    "reciprocal": "Return `1 / x`.",
+    "square": "Return `x * x`.",
+    "softplus": "Return `log(1 + exp(x))`.",
+    "softsign": "Return `x / (1 + |x|)`.",
 }
-_OF_WHOLE_NUMBERS = {"abs", "exp", "square"}
-_WIDE = ("float32", "float64")
+_INTEGER_OPS = {"abs", "exp", "square"}
+_FLOATS_WITHOUT_FP16 = ("float32", "float64")
 
 __all__ = [*_LAYERS, "erf", "log", "log1p", "relu"]
 
 
 def _layer(op_type: str, text: str) -> Callable[..., Variable]:
-    allowed = (*(("int32", "int64") if op_type in _OF_WHOLE_NUMBERS else ()), *FLOATS)
+    allowed = (*(("int32", "int64") if op_type in _INTEGER_OPS else ()), *FLOATS)
 
     def layer(x: Variable, name: str | None = None) -> Variable:
         check_variable_and_dtype(x, "x", allowed, op_type)
@@ -52,20 +52,20 @@ globals().update({name: _layer(name, text) for name, text in _LAYERS.items()})
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """`max(x, 0)`."""
+    """Return `max(x, 0)`."""
     check_variable_and_dtype(x, "x", FLOATS, "relu")
     return append_simple_op("relu", {"X": x}, name=name)
 
 
 def log(x: Variable, name: str | None = None) -> Variable:
-    """The natural logarithm."""
-    check_variable_and_dtype(x, "x", _WIDE, "log")
+    """Return the natural logarithm."""
+    check_variable_and_dtype(x, "x", _FLOATS_WITHOUT_FP16, "log")
     return append_simple_op("log", {"X": x}, name=name)
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """The natural logarithm of `1 + x`, written to `out` if given."""
-    check_variable_and_dtype(x, "x", _WIDE, "log1p")
+    """Return the natural logarithm of `1 + x`, written to `out` if not None."""
+    check_variable_and_dtype(x, "x", _FLOATS_WITHOUT_FP16, "log1p")
     helper = LayerHelper("log1p", name=name)
     if out is None:
         return helper.append_result("log1p", {"X": x})
@@ -74,5 +74,5 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
 
 
 def erf(x: Variable) -> Variable:
-    """The error function: 2/√π times the integral of exp(-t²) from 0 to x."""
+    """Error function: 2/√π times the integral of exp(-t²) from 0 to x."""
     return append_simple_op("erf", {"X": x})

@@ -1,7 +1,7 @@
-"""Layers that bring data into a program by themselves: `py_reader`, `read_file` and their kin.
+"""Layers that read data within the program: `py_reader`, `read_file` and others.
 
-A reader is no variable here and appends no op. `read_file` declares the variables of a batch and
-tells the program to take them from the reader, once a run.
+A reader is not a variable here and appends no op. `read_file` declares the variables of a batch and
+registers the reader with the program, which takes one batch per run.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["create_py_reader_by_data", "double_buffer", "py_reader", "read_file"
 
 
 class Reader:
-    """What `py_reader` gives: told its generator once, started before a pass, reset after it."""
+    """The reader that `py_reader` returns: set its generator once; start and reset it each pass."""
 
     def __init__(self, name: str, reading: Reading) -> None:
         self.name = name
         self.reading = reading
 
     def decorate_sample_list_generator(self, reader: Source) -> None:
-        """Read lists of samples, each with a field for each variable."""
+        """Set a generator of lists of samples, each with one field per variable."""
         self.reading.take_samples(reader)
 
     def decorate_batch_generator(self, reader: Source) -> None:
-        """Read whole batches: an array or a LoDTensor for each variable."""
+        """Set a generator of batches: an array or a LoDTensor per variable."""
         self.reading.take_batches(reader)
 
     decorate_paddle_reader = decorate_sample_list_generator
@@ -41,11 +41,11 @@ class Reader:
 
     @property
     def queue(self) -> Queue[list[LoDTensor]]:
-        """The batches that wait in a started reader."""
+        """Return the queue of prefetched batches of a started reader."""
         return self.reading.queue
 
     def start(self) -> None:
-        """Begin to make batches; RuntimeError where it has begun already."""
+        """Start prefetching; RuntimeError if already started."""
         self.reading.start()
 
     def reset(self) -> None:
@@ -61,11 +61,11 @@ def py_reader(
     name: str | None = None,
     use_double_buffer: bool = True,
 ) -> Reader:
-    """A reader of batches of these shapes and element types, made up to `capacity` ahead.
+    """Return a reader of batches with these shapes and dtypes that prefetches up to `capacity`.
 
-    Set its generator by `decorate_sample_list_generator` or `decorate_batch_generator`, and take
-    its variables by `read_file`. Running the program raises `fluid.core.EOFException` after the
-    last batch. `use_double_buffer` changes nothing here.
+    Set its generator by `decorate_sample_list_generator` or `decorate_batch_generator`, and get its
+    variables by `read_file`. Running the program raises `fluid.core.EOFException` after the last
+    batch. `use_double_buffer` has no effect here.
     """
     levels = [0] * len(shapes) if lod_levels is None else lod_levels
     if not len(shapes) == len(dtypes) == len(levels):
@@ -88,9 +88,9 @@ def create_py_reader_by_data(
     name: str | None = None,
     use_double_buffer: bool = True,
 ) -> Reader:
-    """A reader of batches for variables like these, otherwise as `py_reader`.
+    """Return a reader of batches for variables like those of `feed_list`; see `py_reader`.
 
-    Raises TypeError for no list of variables.
+    Raises TypeError unless `feed_list` is a list of variables.
     """
     check_type(feed_list, "feed_list", list, "create_py_reader_by_data")
     for var in feed_list:
@@ -104,25 +104,25 @@ def _reader(capacity: int, variables: Sequence[Variable], name: str | None) -> R
 
 
 def double_buffer(reader: Reader, place: Place | None = None, name: str | None = None) -> Reader:
-    """The reader itself: batches are made ahead already, and no device has to be filled."""
+    """Return `reader` itself: batches are already prefetched."""
     check_type(reader, "reader", Reader, "double_buffer")
     return reader
 
 
 def read_file(reader: Reader) -> Variable | list[Variable]:
-    """The variables of the next batch: one, or a list of several.
+    """Return the variables of the next batch: one, or a list.
 
-    Every run of the program takes a batch for each `read_file` in it.
+    Each run of the program takes one batch per `read_file`.
     """
     check_type(reader, "reader", Reader, "read_file")
     helper = LayerHelper("read_file")
-    found = [_declared(helper, var) for var in reader.reading.variables]
+    found = [_declare_like(helper, var) for var in reader.reading.variables]
     default_main_program()._read_from(reader.reading, [var.name for var in found])
     return found[0] if len(found) == 1 else found
 
 
-def _declared(helper: LayerHelper, like: Variable) -> Variable:
-    """A variable of the program that a batch's value is read into."""
+def _declare_like(helper: LayerHelper, like: Variable) -> Variable:
+    """Declare a program variable for a batch's values."""
     return helper.create_global_variable(
         name=unique_name.generate(f"{helper.name}.tmp"),
         shape=like.dims,

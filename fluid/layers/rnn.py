@@ -1,4 +1,4 @@
-"""Recurrent cells and decoders that are made of other layers, and `rnn`, which runs a cell."""
+"""`rnn`, which runs a cell over sequences, and the public names of cells and decoders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fluid.layers.sequences.decoding import (
     SampleEmbeddingHelper,
     TrainingHelper,
     dynamic_decode,
-    swapped,
+    swap_batch_and_time,
 )
 from fluid.layers.sequences.sequence import sequence_mask
 from fluid.recording.checks import check_type, check_variable_and_dtype
@@ -60,12 +60,12 @@ def rnn(
     is_reverse: bool = False,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
-    """(outputs, final states) of a cell over all steps of `inputs`.
+    """Run a cell over all steps of `inputs`; returns (outputs, final states).
 
     `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such, and
-    so are the outputs. States begin as `initial_states`, zeros by default. Where `sequence_length`
-    [batch] is given, states stay as they are behind it. `is_reverse` begins with the last step.
-    `kwargs` go to the cell. Raises TypeError for arguments of other kinds.
+    so are the outputs. `initial_states` defaults to zeros. States do not change after
+    `sequence_length` [batch] steps if it is not None. `is_reverse` begins with the last step.
+    `kwargs` are passed to the cell. Raises TypeError for arguments of other types.
 
     >>> import fluid
     >>> x = fluid.data("x", [None, 7, 4])
@@ -80,16 +80,16 @@ def rnn(
     for state in flatten(initial_states):
         state.stop_gradient = False
     if not time_major:
-        inputs = map_structure(swapped, inputs)
+        inputs = map_structure(swap_batch_and_time, inputs)
     mask = None if sequence_length is None else _mask(sequence_length, inputs, initial_states)
     if is_reverse:
-        inputs = map_structure(_backwards, inputs)
-        mask = None if mask is None else _backwards(mask)
+        inputs = map_structure(_reverse, inputs)
+        mask = None if mask is None else _reverse(mask)
     outputs, states = _run(cell, inputs, initial_states, mask, kwargs)
     if is_reverse:
-        outputs = map_structure(_backwards, outputs)
+        outputs = map_structure(_reverse, outputs)
     if not time_major:
-        outputs = map_structure(swapped, outputs)
+        outputs = map_structure(swap_batch_and_time, outputs)
     return outputs, states
 
 
@@ -105,20 +105,20 @@ def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
 
 
 def _mask(sequence_length: Variable, inputs: Any, states: Any) -> Variable:
-    """[steps, batch] with 1 for the steps that count."""
+    """Return a mask [steps, batch], 1 for valid steps."""
     steps = shape(flatten(inputs)[0])[0]
     mask = sequence_mask(sequence_length, maxlen=steps, dtype=flatten(states)[0].dtype)
     return transpose(mask, [1, 0])
 
 
-def _backwards(x: Variable) -> Variable:
+def _reverse(x: Variable) -> Variable:
     return reverse(x, axis=[0])
 
 
 def _run(
     cell: RNNCell, inputs: Any, initial_states: Any, mask: Variable | None, kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
+    """Return the outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
     net = StaticRNN()
     with net.step():
         step = map_structure(net.step_input, inputs)
@@ -127,7 +127,7 @@ def _run(
         outputs, new_states = cell.call(step, given, **kwargs)
         assert_same_structure(states, new_states)
         if mask is not None:
-            keep = partial(_moved_where, mask=net.step_input(mask))
+            keep = partial(_masked_update, mask=net.step_input(mask))
             new_states = map_structure(keep, states, new_states)
         map_structure(net.update_memory, states, new_states)
         map_structure(net.step_output, outputs)
@@ -139,7 +139,7 @@ def _run(
     return all_outputs, pack_sequence_as(new_states, final)
 
 
-def _moved_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
-    """`new_state` in the rows where the mask is 1, `state` in the others."""
-    moved = elementwise_mul(new_state, mask, axis=0)
-    return moved - elementwise_mul(state, mask - 1, axis=0)
+def _masked_update(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+    """Return `new_state` in the rows where the mask is 1, else `state`."""
+    updated = elementwise_mul(new_state, mask, axis=0)
+    return updated - elementwise_mul(state, mask - 1, axis=0)

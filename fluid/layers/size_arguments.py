@@ -1,7 +1,7 @@
-"""Sizes and positions that layers take as numbers, as one variable, or as a list of both.
+"""Layer arguments for sizes and indices: integers, variables, or a list of both.
 
-Ops take them in three ways: an attribute for numbers, a slot for a variable that lists them, and a
-slot for a variable each. In the last case numbers become constants of the program.
+Ops take them as an attribute (integers), as a slot for one variable with all sizes, or as a slot
+with one variable per size; in the last case integers become constants of the program.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import SizesError, check_dtype
 
-__all__ = ["Sizes", "has_variable", "spelled", "spelled_shape"]
+__all__ = ["Sizes", "has_variable", "size_operands", "shape_operands"]
 
 Sizes = Variable | Sequence[int | Variable]
-"""Numbers as users give them."""
+"""Sizes as the user passes them."""
 
 
 def has_variable(values: Any) -> bool:
-    """True for a variable, and for a list in which one stands."""
+    """Return whether a value is a variable or a list that contains one."""
     listed = values if isinstance(values, list | tuple) else [values]
     return any(isinstance(each, Variable) for each in listed)
 
 
-def spelled(
+def size_operands(
     helper: LayerHelper,
     values: Sizes,
     name: str,
@@ -36,11 +36,11 @@ def spelled(
     dtype: str = "int32",
     unknown: int = -1,
 ) -> tuple[dict[str, Any], list[int]]:
-    """What an op is given for sizes: inputs, and the attribute, empty where a variable lists them.
+    """Return the inputs of an op for these sizes, and the attribute (empty for a single variable).
 
-    `slots` are the one for a variable that lists them and the one for a variable each; numbers
+    `slots` are the one for a variable with all sizes and the one for a variable per size; integers
     among variables become constants of type `dtype`, and variables are `unknown` in the attribute.
-    Raises TypeError where there is something else than whole numbers.
+    Raises TypeError for anything but integers and variables.
     """
     if isinstance(values, Variable):
         check_dtype(values.dtype, name, ("int32", "int64"), helper.layer_type)
@@ -52,19 +52,19 @@ def spelled(
     return {slots[1]: [_tensor(helper, each, dtype) for each in values]}, numbers
 
 
-def spelled_shape(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
-    """What an op that makes a tensor is given for its shape; int64 variables are cast to int32.
+def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
+    """Return the inputs and attribute of an op for its output shape; int64 is cast to int32.
 
     Raises SizesError for an empty list.
     """
     if isinstance(shape, Variable):
-        return {"ShapeTensor": _narrow(helper, shape)}, []
+        return {"ShapeTensor": _as_int32(helper, shape)}, []
     if not len(shape):
         raise SizesError(f"the shape of {helper.layer_type} needs one size or more")
     numbers = _numbers(shape, "shape", helper.layer_type, -1)
     if not has_variable(shape):
         return {}, numbers
-    tensors = [_narrow(helper, _tensor(helper, each, "int32")) for each in shape]
+    tensors = [_as_int32(helper, _tensor(helper, each, "int32")) for each in shape]
     return {"ShapeTensorList": tensors}, numbers
 
 
@@ -72,13 +72,13 @@ def _numbers(values: Sequence[Any], name: str, op: str, unknown: int) -> list[in
     for each in values:
         if not isinstance(each, int | np.integer | Variable) or isinstance(each, bool):
             raise TypeError(
-                f"{name} of {op} must hold whole numbers or variables, but received {each!r}"
+                f"{name} of {op} must contain integers or variables, but received {each!r}"
             )
     return [unknown if isinstance(each, Variable) else int(each) for each in values]
 
 
 def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:
-    """A variable for a size; one that was given has no gradient from now on."""
+    """Return a variable for a size, marked to stop gradients."""
     if isinstance(value, Variable):
         value.stop_gradient = True
         return value
@@ -89,8 +89,8 @@ def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:
     return out
 
 
-def _narrow(helper: LayerHelper, size: Variable) -> Variable:
-    """The same as int32, where it is int64; TypeError where it is neither."""
+def _as_int32(helper: LayerHelper, size: Variable) -> Variable:
+    """Cast an int64 size to int32; TypeError if it is neither."""
     check_dtype(size.dtype, "shape", ("int32", "int64"), helper.layer_type)
     size.stop_gradient = True
     if size.element is DType.INT32:

@@ -1,4 +1,4 @@
-"""Layers that rescale by what they are given or have kept, and not by the batch at hand."""
+"""Normalization by parameters or accumulated statistics instead of those of the batch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fluid.recording.checks import FLOATS, check_type, check_variable, check_var
 
 __all__ = ["affine_channel", "data_norm", "spectral_norm"]
 
-_WIDE = FLOATS[1:]
-"""The element types of layers that have no half precision."""
+_FULL_PRECISION = FLOATS[1:]
+"""Dtypes of layers without half precision support."""
 
 
 def affine_channel(
@@ -26,8 +26,8 @@ def affine_channel(
     name: str | None = None,
     act: str | None = None,
 ) -> Variable:
-    """`x * scale + bias`, a channel at a time; `scale` and `bias` are [C]."""
-    check_variable_and_dtype(x, "x", _WIDE, "affine_channel")
+    """Return `x * scale + bias` per channel; `scale` and `bias` are [C]."""
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "affine_channel")
     check_variable(scale, "scale", "affine_channel")
     check_variable(bias, "bias", "affine_channel")
     helper = LayerHelper("affine_channel", name=name, act=act)
@@ -43,11 +43,11 @@ def spectral_norm(
     eps: float = 1e-12,
     name: str | None = None,
 ) -> Variable:
-    """`weight` divided by its largest singular value, as a matrix whose rows are axis `dim`.
+    """Divide `weight` by its largest singular value, as a matrix whose rows are axis `dim`.
 
-    `power_iters` steps of power iteration find it, from vectors that are parameters.
+    It is estimated by `power_iters` power iterations, starting from vectors stored as parameters.
     """
-    check_variable_and_dtype(weight, "weight", _WIDE, "spectral_norm")
+    check_variable_and_dtype(weight, "weight", _FULL_PRECISION, "spectral_norm")
     check_type(dim, "dim", int, "spectral_norm")
     check_type(power_iters, "power_iters", int, "spectral_norm")
     check_type(eps, "eps", float, "spectral_norm")
@@ -89,10 +89,10 @@ def data_norm(
     summary_decay_rate: float = 0.9999999,
     enable_scale_and_shift: bool = False,
 ) -> Variable:
-    """Features [N, C] normalised by the sums of all data seen, which are parameters.
+    """Normalize features [N, C] by accumulated sums of all data, which are parameters.
 
-    `param_attr` may say where they start: batch_size, batch_sum, batch_square, and scale_w and bias
-    with `enable_scale_and_shift`. Slots of `slot_dim` features that start with 0 stay 0.
+    `param_attr` may set their initial values: batch_size, batch_sum, batch_square, and scale_w and
+    bias with `enable_scale_and_shift`. Slots of `slot_dim` features that start with 0 remain 0.
     """
     check_variable(input, "input", "data_norm")
     check_layout(data_layout, "data_norm")
@@ -101,10 +101,12 @@ def data_norm(
     start = dict(param_attr or {})
     inputs = {"X": input}
     if enable_scale_and_shift:
-        inputs["scale_w"] = _seen(helper, name, "scale_w", start.get("scale_w", 1.0), shape, input)
-        inputs["bias"] = _seen(helper, name, "bias", start.get("bias", 0.0), shape, input)
+        inputs["scale_w"] = _sum_parameter(
+            helper, name, "scale_w", start.get("scale_w", 1.0), shape, input
+        )
+        inputs["bias"] = _sum_parameter(helper, name, "bias", start.get("bias", 0.0), shape, input)
     for slot, (label, key, value) in _SUMS.items():
-        inputs[slot] = _seen(helper, name, label, start.get(key, value), shape, input)
+        inputs[slot] = _sum_parameter(helper, name, label, start.get(key, value), shape, input)
     means, scales = (
         helper.create_variable(dtype=input.dtype, stop_gradient=True) for _ in range(2)
     )
@@ -122,10 +124,10 @@ _SUMS = {
     "BatchSum": ("batch_sum", "batch_sum", 0.0),
     "BatchSquareSum": ("batch_square_sum", "batch_square", 1e4),
 }
-"""For each slot: what the parameter is called, its key in `param_attr`, and where it starts."""
+"""For each slot: parameter name, key in `param_attr`, and initial value."""
 
 
-def _seen(
+def _sum_parameter(
     helper: LayerHelper,
     layer: str | None,
     label: str,

@@ -1,4 +1,4 @@
-"""Making tensors: constants, ranges, parameters, copies, casts and sums."""
+"""Tensor creation: constants, ranges, parameters, copies and casts; sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant, Initializer
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.size_arguments import Sizes, spelled_shape
+from fluid.layers.size_arguments import Sizes, shape_operands
 from fluid.param_attr import ParamAttr
 from fluid.recording.checks import (
     check_dtype,
@@ -53,14 +53,14 @@ _VALUES = {
     "int64": "int64_values",
 }
 LARGEST_ARRAY = 1024 * 1024
-"""Elements of the largest array that is written into a program."""
+"""Maximum number of elements of an array stored as a constant of a program."""
 
 
 # ---- variables ----------------------------------------------------------------------------------
 
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
-    """A variable without a shape yet, to be written by `assign` or another layer."""
+    """Create a variable without a shape, to be written by `assign` or another layer."""
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
 
@@ -73,7 +73,7 @@ def create_parameter(
     is_bias: bool = False,
     default_initializer: Initializer | None = None,
 ) -> Any:
-    """A parameter of its own, for layers that users write."""
+    """Create a parameter, for layers that users write."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_parameter")
     helper = LayerHelper("create_parameter", name=name)
     attr = ParamAttr(name=name) if attr is None else attr
@@ -88,7 +88,9 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable of the global block that the startup program fills with `value`, one number."""
+    """Create a variable of the global block that the startup program fills with the scalar
+    `value`.
+    """
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     helper = LayerHelper("global_var")
     var = helper.create_global_variable(
@@ -102,7 +104,7 @@ def create_global_var(
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
-    """The same values in another element type."""
+    """Cast a tensor to another dtype."""
     check_variable_and_dtype(x, "x", (*FILLED, "uint8"), "cast")
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8"), "cast")
     helper = LayerHelper("cast")
@@ -113,7 +115,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
-    """The sum of tensors of one shape, written to `out` if given."""
+    """Return the sum of tensors of one shape, written to `out` if not None."""
     check_type(input, "input", (Variable, tuple, list), "sums")
     helper = LayerHelper("sum", input=input)
     for each in helper.multiple_input():
@@ -126,10 +128,10 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 
 
 def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
-    """A copy of a variable, or the elements of an array; written to `output` if given.
+    """Copy a variable, or the elements of an array, to `output` if not None.
 
-    Raises TypeError for variables of int8, int16 and uint8, and for arrays of other element types
-    than bool, float32, int32 and int64; ValueError for arrays of more than a million elements.
+    Raises TypeError for variables of int8, int16 and uint8, and for arrays of dtypes other than
+    bool, float32, int32 and int64; ValueError for arrays of more than `LARGEST_ARRAY` elements.
     """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     helper = LayerHelper("assign")
@@ -154,11 +156,11 @@ def _array_attributes(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": convert_np_dtype_to_dtype_(array.dtype), **values}
 
 
-# ---- one number everywhere ----------------------------------------------------------------------
+# ---- constant tensors ---------------------------------------------------------------------------
 
 
 def _value_attributes(value: float, dtype: Any) -> dict[str, Any]:
-    """The attributes for a number: as a float, and as text that has every digit."""
+    """Return the attributes of a constant: as a float, and as text with full precision."""
     whole = convert_dtype(dtype) in ("int32", "int64")
     return {"value": float(value), "str_value": str(int(value) if whole else float(value))}
 
@@ -170,10 +172,10 @@ def fill_constant(
     force_cpu: bool = False,
     out: Variable | None = None,
 ) -> Variable:
-    """A tensor with `value` everywhere, written to `out` if given.
+    """Return a tensor filled with `value`, written to `out` if not None.
 
-    The shape is a list of numbers and int32 or int64 variables of one number, or one such variable
-    of all sizes. The number may be a variable of the same `dtype`.
+    The shape is a list of integers and int32 or int64 variables of one element, or one such
+    variable with all sizes. The value may be a variable of the same `dtype`.
     """
     check_dtype(dtype, "dtype", FILLED, "fill_constant")
     check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
@@ -182,13 +184,15 @@ def fill_constant(
         inputs, attrs = {"ValueTensor": value}, {"force_cpu": force_cpu}
     else:
         inputs, attrs = {}, {"force_cpu": force_cpu, **_value_attributes(value, dtype)}
-    told, numbers = spelled_shape(helper, shape)
+    tensors, numbers = shape_operands(helper, shape)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype)
     else:
         check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
     attrs |= {"shape": numbers, "dtype": out.dtype}
-    helper.append_op("fill_constant", inputs={**inputs, **told}, outputs={"Out": out}, attrs=attrs)
+    helper.append_op(
+        "fill_constant", inputs={**inputs, **tensors}, outputs={"Out": out}, attrs=attrs
+    )
     out.stop_gradient = True
     return out
 
@@ -202,10 +206,10 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """A tensor with `value` everywhere, one size of which is that of another tensor.
+    """Return a tensor filled with `value`, one size of which is that of another tensor.
 
-    The size at `output_dim_idx` of `shape` becomes that of axis `input_dim_idx` of `input`, or the
-    number of its sequences.
+    The size at `output_dim_idx` of `shape` is replaced by that of axis `input_dim_idx` of `input`,
+    or by the number of its sequences.
 
     >>> import fluid
     >>> batch_like = fluid.data("batch_like", [None, 8])
@@ -223,15 +227,15 @@ def fill_constant_batch_size_like(
 
 
 def ones(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones; ValueError for a shape without elements."""
+    """Return a tensor of ones; ValueError for a shape without elements."""
     check_type(shape, "shape", (list, tuple), "ones")
     if math.prod(size for size in shape if not isinstance(size, Variable)) <= 0:
-        raise ValueError(f"ones takes sizes from 1 up, but received {list(shape)}")
+        raise ValueError(f"ones takes sizes of at least 1, but received {list(shape)}")
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
 def zeros(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of zeros."""
+    """Return a tensor of zeros."""
     check_type(shape, "shape", (list, tuple), "zeros")
     return fill_constant(shape, dtype, 0.0, force_cpu)
 
@@ -245,7 +249,7 @@ def full(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """A tensor with `fill_value` everywhere, float32 unless `dtype` says another type."""
+    """Return a tensor filled with `fill_value`; the default `dtype` is float32."""
     dtype = "float32" if dtype is None else dtype
     helper = LayerHelper("full", name=name)
     if out is None:
@@ -267,14 +271,14 @@ def _like(op_type: str, x: Variable, out: Variable | None, attrs: dict[str, Any]
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Zeros in the shape of `x`, written to `out` if given."""
+    """Return zeros with the shape of `x`, written to `out` if not None."""
     out = _like("zeros_like", x, out, {})
     out.stop_gradient = True
     return out
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Ones in the shape of `x`, written to `out` if given."""
+    """Return ones with the shape of `x`, written to `out` if not None."""
     return _like("ones_like", x, out, {"value": 1.0})
 
 
@@ -287,7 +291,7 @@ def full_like(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """A tensor with `fill_value` everywhere in the shape of `input`, of its type or `dtype`."""
+    """Return a tensor of the shape of `input` filled with `fill_value`; default dtype: its own."""
     check_variable(input, "input", "full_like")
     element = input.dtype if dtype is None else convert_np_dtype_to_dtype_(dtype)
     check_dtype(element, "dtype", FILLED, "full_like")
@@ -310,7 +314,7 @@ def _number(value: float | Variable, dtype: Any) -> Variable:
 def range(
     start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any
 ) -> Variable:
-    """`start`, `start + step`, … up to but without `end`, as a vector.
+    """Return the vector `start`, `start + step`, … up to but excluding `end`.
 
     >>> import fluid
     >>> fluid.layers.range(0, 10, 2, "int32").shape
@@ -335,14 +339,14 @@ def arange(
     dtype: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """`range`, of float32 unless `dtype` says another type."""
+    """`range` with a default `dtype` of float32."""
     return range(start, end, step, "float32" if dtype is None else dtype)
 
 
 def linspace(
     start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any
 ) -> Variable:
-    """`num` numbers from `start` to `stop`, both included, as a vector of float32 or float64."""
+    """Return `num` evenly spaced values from `start` to `stop` inclusive, float32 or float64."""
     for name, value in (("start", start), ("stop", stop), ("num", num)):
         check_type(value, name, (Variable, float, int), "linspace")
         if isinstance(value, Variable):
@@ -361,7 +365,7 @@ def eye(
     batch_shape: Sequence[int] | None = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """A matrix with ones on its diagonal, as many of them as `batch_shape` says.
+    """Return an identity matrix, repeated over the leading axes `batch_shape`.
 
     >>> import fluid
     >>> eye(2, 3, batch_shape=[4]).shape
@@ -370,9 +374,11 @@ def eye(
     columns = num_rows if num_columns is None else num_columns
     for name, value in (("num_rows", num_rows), ("num_columns", columns)):
         if not isinstance(value, int) or value < 0:
-            raise TypeError(f"{name} of eye must be a number from 0 up, not {value!r}")
+            raise TypeError(f"{name} of eye must be a non-negative number, not {value!r}")
     if batch_shape is not None and not (isinstance(batch_shape, list) and min(batch_shape) > 0):
-        raise TypeError(f"batch_shape of eye must be a list of sizes from 1 up: {batch_shape!r}")
+        raise TypeError(
+            f"batch_shape of eye must be a list of sizes of at least 1: {batch_shape!r}"
+        )
     helper = LayerHelper("eye")
     out = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
     attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": out.dtype}
@@ -384,7 +390,7 @@ def eye(
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
-    """Whether a tensor has no elements, bool [1], written to `cond` if given."""
+    """Return whether a tensor has no elements, bool [1], written to `cond` if not None."""
     check_variable_and_dtype(x, "x", NUMBERS, "is_empty")
     helper = LayerHelper("is_empty")
     if cond is None:

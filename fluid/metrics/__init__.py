@@ -1,4 +1,4 @@
-"""Metrics in Python: they gather what an executor fetched, batch by batch, and say how it went.
+"""Metrics in Python, which accumulate fetched values batch by batch.
 
 accuracy = fluid.metrics.Accuracy()
 for batch in reader():
@@ -37,7 +37,7 @@ def _check_array(value: Any, name: str) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """True for what counts as one number: a Python or NumPy number, an array of shape [1]."""
+    """Return whether a value is a scalar: a Python or NumPy number, or an array of shape [1]."""
     if isinstance(value, np.ndarray):
         return value.shape == (1,)
     return isinstance(value, int | float | np.number)
@@ -56,37 +56,39 @@ def _check_number_or_array(value: Any, name: str) -> None:
 
 @typed
 class MetricBase:
-    """A metric with a name (its class's unless given) and a state: its attributes without a `_`."""
+    """Base class of metrics, with a name (default: the class name) and state (public
+    attributes).
+    """
 
     def __init__(self, name: str | None) -> None:
         self._name = str(name) if name is not None else type(self).__name__
 
     def __str__(self) -> str:
-        """The name."""
+        """Return the name."""
         return self._name
 
     def _states(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def reset(self) -> None:
-        """Forget all batches: numbers become 0, arrays zeros, everything else None."""
+        """Reset the state: numbers become 0, arrays zeros, everything else None."""
         for name, value in self._states().items():
-            setattr(self, name, _emptied(value))
+            setattr(self, name, _zero_like(value))
 
     def get_config(self) -> dict[str, Any]:
-        """The name and a copy of the state, as `{"name": …, "states": {…}}`."""
+        """Return the name and a copy of the state, as `{"name": …, "states": {…}}`."""
         return {"name": self._name, "states": copy.deepcopy(self._states())}
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Gather a batch; NotImplementedError here, for a metric says how."""
-        raise NotImplementedError(f"{type(self).__name__} must say how to gather a batch")
+        """Accumulate a batch; NotImplementedError unless overridden."""
+        raise NotImplementedError(f"{type(self).__name__} must implement update")
 
     def eval(self) -> Any:
-        """What was gathered; NotImplementedError here, for a metric says what."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+        """Return the metric over all batches; NotImplementedError unless overridden."""
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
-def _emptied(value: Any) -> Any:
+def _zero_like(value: Any) -> Any:
     if isinstance(value, int):
         return 0
     if isinstance(value, float):
@@ -96,7 +98,7 @@ def _emptied(value: Any) -> Any:
 
 @typed
 class CompositeMetric(MetricBase):
-    """Several metrics of the same predictions; `eval` lists what each says, `reset` empties all."""
+    """Several metrics of the same predictions."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -107,23 +109,23 @@ class CompositeMetric(MetricBase):
         self._metrics.append(metric)
 
     def reset(self) -> None:
-        """Forget all batches, in every metric."""
+        """Reset every metric."""
         super().reset()
         for metric in self._metrics:
             metric.reset()
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Give a batch to every metric."""
+        """Update every metric with a batch."""
         for metric in self._metrics:
             metric.update(preds, labels)
 
     def eval(self) -> list[Any]:
-        """What each metric says, in the order they were added."""
+        """Return the value of each metric, in the order they were added."""
         return [metric.eval() for metric in self._metrics]
 
 
-def _guesses(preds: Any, labels: Any) -> tuple[Any, Any]:
-    """Predictions rounded to 0 or 1 and labels, one each a row; ValueError where they differ."""
+def _binary_predictions(preds: Any, labels: Any) -> tuple[Any, Any]:
+    """Return predictions rounded to 0 or 1, and labels; ValueError if the sizes differ."""
     _check_array(preds, "preds")
     _check_array(labels, "labels")
     guessed, true = np.rint(preds).astype(np.int32).reshape(-1), np.reshape(labels, -1)
@@ -134,7 +136,7 @@ def _guesses(preds: Any, labels: Any) -> tuple[Any, Any]:
 
 @typed
 class Precision(MetricBase):
-    """The share of rows predicted as 1 whose label is 1.
+    """Precision of binary classification: the fraction of positive predictions that are correct.
 
     >>> metric = Precision()
     >>> metric.update(preds=np.array([0.9, 0.6, 0.2]), labels=np.array([1, 0, 1]))
@@ -148,21 +150,21 @@ class Precision(MetricBase):
         self.fp = 0
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Gather probabilities of class 1 [N, 1] and labels [N, 1]."""
-        guessed, true = _guesses(preds, labels)
+        """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
+        guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
         self.tp += right
         self.fp += int(np.sum(guessed == 1)) - right
 
     def eval(self) -> float:
-        """The precision; 0.0 where nothing was predicted as 1."""
+        """Return the precision; 0.0 without positive predictions."""
         claimed = self.tp + self.fp
         return self.tp / claimed if claimed else 0.0
 
 
 @typed
 class Recall(MetricBase):
-    """The share of rows with label 1 that were predicted as 1."""
+    """Recall of binary classification: the fraction of positive labels that were predicted."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -170,21 +172,21 @@ class Recall(MetricBase):
         self.fn = 0
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Gather probabilities of class 1 [N, 1] and labels [N, 1]."""
-        guessed, true = _guesses(preds, labels)
+        """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
+        guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
         self.tp += right
         self.fn += int(np.sum(true == 1)) - right
 
     def eval(self) -> float:
-        """The recall; 0.0 where no label was 1."""
+        """Return the recall; 0.0 without positive labels."""
         wanted = self.tp + self.fn
         return self.tp / wanted if wanted else 0.0
 
 
 @typed
 class Accuracy(MetricBase):
-    """The mean of the batches' accuracies, each with its weight.
+    """Weighted mean of the accuracies of batches.
 
     >>> metric = Accuracy()
     >>> metric.update(value=0.5, weight=10)
@@ -199,7 +201,9 @@ class Accuracy(MetricBase):
         self.weight: Any = 0.0
 
     def update(self, value: Any, weight: Any) -> None:
-        """Gather what `layers.accuracy` gave for a batch, and how much it counts (rows, mostly)."""
+        """Accumulate a batch's result of `layers.accuracy` and its weight (usually the batch
+        size).
+        """
         _check_number_or_array(value, "value")
         _check_number(weight, "weight")
         if weight < 0:
@@ -208,10 +212,10 @@ class Accuracy(MetricBase):
         self.weight += weight
 
     def eval(self) -> Any:
-        """The weighted mean; ValueError where there was no batch."""
+        """Return the weighted mean; ValueError without batches."""
         if self.weight == 0:
             raise ValueError(
-                "There is no data in Accuracy: update it with what layers.accuracy gives"
+                "There is no data in Accuracy: update it with results of layers.accuracy"
             )
         return self.value / self.weight
 
@@ -227,7 +231,7 @@ class ChunkEvaluator(MetricBase):
         self.num_correct_chunks: Any = 0
 
     def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
-        """Gather the counts of a batch: numbers or arrays [1]."""
+        """Accumulate the counts of a batch: numbers or arrays [1]."""
         _check_number_or_array(num_infer_chunks, "num_infer_chunks")
         _check_number_or_array(num_label_chunks, "num_label_chunks")
         _check_number_or_array(num_correct_chunks, "num_correct_chunks")
@@ -236,7 +240,7 @@ class ChunkEvaluator(MetricBase):
         self.num_correct_chunks += num_correct_chunks
 
     def eval(self) -> tuple[Any, Any, Any]:
-        """Precision, recall and F1; 0 where there is nothing to divide by."""
+        """Return precision, recall and F1; 0 where the denominator is 0."""
         correct = self.num_correct_chunks
         precision = correct / self.num_infer_chunks if self.num_infer_chunks else 0
         recall = correct / self.num_label_chunks if self.num_label_chunks else 0
@@ -246,7 +250,7 @@ class ChunkEvaluator(MetricBase):
 
 @typed
 class EditDistance(MetricBase):
-    """The mean distance of sequences and the share of wrong ones, from `layers.edit_distance`."""
+    """Mean edit distance and sequence error rate, from `layers.edit_distance`."""
 
     def __init__(self, name: str | None) -> None:
         super().__init__(name)
@@ -255,7 +259,7 @@ class EditDistance(MetricBase):
         self.instance_error: Any = 0
 
     def update(self, distances: Any, seq_num: Any) -> None:
-        """Gather the distances of a batch [N, 1] and how many sequences it has."""
+        """Accumulate the distances of a batch [N, 1] and its number of sequences."""
         _check_array(distances, "distances")
         _check_number(seq_num, "seq_num")
         self.seq_num += seq_num
@@ -263,19 +267,21 @@ class EditDistance(MetricBase):
         self.total_distance += np.sum(distances)
 
     def eval(self) -> tuple[Any, Any]:
-        """The mean distance and the share that is above 0; ValueError where there was no batch."""
+        """Return the mean distance and the fraction of distances above 0; ValueError without
+        batches.
+        """
         if self.seq_num == 0:
             raise ValueError(
-                "There is no data in EditDistance: update it with what layers.edit_distance gives"
+                "There is no data in EditDistance: update it with results of layers.edit_distance"
             )
         return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
 
 
 @typed
 class Auc(MetricBase):
-    """The area under the ROC curve, from counts of scores in `num_thresholds` + 1 bins.
+    """Area under the ROC curve, from a histogram of scores with `num_thresholds` + 1 bins.
 
-    `curve` means nothing, as in Paddle 1.8.
+    `curve` has no effect, as in Paddle 1.8.
 
     >>> metric = Auc("auc")
     >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
@@ -293,37 +299,37 @@ class Auc(MetricBase):
         self._stat_pos, self._stat_neg = ([0] * (num_thresholds + 1) for _ in range(2))
 
     def reset(self) -> None:
-        """Forget all batches (Paddle 1.8 goes on counting)."""
+        """Reset the histograms (Paddle 1.8 does not)."""
         super().reset()
         self._stat_pos, self._stat_neg = ([0] * (self._num_thresholds + 1) for _ in range(2))
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Gather probabilities of both classes [N, 2] and labels [N, 1].
+        """Accumulate probabilities of both classes [N, 2] and labels [N, 1].
 
-        Raises ValueError for a probability that is not from 0 to 1.
+        Raises ValueError for a probability outside [0, 1].
         """
         _check_array(labels, "labels")
         _check_array(preds, "predictions")
         true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
-        found = self._counted(np.asarray(preds)[:, :2], true)
+        found = self._accumulate(np.asarray(preds)[:, :2], true)
         self._stat_pos = found["StatPosOut"].reshape(-1).tolist()
         self._stat_neg = found["StatNegOut"].reshape(-1).tolist()
 
     def eval(self) -> float:
-        """The area; 0.0 where there are labels of one kind only."""
+        """Return the area; 0.0 if all labels are of one class."""
         nothing = np.zeros((0, 2)), np.zeros((0, 1), np.int64)
-        return float(self._counted(*nothing)["AUC"][0])
+        return float(self._accumulate(*nothing)["AUC"][0])
 
     @staticmethod
     def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
-        """The area below the line from (x1, y1) to (x2, y2).
+        """Return the area below the line from (x1, y1) to (x2, y2).
 
         >>> Auc.trapezoid_area(3, 1, 2, 3)
         5.0
         """
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
-    def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
+    def _accumulate(self, scores: Any, labels: Any) -> dict[str, Any]:
         held = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
         counts = {slot: np.array(each, np.int64).reshape(1, -1) for slot, each in held.items()}
         return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

@@ -1,4 +1,4 @@
-"""Mean average precision of detected boxes, of a batch and of all batches, as part of a program."""
+"""Mean average precision of detected boxes, per batch and accumulated, computed by ops."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["DetectionMAP"]
 
 
 class DetectionMAP:
-    """Ops that compute the mean average precision of every batch and of all batches so far.
+    """Mean average precision of every batch and of all batches so far, computed by ops.
 
     `input` [found, 6] has class, score and box (left, top, right, bottom); `gt_label` [true, 1],
-    `gt_box` [true, 4] and `gt_difficult` [true, 1], if any, are the true ones. All have LoD, a
-    sequence an image. `ap_version` is "integral" or "11point"; as in Paddle 1.8 a class with no
-    true box is left out and `background_label` means nothing. Fetch the variables of `get_map_var`
-    with every batch, and call `reset` before each pass.
+    `gt_box` [true, 4] and optionally `gt_difficult` [true, 1] are the ground truth. All have one
+    LoD sequence per image. `ap_version` is "integral" or "11point"; as in Paddle 1.8 a class
+    without ground-truth boxes is ignored and `background_label` has no effect. Fetch the variables
+    of `get_map_var` with every batch, and call `reset` before each pass.
 
-    The scores of all batches, ever more of them, are kept by this object; the program has
-    `has_state`, which says whether they count.
+    The scores of all batches, whose number grows, are stored in this object; the program has the
+    flag `has_state` for whether they are used.
     """
 
     def __init__(
@@ -64,7 +64,9 @@ class DetectionMAP:
         layers.fill_constant([1], "int32", 1, out=self.has_state)
 
     def _of_batch(self, inputs: dict[str, Variable], attrs: dict[str, Any]) -> list[Variable]:
-        """The batch's precision, true boxes by class, judged scores, and how many a class has."""
+        """Return the batch's mAP, ground-truth count per class, judged scores, and their count per
+        class.
+        """
         helper = LayerHelper("detection_map")
         kinds = {
             "MAP": "float32",
@@ -81,18 +83,18 @@ class DetectionMAP:
         return [mean, totals, right, judged]
 
     def _state(self) -> Variable:
-        """A variable that is 0 when the startup program has run."""
+        """Create a variable that the startup program sets to 0."""
         name = f"{unique_name.generate(self.helper.name)}_has_state"
         state = self.helper.create_variable(name=name, persistable=True, dtype="int32", shape=[1])
         self.helper.set_variable_initializer(state, Constant(0))
         return state
 
     def _add(self, has_state: Any, totals: Any, right: Any, judged: Any) -> Any:
-        """Add a batch to what is kept, if that counts; the mean average precision of all.
+        """Accumulate a batch, if `has_state`; return the mean average precision of all.
 
-        `right` has rows of score and whether it is right, by class; `judged` [classes, 2] how many
-        rows each class has, behind twice the sum of their scores. All batches together are a state
-        from which the op goes on, with a batch of nothing.
+        `right` has rows (score, is correct), grouped by class; `judged` [classes, 2] has the number
+        of rows of each class after twice the sum of their scores. The accumulated batches are
+        passed to the op as state, together with an empty batch.
         """
         counts = np.asarray(judged)[:, 1].astype(np.int64)
         rows = np.split(np.asarray(right), np.cumsum(counts)[:-1])
@@ -106,11 +108,13 @@ class DetectionMAP:
         return self._op.evaluate(_NOTHING | state)["MAP"]
 
     def get_map_var(self) -> tuple[Variable, Variable]:
-        """The variables of the batch's and of all batches' mean average precision, [1] each."""
+        """Return the variables of the batch's and the accumulated mean average precision, [1]
+        each.
+        """
         return self.cur_map, self.accum_map
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Begin anew with the next batch; the op that says so is run in `reset_program`."""
+        """Reset the accumulated state, by running an op in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
             state = program.current_block()._clone_variable(self.has_state)

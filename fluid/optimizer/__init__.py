@@ -1,7 +1,7 @@
-"""The optimizers: each says its op, what it remembers of a parameter, and its attributes.
+"""Optimizers: each class declares its op, its accumulators and the op's attributes.
 
-Their base class is in `base`, averages of parameters in `averages`, optimizers that wrap another
-one in `wrappers`, gradient compression in `dgc`.
+The base class is in `base`, parameter averages in `averages`, wrappers of other optimizers in
+`wrappers`, gradient compression in `dgc`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SGDOptimizer(Optimizer):
 
 
 class MomentumOptimizer(Optimizer):
-    """Remembers a velocity: `velocity = momentum * velocity + grad; param -= rate * velocity`.
+    """Momentum: `velocity = momentum * velocity + grad; param -= rate * velocity`.
 
     With `use_nesterov`, `param -= rate * (grad + momentum * velocity)`.
     """
@@ -82,7 +82,7 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Velocity": {"name": "velocity"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class MomentumOptimizer(Optimizer):
 
 
 class LarsMomentumOptimizer(Optimizer):
-    """Momentum with a rate for every layer, by the norms of parameter and gradient (LARS)."""
+    """Momentum with layer-wise learning rates from the norms of parameter and gradient (LARS)."""
 
     _velocity_acc_str = "velocity"
 
@@ -113,7 +113,7 @@ class LarsMomentumOptimizer(Optimizer):
         self._lars_coeff = float(lars_coeff)
         self._lars_weight_decay = float(lars_weight_decay)
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Velocity": {"name": "velocity"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -122,9 +122,9 @@ class LarsMomentumOptimizer(Optimizer):
 
 
 class AdagradOptimizer(Optimizer):
-    """Divides gradients by the root of the sum of their squares (Duchi et al., 2011).
+    """Adagrad: gradients divided by the root of the sum of their squares (Duchi et al., 2011).
 
-    That sum starts at `initial_accumulator_value`.
+    The sum is initialized to `initial_accumulator_value`.
     """
 
     _moment_acc_str = "moment"
@@ -146,7 +146,7 @@ class AdagradOptimizer(Optimizer):
         self._epsilon = epsilon
         self.initial_accumulator_value = initial_accumulator_value
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Moment": {"name": "moment", "fill_value": self.initial_accumulator_value}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class AdagradOptimizer(Optimizer):
 
 
 class DecayedAdagradOptimizer(Optimizer):
-    """Adagrad with a moving mean of squares in place of their sum."""
+    """Adagrad with an exponential moving average of squares instead of their sum."""
 
     _moment_acc_str = "moment"
 
@@ -175,7 +175,7 @@ class DecayedAdagradOptimizer(Optimizer):
         self._decay = decay
         self._epsilon = epsilon
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"Moment": {"name": "moment"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -183,9 +183,9 @@ class DecayedAdagradOptimizer(Optimizer):
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Steps as long as earlier ones were, by moving means of squares (Zeiler, 2012).
+    """Adadelta: step sizes from moving averages of squared gradients and updates (Zeiler, 2012).
 
-    The op has no learning rate: `learning_rate` is there because all optimizers have one.
+    The op has no learning rate; `learning_rate` exists because all optimizers have one.
     """
 
     _avg_squared_grad_acc_str = "_avg_squared_grad"
@@ -208,7 +208,7 @@ class AdadeltaOptimizer(Optimizer):
         self._epsilon = epsilon
         self._rho = rho
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {
             "AvgSquaredGrad": {"name": "_avg_squared_grad"},
             "AvgSquaredUpdate": {"name": "_avg_squared_update"},
@@ -219,9 +219,9 @@ class AdadeltaOptimizer(Optimizer):
 
 
 class RMSPropOptimizer(Optimizer):
-    """Divides gradients by the root of their mean square, with momentum.
+    """RMSProp: gradients divided by the root of their mean square, with momentum.
 
-    `centered` takes the square of their mean off it first.
+    `centered` subtracts the square of the mean gradient first.
     """
 
     _momentum_acc_str = "momentum"
@@ -249,7 +249,7 @@ class RMSPropOptimizer(Optimizer):
         self._momentum = momentum
         self._centered = centered
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         slots = {"Moment": "momentum", "MeanSquare": "mean_square", "MeanGrad": "mean_grad"}
         return {slot: {"name": name} for slot, name in slots.items()}
 
@@ -259,9 +259,9 @@ class RMSPropOptimizer(Optimizer):
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: sparse parameters by `l1` and `l2` (McMahan et al., 2013).
+    """FTRL: sparse parameters by `l1` and `l2` regularization (McMahan et al., 2013).
 
-    The reference 1.8.5 writes `l1` where the op expects `l2`; here it is `l2`.
+    The reference 1.8.5 passes `l1` to the op's attribute `l2`; here it is `l2`.
     """
 
     _squared_acc_str = "squared"
@@ -286,7 +286,7 @@ class FtrlOptimizer(Optimizer):
         self._l2 = l2
         self._lr_power = lr_power
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {"SquaredAccumulator": {"name": "squared"}, "LinearAccumulator": {"name": "linear"}}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
@@ -294,9 +294,9 @@ class FtrlOptimizer(Optimizer):
 
 
 class DpsgdOptimizer(Optimizer):
-    """Differentially private descent: gradients no longer than `clip`, and noise (CCS 2016).
+    """Differentially private SGD: gradients clipped to norm `clip`, plus noise (CCS 2016).
 
-    The noise has deviation `sigma` and is divided by `batch_size`.
+    The noise has standard deviation `sigma` and is divided by `batch_size`.
     """
 
     type = "dpsgd"
@@ -322,7 +322,7 @@ class DpsgdOptimizer(Optimizer):
 
 
 class _Moments(Optimizer):
-    """What the Adam family shares: moving means by `beta1` and `beta2`, and an `epsilon`."""
+    """Base class of the Adam family: moving averages with `beta1` and `beta2`, and `epsilon`."""
 
     @typed
     def __init__(
@@ -346,10 +346,10 @@ class _Moments(Optimizer):
 
 
 class AdamOptimizer(_Moments):
-    """Adaptive moments (Kingma & Ba, 2015).
+    """Adam: adaptive moment estimation (Kingma & Ba, 2015).
 
-    `beta1` and `beta2` may be variables. With `lazy_mode`, only the rows that a sparse gradient has
-    are updated.
+    `beta1` and `beta2` may be variables. With `lazy_mode` only the rows of a sparse gradient are
+    updated.
     """
 
     _moment1_acc_str = "moment1"
@@ -376,7 +376,7 @@ class AdamOptimizer(_Moments):
         super().__init__(learning_rate, beta1, beta2, epsilon, *rest)
         self._lazy_mode = lazy_mode
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         first = 0.9 if isinstance(self._beta1, Variable) else self._beta1
         second = 0.999 if isinstance(self._beta2, Variable) else self._beta2
         return {
@@ -386,7 +386,7 @@ class AdamOptimizer(_Moments):
             "Beta2Pow": {"name": "beta2_pow_acc", "fill_value": second, "shape": [1]},
         }
 
-    def _given(self) -> dict[str, Variable]:
+    def _extra_inputs(self) -> dict[str, Variable]:
         betas = {"Beta1Tensor": self._beta1, "Beta2Tensor": self._beta2}
         return {slot: beta for slot, beta in betas.items() if isinstance(beta, Variable)}
 
@@ -396,9 +396,10 @@ class AdamOptimizer(_Moments):
 
 
 class LambOptimizer(AdamOptimizer):
-    """Adam with a rate for every layer, by the norms of parameter and step (You et al., 2019).
+    """LAMB: Adam with layer-wise learning rates from the norms of parameter and step (You et al.,
+    2019).
 
-    Parameters for which `exclude_from_weight_decay_fn` is true do not decay.
+    Parameters for which `exclude_from_weight_decay_fn` returns true do not decay.
     """
 
     type = "lamb"
@@ -430,7 +431,7 @@ class LambOptimizer(AdamOptimizer):
 
 
 class AdamaxOptimizer(_Moments):
-    """Adam with the largest gradient seen in place of the second moment (Kingma & Ba, 2015)."""
+    """Adam with the infinity norm of past gradients as second moment (Kingma & Ba, 2015)."""
 
     _moment_acc_str = "moment"
     _inf_norm_acc_str = "inf_norm"
@@ -438,7 +439,7 @@ class AdamaxOptimizer(_Moments):
 
     type = "adamax"
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
         return {
             "Moment": {"name": "moment"},
             "InfNorm": {"name": "inf_norm"},
@@ -446,7 +447,7 @@ class AdamaxOptimizer(_Moments):
         }
 
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
-        """Advance the power of beta1 of every parameter that was updated."""
+        """Append the update of beta1's power for every updated parameter."""
         updated = [pair for pair in parameters_and_grads if pair[1] is not None]
         for param, grad in (pair for pair in updated if pair[0].trainable):
             power = self._get_accumulator("beta1_pow_acc", param)

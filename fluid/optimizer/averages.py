@@ -1,8 +1,8 @@
-"""Averages of parameters over training steps, to be tested or saved in place of the last values.
+"""Averages of parameters over training steps, for evaluation or saving.
 
-Both kinds note parameters when they are made, so they are made after `minimize` and before the
-startup program runs. `apply` swaps the averages in and `restore` swaps them out again: two small
-programs of their own, whose variables live in the scope beside the parameters.
+Both classes collect the parameters on construction, so create them after `minimize` and before the
+startup program runs. `apply` swaps the averages in and `restore` swaps them out again, by two small
+separate programs, whose variables are in the same scope as the parameters.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from fluid.regularizer import WeightDecayRegularizer
 __all__ = ["ExponentialMovingAverage", "ModelAverage"]
 
 Backups = list[tuple[Parameter, Variable]]
-"""Parameters, and the variables that keep their own values while averages stand in."""
+"""Parameters, and the variables with their backups while averages are applied."""
 
 
 class _Averages:
-    """What swaps averages in and out: `apply_program` and `restore_program` do it."""
+    """Base class of averages; `apply_program` and `restore_program` swap them in and out."""
 
     apply_program: Program
     restore_program: Program
 
     @contextmanager
     def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
-        """Let parameters hold their averages within a `with` block, or for good."""
+        """Replace parameters by their averages within a `with` block, or permanently."""
         executor.run(self.apply_program)
         try:
             yield
@@ -52,15 +52,15 @@ class _Averages:
                 self.restore(executor)
 
     def restore(self, executor: Executor) -> None:
-        """Let parameters hold their own values again."""
+        """Restore the parameters' own values."""
         executor.run(self.restore_program)
 
 
 class ModelAverage(_Averages, Optimizer):
-    """The mean of a parameter over the latest steps (Polyak & Juditsky, 1992).
+    """Average of a parameter over the latest steps (Polyak & Juditsky, 1992).
 
-    The window grows with training: `average_window_rate` times all updates, but at least
-    `min_average_window` steps and at most `max_average_window`.
+    The window grows with training: `average_window_rate` times the number of updates, at least
+    `min_average_window` and at most `max_average_window` steps.
     """
 
     @typed
@@ -113,9 +113,9 @@ class ModelAverage(_Averages, Optimizer):
 
 
 class ExponentialMovingAverage(_Averages):
-    """`average = decay * average + (1 - decay) * parameter`, corrected for its start at 0.
+    """Bias-corrected `average = decay * average + (1 - decay) * parameter`.
 
-    `update` appends those ops. With `thres_steps`, a variable that counts steps, decay is
+    `update` appends these ops. With `thres_steps`, a variable that counts steps, decay is
     min(decay, (thres_steps + 1) / (thres_steps + 10)).
     """
 
@@ -140,7 +140,7 @@ class ExponentialMovingAverage(_Averages):
         self.restore_program = _program(self._params_tmps, _add_restore)
 
     def update(self) -> None:
-        """Append the ops that move the averages; call it once, after `minimize`."""
+        """Append the ops that update the averages; call it once, after `minimize`."""
         layers.autoincreased_step_counter(self._step_counter_name)
         for param, backup in self._params_tmps:
             with self._guard(param, backup), name_scope("moving_average"):
@@ -178,7 +178,9 @@ class ExponentialMovingAverage(_Averages):
         )
 
     def _add_apply(self, block: Block, param: Variable, backup: Variable) -> None:
-        """Append the swap of one parameter: an average that was never moved is taken as it is."""
+        """Append the swap of one parameter; before the first update the average is used
+        uncorrected.
+        """
         average = block._clone_variable(self._ema_vars[param.name])
         layers.assign(param, output=backup)
         layers.assign(average, output=param)
@@ -188,7 +190,7 @@ class ExponentialMovingAverage(_Averages):
             layers.assign(average / (1.0 - missing), output=param)
 
     def _step(self, block: Block) -> Variable:
-        """The number of updates so far, as a float."""
+        """Return the number of updates so far, as a float."""
         if not block.has_var(self._step_counter_name):
             fields: dict[str, Any] = {"shape": [1], "dtype": "int64", "persistable": True}
             layers.create_global_var(value=0, name=self._step_counter_name, **fields)
@@ -196,7 +198,7 @@ class ExponentialMovingAverage(_Averages):
 
 
 def _backups(prefix: str, suffix: str) -> Backups:
-    """A variable for the own value of every parameter that takes part in averages."""
+    """Create a backup variable for every parameter that is averaged."""
     params = default_main_program().global_block().all_parameters()
     return [
         (param, param.block.create_var(
@@ -211,7 +213,7 @@ def _backups(prefix: str, suffix: str) -> Backups:
 
 
 def _program(backups: Backups, append: Any) -> Program:
-    """A program that does something with every parameter and its backup."""
+    """Build a program by calling `append` for every parameter and its backup."""
     program = Program()
     block = program.global_block()
     with program_guard(program):

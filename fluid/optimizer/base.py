@@ -1,8 +1,8 @@
-"""How optimizers work: the gradients of a loss, and one op that updates each parameter.
+"""Base class of optimizers: gradients of a loss, and one op that updates each parameter.
 
-`minimize` sorts parameters by name and appends, in this order: clipping of gradients, weight
-decay, learning rates of single parameters, updates (fluid_spec A.4). What an optimizer remembers
-of a parameter is a persistable variable `<parameter>_<what>_<n>`, made by the startup program.
+`minimize` sorts parameters by name and appends, in this order: gradient clipping, weight decay,
+per-parameter learning rates, updates (fluid_spec A.4). Accumulators are persistable variables
+`<parameter>_<accumulator>_<n>`, initialized by the startup program.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from runtime.device import CPUPlace
 __all__ = ["Optimizer", "ParamGrad"]
 
 ParamGrad = tuple[Parameter, Any]
-"""A parameter and its gradient, or None where it has none."""
+"""A parameter and its gradient, or None if it has none."""
 
 
 class Optimizer:
-    """What optimizers share; one that derives from it says its op, its state and its attributes.
+    """Base class of optimizers; subclasses declare their op, accumulators and attributes.
 
-    `learning_rate` is a float or a variable that a schedule computes. `parameter_list`, variables
-    or names, limits what is updated. Raises TypeError for arguments of other kinds.
+    `learning_rate` is a float or a variable computed by a schedule. `parameter_list`, variables or
+    names, restricts the updated parameters. Raises TypeError for arguments of other types.
     """
 
     type = ""
@@ -78,7 +78,7 @@ class Optimizer:
         self._opti_name_list: list[str] = []
         self._dtype: Any = None
 
-    # ---- what users call
+    # ---- public methods
 
     @typed
     @atomic
@@ -89,9 +89,9 @@ class Optimizer:
         parameter_list: list[Any] | None = None,
         no_grad_set: Collection[Any] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
-        """Append what makes `loss` smaller: the ops of the updates, and (parameter, gradient).
+        """Append backward and update ops; return the update ops and (parameter, gradient) pairs.
 
-        Pairs come in order of creation and have the gradients before clipping.
+        Pairs are in order of creation and have the gradients before clipping.
         """
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
@@ -106,9 +106,9 @@ class Optimizer:
         no_grad_set: Collection[Any] | None = None,
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
-        """The first half of `minimize`: append the ops that compute gradients.
+        """First half of `minimize`: append the ops that compute gradients.
 
-        Raises AssertionError, as the reference does, where the loss has not the shape (1,).
+        Raises AssertionError, as the reference does, unless the loss has shape (1,).
         """
         if loss.shape != (1,):
             raise AssertionError(
@@ -129,14 +129,14 @@ class Optimizer:
     @typed
     @atomic
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
-        """The second half of `minimize`: append what updates parameters; its update ops."""
+        """Second half of `minimize`: append the update ops and return them."""
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
-        decayed = self._clipped_and_decayed(ordered)
-        with self._as_before_on_error():
+        decayed = self._clip_and_decay(ordered)
+        with self._restored_on_error():
             return self._create_optimization_pass(decayed)
 
-    def _clipped_and_decayed(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
-        """Append clipping and weight decay; parameters with the gradients that come of it."""
+    def _clip_and_decay(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
+        """Append clipping and weight decay; return parameters with the resulting gradients."""
         block = default_main_program().current_block()
         start = len(block.ops)
         clip = append_gradient_clip_ops if self._grad_clip is None else self._grad_clip
@@ -150,13 +150,15 @@ class Optimizer:
         startup_program: Program | None,
         params_grads: Iterable[ParamGrad],
     ) -> list[Operator]:
-        """`apply_gradients` in the program of `loss`."""
+        """Call `apply_gradients` in the program of `loss`."""
         with program_guard(loss.block.program, startup_program):
             return self.apply_gradients(params_grads)
 
     @contextmanager
-    def _as_before_on_error(self) -> Iterator[None]:
-        """Let it remember nothing of what is not in the program because of an error."""
+    def _restored_on_error(self) -> Iterator[None]:
+        """Context manager that restores the accumulators if an error discards the program's
+        changes.
+        """
         known = {kind: dict(each) for kind, each in self._accumulators.items()}
         names, rates = list(self._opti_name_list), dict(self._learning_rate_map)
         try:
@@ -167,55 +169,55 @@ class Optimizer:
             raise
 
     def get_opti_var_name_list(self) -> list[str]:
-        """The names of what it remembers, in order of creation."""
+        """Return the names of the accumulators in order of creation."""
         return list(self._opti_name_list)
 
     def state_dict(self) -> dict[str, Variable]:
-        """What it remembers of parameters, by name; empty before `minimize`."""
+        """Return the accumulators by name; empty before `minimize`."""
         known = (var for kind in self._accumulators.values() for var in kind.values())
         by_name = {var.name: var for var in known}
         return {name: by_name[name] for name in self._opti_name_list}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Let it remember other values, arrays by name, in the global scope.
+        """Set the accumulators in the global scope to arrays, by name.
 
-        Raises AssertionError, before anything is set, where a name is missing or an array has not
-        the shape and element type of its variable.
+        Raises AssertionError, before anything is set, if a name is missing or an array does not
+        have the shape and dtype of its variable.
         """
         state = {name: (var, state_dict.get(name)) for name, var in self.state_dict().items()}
         arrays = {name: _state_array(var, value) for name, (var, value) in state.items()}
         for name, array in arrays.items():
             global_scope().var(name).get_tensor().set(array, CPUPlace())
 
-    # ---- what an optimizer says
+    # ---- overridden by subclasses
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
-        """What is remembered of a parameter, by the slot of the op it stands in.
+    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+        """Return the accumulators of a parameter, by input slot of the op.
 
-        Each is given as `_add_accumulator` takes it: name, perhaps fill_value and shape.
+        Each is a dict of arguments for `_add_accumulator`: name, optionally fill_value and shape.
         """
         return {}
 
     def _attrs(self, param: Parameter) -> dict[str, Any]:
-        """The attributes of the op that updates a parameter."""
+        """Return the attributes of the op that updates a parameter."""
         return {}
 
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
-        """Make what is remembered of each parameter."""
+        """Create the accumulators of each parameter."""
         for param in parameters:
-            for fields in self._remembered().values():
+            for fields in self._accumulator_slots().values():
                 self._add_accumulator(param=param, **fields)
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
-        """Append the op that updates a parameter; slots it overwrites say so in their class.
+        """Append the op that updates a parameter; its class declares which slots are overwritten.
 
-        Raises NotImplementedError where the optimizer names no op.
+        Raises NotImplementedError if the optimizer does not declare an op.
         """
         if not self.type:
-            raise NotImplementedError(f"{type(self).__name__} does not say how it updates")
+            raise NotImplementedError(f"{type(self).__name__} does not declare an op")
         param, grad = param_and_grad
-        inputs = {"Param": param, "Grad": grad, **self._given()}
-        for slot, fields in self._remembered().items():
+        inputs = {"Param": param, "Grad": grad, **self._extra_inputs()}
+        for slot, fields in self._accumulator_slots().items():
             inputs[slot] = self._get_accumulator(fields["name"], param)
         definition = find(self.type)
         if "LearningRate" in definition.inputs():
@@ -225,14 +227,14 @@ class Optimizer:
         attrs = self._attrs(param)
         return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
 
-    def _given(self) -> dict[str, Variable]:
-        """Variables of the user that the op reads besides, by slot."""
+    def _extra_inputs(self) -> dict[str, Variable]:
+        """Return user variables that the op reads additionally, by slot."""
         return {}
 
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
-        """Append what comes after all updates; nothing unless said otherwise."""
+        """Append ops after all updates; nothing by default."""
 
-    # ---- how it is put together
+    # ---- implementation
 
     def _create_optimization_pass(self, parameters_and_grads: list[ParamGrad]) -> list[Operator]:
         block = default_main_program().current_block()
@@ -258,9 +260,9 @@ class Optimizer:
         type: int | None = None,
         device: str | None = None,
     ) -> Variable:
-        """Make a variable that remembers something of a parameter, of its shape by default.
+        """Create an accumulator of a parameter, of its shape by default.
 
-        `device` is accepted and has no effect. Raises ValueError where it is there already.
+        `device` has no effect. Raises ValueError if it already exists.
         """
         key = self._accumulator_key(name)
         if param.name in self._accumulators[key]:
@@ -280,7 +282,7 @@ class Optimizer:
         return var
 
     def _get_accumulator(self, name: str, param: Parameter) -> Variable:
-        """What is remembered of a parameter under a name; ValueError where nothing is."""
+        """Return an accumulator of a parameter by name; ValueError if it does not exist."""
         known = self._accumulators[self._accumulator_key(name)]
         if param.name not in known:
             raise ValueError(f"Accumulator {name} does not exist for parameter {param.name}")
@@ -290,7 +292,9 @@ class Optimizer:
         return name if self._name is None else f"{self._name}_{name}"
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning rate of a program, the default one by default; None before `minimize`."""
+        """Return the learning rate of a program (default: the default one); None before
+        `minimize`.
+        """
         if isinstance(self._learning_rate, Variable):
             return self._learning_rate
         return self._learning_rate_map.get(program or default_main_program())
@@ -307,7 +311,7 @@ class Optimizer:
         )
 
     def _create_param_lr(self, param_and_grad: ParamGrad) -> Any:
-        """The learning rate of one parameter: the global one times its own factor."""
+        """Return a parameter's learning rate: the global one times its own factor."""
         factor = param_and_grad[0].optimize_attr["learning_rate"]
         if isinstance(factor, Variable):
             return factor
@@ -320,12 +324,12 @@ class Optimizer:
 
 
 def _state_array(var: Variable, value: Any) -> np.ndarray:
-    """A value for what an optimizer remembers; AssertionError where it does not fit."""
+    """Return the array for an accumulator; AssertionError if shape or dtype do not match."""
     array = None if value is None else np.asarray(value)
     if array is None or (array.shape, array.dtype) != (var.shape, var.element.numpy):
         found = "none" if array is None else f"{array.dtype} of shape {array.shape}"
         raise AssertionError(
             f"optimizer variable {var.name} is {var.element.numpy} of shape {var.shape}, "
-            f"but the state given has {found}"
+            f"but the state passed has {found}"
         )
     return array

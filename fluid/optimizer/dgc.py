@@ -1,8 +1,8 @@
-"""`DGCMomentumOptimizer`: momentum that sends only the largest elements of each gradient.
+"""`DGCMomentumOptimizer`: momentum with deep gradient compression.
 
-Lin et al., 2018 (arXiv 1712.01887). The backward pass ends, for each gradient that is compressed,
-with a `dgc` op; where gradients are summed over ranks, `dgc_allreduce_sum` follows it. Names and
-structure are those of Paddle 1.8.5, whose `dgc` runs on GPUs alone.
+Lin et al., 2018 (arXiv 1712.01887). A `dgc` op is appended to the backward pass for each compressed
+gradient; `dgc_allreduce_sum` follows where gradients are all-reduced. Names and structure are those
+of Paddle 1.8.5, whose `dgc` runs on GPUs only.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from fluid.regularizer import L1DecayRegularizer, L2DecayRegularizer, WeightDeca
 __all__ = ["DGCMomentumOptimizer"]
 
 COUNTER, RANKS = "__g_dgc_counter__", "__g_nranks__"
-"""Variables of the program: the number of the step, from 0, and how many ranks train."""
+"""Global variables: the step number, from 0, and the number of ranks."""
 
-SMALLEST = 16384
-"""Elements of a parameter whose gradient is compressed, at least."""
+MIN_COMPRESSED_SIZE = 16384
+"""Minimum number of elements of a parameter whose gradient is compressed."""
 
 
 class DGCMomentumOptimizer(Optimizer):
-    """Momentum whose gradients are compressed from step `rampup_begin_step` on.
+    """Momentum with gradient compression from step `rampup_begin_step`.
 
-    Only the elements of a gradient that are largest are sent, a part 1 - `sparsity` of it; ranks
-    keep the others and add them to later gradients. The values of `sparsity` share `rampup_step`
-    steps, then the last one stays. Gradients of parameters with fewer than 16384 elements, sparse
-    ones and those not in float32 are summed whole. It runs on two ranks or more, with
-    `CompiledProgram.with_data_parallel`, `ParallelExecutor` or the transpiler's collective mode:
-    the first run on one rank raises EnforceNotMet.
+    Only the largest elements of a gradient, a fraction 1 - `sparsity` of it, are sent; ranks
+    accumulate the others locally. Each value of `sparsity` is used for an equal part of
+    `rampup_step` steps, then the last one. Gradients of parameters with fewer than 16384 elements,
+    sparse ones and those not in float32 are all-reduced uncompressed. It requires two or more
+    ranks, with `CompiledProgram.with_data_parallel`, `ParallelExecutor` or the transpiler's
+    collective mode: the first run on one rank raises EnforceNotMet.
 
-    `grad_clip` clips each rank's gradient to its norm / sqrt(`num_trainers`), which must be given
-    then. Raises TypeError for another kind of clip, AssertionError for `num_trainers` that is no
-    positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0, 1].
+    `grad_clip` clips each rank's gradient to its norm / sqrt(`num_trainers`), which is then
+    required. Raises TypeError for another kind of clip, AssertionError for `num_trainers` that is
+    no positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0,
+    1].
     """
 
     _u_velocity_acc_str = "_dgc_u_"
@@ -81,7 +82,7 @@ class DGCMomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
         self._begin, self._rampup, self._sparsity = rampup_begin_step, rampup_step, sparsity
-        self._largest_norm = _largest_norm(grad_clip, num_trainers)
+        self._rank_clip_norm = _rank_clip_norm(grad_clip, num_trainers)
 
     @typed
     @atomic
@@ -93,7 +94,7 @@ class DGCMomentumOptimizer(Optimizer):
         no_grad_set: Collection[Any] | None = None,
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
-        """As in other optimizers; then gradients are compressed."""
+        """As in `Optimizer`, followed by compression of the gradients."""
         found = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
         with program_guard(loss.block.program, startup_program):
             self._append_dgc_ops(found)
@@ -102,19 +103,19 @@ class DGCMomentumOptimizer(Optimizer):
     @typed
     @atomic
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
-        """The second half of `minimize`: gradients that are not compressed are clipped and decayed
-        here, the others have been; then come the updates.
+        """Second half of `minimize`: clip and decay uncompressed gradients, then append the
+        updates.
         """
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
         dense = [pair for pair in ordered if not _is_compressed(*pair)]
         compressed = [pair for pair in ordered if _is_compressed(*pair)]
-        decayed = self._clipped_and_decayed(dense)
-        with self._as_before_on_error():
+        decayed = self._clip_and_decay(dense)
+        with self._restored_on_error():
             every = sorted([*decayed, *compressed], key=lambda pair: pair[0].name)
             return self._create_optimization_pass(every)
 
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
-        """Nothing: `backward` has made them."""
+        """Do nothing: `backward` created the accumulators."""
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
         param, grad = param_and_grad
@@ -135,24 +136,26 @@ class DGCMomentumOptimizer(Optimizer):
     def _append_dgc_ops(self, params_grads: Sequence[ParamGrad]) -> None:
         program = default_main_program()
         program._enable_dgc = True
-        self._step, self._ranks = _counter(), _global(RANKS, -1.0)
+        self._step, self._ranks = _counter(), _create_global(RANKS, -1.0)
         self.helper = LayerHelper(self.__class__.__name__)
         for param, grad in params_grads:
             self._add_accumulator("_dgc_u_", param)
             if grad is not None and _is_compressed(param, grad):
                 self._add_accumulator("_dgc_v_", param)
-                _drop_role(program.global_block(), param.name)
+                _remove_role(program.global_block(), param.name)
                 self._append_dgc_op(program, param, grad)
 
     def _append_dgc_op(self, program: Program, param: Parameter, grad: Variable) -> None:
         block = program.global_block()
         u, v = (self._get_accumulator(name, param) for name in ("_dgc_u_", "_dgc_v_"))
-        inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._given_numbers()}
+        inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._counter_inputs()}
         outputs = {"U_out": u, "V_out": v, "Grad_out": grad}
         with program._backward_role_guard():
-            if self._largest_norm is not None:
-                self._append_clip(block, grad, self._largest_norm)
-            op = block.append_op("dgc", inputs=inputs, outputs=outputs, attrs=self._how(param))
+            if self._rank_clip_norm is not None:
+                self._append_clip(block, grad, self._rank_clip_norm)
+            op = block.append_op(
+                "dgc", inputs=inputs, outputs=outputs, attrs=self._dgc_attributes(param)
+            )
         op._set_attr("op_role_var", [param.name, grad.name])
 
     def _append_clip(self, block: Block, grad: Variable, norm: float) -> None:
@@ -160,11 +163,13 @@ class DGCMomentumOptimizer(Optimizer):
         inputs = {"X": grad, "current_step": self._step}
         block.append_op("dgc_clip_by_norm", inputs=inputs, outputs={"Out": grad}, attrs=attrs)
 
-    def _given_numbers(self) -> dict[str, Variable]:
+    def _counter_inputs(self) -> dict[str, Variable]:
         return {"current_step": self._step, "nranks": self._ranks}
 
-    def _how(self, param: Parameter) -> dict[str, Any]:
-        """The attributes of the op that compresses a gradient; a parameter's own decay counts."""
+    def _dgc_attributes(self, param: Parameter) -> dict[str, Any]:
+        """Return the attributes of a gradient's `dgc` op; a parameter's own regularizer has
+        priority.
+        """
         kind, coefficient = _decay(param.regularizer or self.regularization)
         return {
             "m": self._momentum,
@@ -178,15 +183,15 @@ class DGCMomentumOptimizer(Optimizer):
 
 
 def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
-    """Whether a gradient is large, dense and in float32."""
-    is_large = prod(map(abs, param.shape)) >= SMALLEST
+    """Return whether a gradient is compressed: large, dense and float32."""
+    is_large = prod(map(abs, param.shape)) >= MIN_COMPRESSED_SIZE
     kinds = [each.type for each in (param, grad) if each is not None]
     is_dense = all(kind == VarDesc.VarType.LOD_TENSOR for kind in kinds)
     return is_large and is_dense and param.dtype == VarDesc.VarType.FP32
 
 
-def _drop_role(block: Block, param_name: str) -> None:
-    """Let no op but `dgc` complete the gradient of a parameter."""
+def _remove_role(block: Block, param_name: str) -> None:
+    """Remove the op role variable of a parameter's gradient from all ops but `dgc`."""
     for op in block.ops:
         names = op.attrs.get("op_role_var") or []
         if op.role == 1 and param_name in names[::2]:
@@ -194,8 +199,8 @@ def _drop_role(block: Block, param_name: str) -> None:
             op._set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
 
 
-def _largest_norm(clip: Any, trainers: int | None) -> float | None:
-    """The norm that a rank's gradient is clipped to."""
+def _rank_clip_norm(clip: Any, trainers: int | None) -> float | None:
+    """Return the norm to which a rank's gradient is clipped."""
     if clip is None:
         return None
     if not isinstance(clip, GradientClipByNorm):
@@ -209,7 +214,7 @@ def _largest_norm(clip: Any, trainers: int | None) -> float | None:
 
 
 def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
-    """The kind of weight decay as `dgc` numbers it, and its coefficient."""
+    """Return the kind of weight decay as an enum value of `dgc`, and its coefficient."""
     kinds = {L1DecayRegularizer: 1, L2DecayRegularizer: 2}
     if regularizer is None:
         return 0, 0.0
@@ -218,8 +223,8 @@ def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
     return kinds[type(regularizer)], float(regularizer._regularization_coeff)
 
 
-def _global(name: str, value: float) -> Variable:
-    """A persistable number of the program, made once."""
+def _create_global(name: str, value: float) -> Variable:
+    """Create a persistable scalar of the program, once."""
     helper = LayerHelper("global_step_counter")
     found, is_new = helper.create_or_get_global_variable(
         name=name, dtype="float32", shape=[1], persistable=True, belong_to_optimizer=True
@@ -231,8 +236,8 @@ def _global(name: str, value: float) -> Variable:
 
 
 def _counter() -> Variable:
-    """The number of the step, which the first op of the program increments; 0 in the first."""
-    found, block = _global(COUNTER, -1.0), default_main_program().global_block()
+    """Return the step number, which the first op of the program increments; 0 in the first step."""
+    found, block = _create_global(COUNTER, -1.0), default_main_program().global_block()
     if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
         block._prepend_op(
             "increment", inputs={"X": found}, outputs={"Out": found}, attrs={"step": 1.0}

@@ -1,7 +1,7 @@
-"""Optimizers that change how another one works: slow weights, less memory; and one that cannot be.
+"""Optimizers that wrap another one: lookahead, recomputation, and unsupported pipelining.
 
-`LookaheadOptimizer` keeps a slow copy of every parameter, `RecomputeOptimizer` lets backward
-compute parts of forward again in place of keeping them.
+`LookaheadOptimizer` keeps a slow copy of every parameter; `RecomputeOptimizer` recomputes parts of
+the forward pass in the backward pass instead of storing them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 
 
 class RecomputeOptimizer(Optimizer):
-    """Trains like `optimizer` with less memory: between checkpoints, forward is computed twice.
+    """Wraps `optimizer` to save memory by recomputing forward segments between checkpoints.
 
-    Only what lies at `_set_checkpoints` is kept for backward, which computes the rest again,
-    segment by segment. The numbers are the same.
+    Only the variables of `_set_checkpoints` are stored for the backward pass, which recomputes the
+    others segment by segment. The results are identical.
     """
 
     @typed
@@ -46,14 +46,14 @@ class RecomputeOptimizer(Optimizer):
         self._learning_rate_map = optimizer._learning_rate_map
 
     def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
-        """Say which variables are kept for backward."""
+        """Set the variables that are stored for the backward pass."""
         check_type(checkpoints, "checkpoints", list, "_set_checkpoints")
         self._checkpoints = checkpoints
 
     def load(self, stat_dict: Any) -> NoReturn:
         """Raise NotImplementedError, as in the reference."""
         raise NotImplementedError(
-            "RecomputeOptimizer loads no state: load that of the optimizer it wraps (fluid.load)"
+            "RecomputeOptimizer cannot load state: load that of the optimizer it wraps (fluid.load)"
         )
 
     def minimize(
@@ -63,7 +63,7 @@ class RecomputeOptimizer(Optimizer):
         parameter_list: list[Any] | None = None,
         no_grad_set: Collection[Any] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
-        """As in the optimizer it wraps; AssertionError where no checkpoints were set."""
+        """As in the wrapped optimizer; AssertionError if no checkpoints were set."""
         check_variable(loss, "loss", "minimize")
         if self._checkpoints is None:
             raise AssertionError("You should call _set_checkpoints first")
@@ -78,14 +78,14 @@ class RecomputeOptimizer(Optimizer):
         no_grad_set: Collection[Any] | None = None,
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
-        """Append the ops that compute gradients, and before them those that compute again."""
+        """Append the ops that compute gradients, preceded by recomputed forward ops."""
         self._dtype = self._optimizer._dtype = loss.dtype
         callbacks = [error_clip_callback] if callbacks is None else callbacks
         with program_guard(loss.block.program, startup_program):
             return append_backward(loss, parameter_list, no_grad_set, callbacks, self._checkpoints)
 
     def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
-        """As in the optimizer it wraps."""
+        """As in the wrapped optimizer."""
         return self._optimizer.apply_gradients(params_grads)
 
     def apply_optimize(
@@ -94,15 +94,16 @@ class RecomputeOptimizer(Optimizer):
         startup_program: Program | None,
         params_grads: Iterable[ParamGrad],
     ) -> list[Operator]:
-        """As in the optimizer it wraps."""
+        """As in the wrapped optimizer."""
         return self._optimizer.apply_optimize(loss, startup_program, params_grads)
 
 
 class LookaheadOptimizer:
-    """Every `k` steps, parameters go part of the way back (Zhang et al., 2019).
+    """Lookahead: every `k` steps, parameters are interpolated with slow copies (Zhang et al.,
+    2019).
 
-    `slow += alpha * (fast - slow)`, and the parameter, which `inner_optimizer` moves, starts again
-    from there. Raises AssertionError for arguments out of range.
+    `slow += alpha * (fast - slow)`, and the parameter, which `inner_optimizer` updates, is set to
+    slow. Raises AssertionError for arguments out of range.
     """
 
     type = "lookahead"
@@ -120,7 +121,9 @@ class LookaheadOptimizer:
         self.k = k
 
     def minimize(self, loss: Variable, startup_program: Program | None = None) -> Any:
-        """Append the inner optimizer's ops, and what keeps the slow copies; returns as it does."""
+        """Append the inner optimizer's ops and the updates of the slow copies; returns as it
+        does.
+        """
         made = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
@@ -135,8 +138,8 @@ class LookaheadOptimizer:
         layers.increment(step, 1.0)
         zero = layers.fill_constant([1], "int32", 0)
         one = layers.fill_constant([1], "float32", 1.0)
-        turn = layers.elementwise_mod(step, k)
-        with layers.Switch() as switch, switch.case(turn == zero):
+        remainder = layers.elementwise_mod(step, k)
+        with layers.Switch() as switch, switch.case(remainder == zero):
             for fast, kept in slow.values():
                 share = layers.elementwise_mul(fast, alpha)
                 rest = layers.elementwise_mul(kept, layers.elementwise_sub(one, alpha))
@@ -146,7 +149,7 @@ class LookaheadOptimizer:
 
 
 def _slow_copies(main: Block, startup: Block) -> dict[str, tuple[Variable, Variable]]:
-    """Every parameter and its slow copy, which starts where the parameter does."""
+    """Create a slow copy of every parameter, initialized to the parameter's initial value."""
     copies: dict[str, tuple[Variable, Variable]] = {}
     for param in main.program.global_block().all_parameters():
         fields = {"shape": param.shape, "dtype": param.dtype, "persistable": True}
@@ -162,7 +165,7 @@ def _state(name: str, value: float, dtype: str) -> Variable:
 
 
 class PipelineOptimizer:
-    """Not to be had: NotImplementedError says why."""
+    """Not supported: raises NotImplementedError with the reason."""
 
     def __init__(
         self,
@@ -175,8 +178,8 @@ class PipelineOptimizer:
         start_cpu_core_id: int = 0,
     ) -> None:
         raise NotImplementedError(
-            "PipelineOptimizer cuts a program into sections that run at once on several devices, "
-            "fed by a Dataset; an Executor here runs a program on one device: "
+            "PipelineOptimizer splits a program into sections that run in parallel on several "
+            "devices, fed by a Dataset; an Executor here runs a program on one device: "
             "minimize with the optimizer it wraps"
         )
 
@@ -187,5 +190,5 @@ class PipelineOptimizer:
         parameter_list: list[Any] | None = None,
         no_grad_set: Collection[Any] | None = None,
     ) -> NoReturn:
-        """Never called: there are no objects of this class."""
-        raise NotImplementedError("PipelineOptimizer cannot be made")
+        """Never called: the class cannot be instantiated."""
+        raise NotImplementedError("PipelineOptimizer cannot be created")

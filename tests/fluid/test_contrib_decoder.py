@@ -134,5 +134,5 @@ def test_errors(fresh_programs: Any) -> None:
         TrainingDecoder(one)
     with pytest.raises(ValueError, match="step_input should be invoked inside"):
         decoder.step_input(x)
-    with pytest.raises(ValueError, match="behind its block only"):
+    with pytest.raises(ValueError, match="after its block only"):
         decoder()

@@ -48,7 +48,7 @@ def test_the_feed_runs() -> None:
         ([([0.0] * 4,)], "a sample has 1 fields, but 2 variables are fed"),
         (
             [([0.0] * 3, 1)],
-            "'image' is fed values of shape (1, 3), which do not make up (-1, 2, 2)",
+            "'image' is fed values of shape (1, 3), which do not match (-1, 2, 2)",
         ),
     ],
 )

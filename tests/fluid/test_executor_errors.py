@@ -331,7 +331,7 @@ def test_programs_and_scopes_of_another_kind(case: Case) -> None:
 def test_a_closed_executor(case: Case) -> None:
     case.exe.close()
     case.exe.close()
-    with pytest.raises(RuntimeError, match="this Executor is closed: make another one"):
+    with pytest.raises(RuntimeError, match="this Executor is closed: create a new one"):
         case.run()
 
 
@@ -346,5 +346,7 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_without_ops_warns(case: Case) -> None:
-    with pytest.warns(UserWarning, match="the program has no ops: were its layers made in another"):
+    with pytest.warns(
+        UserWarning, match="the program has no ops: were its layers added to another"
+    ):
         assert case.exe.run(Program()) == []

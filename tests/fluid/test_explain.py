@@ -75,7 +75,7 @@ def test_what_did_not_run_here_cannot_be_explained(trained):
         exe.explain(main)
     run(5)
     exe.explain(main)
-    with pytest.raises(RuntimeError, match="give the scope it ran in"):
+    with pytest.raises(RuntimeError, match="pass the scope it ran in"):
         exe.explain(main, scope=fluid.Scope())
     with fluid.program_guard(main):
         fluid.layers.data("more", [1])

@@ -240,13 +240,13 @@ CALLS: list[tuple[Callable[[Variable], Any], type[Exception], str]] = [
     (lambda x: layers.fc(x, 4, act="rellu"), ValueError, "did you mean 'relu'?"),
     (lambda x: layers.fc(x, 4, param_attr=3), TypeError, "int can not be cast to ParamAttr"),
     (lambda x: layers.fc([x, x], 4, param_attr=["a", "b", "c"]), ValueError, "has 2 inputs, but 3"),
-    (lambda x: layers.conv2d(x, 4, 3), ValueError, "conv2d takes pictures [N, C, H, W]"),
+    (lambda x: layers.conv2d(x, 4, 3), ValueError, "conv2d takes images [N, C, H, W]"),
     (lambda x: layers.conv2d(image(), 4, 3, groups=2), ValueError, "'image' has 3 and groups is 2"),
     (lambda x: layers.conv2d(image(), 4, 3, padding="most"), ValueError, "'SAME' or 'VALID', not 'most'"),
     (lambda x: layers.conv2d(image(), 4, [3, 3, 3]), ValueError, "filter_size must be a number or two"),
     (lambda x: layers.conv2d(image(), 4, 3, padding=[[1, 0], [0, 0], [0, 0], [0, 0]]), ValueError, "can not be padded"),
     (lambda x: layers.conv2d(image(), 4, 3, data_format="HWC"), ValueError, "'NCHW' or 'NHWC'"),
-    (lambda x: layers.conv2d(image(-1, -1, 8, 8), 4, 3), ValueError, "channels of 'image' must be known"),
+    (lambda x: layers.conv2d(image(-1, -1, 8, 8), 4, 3), ValueError, "channels of 'image' must be static"),
     (lambda x: layers.pool2d(image(), pool_type="sum"), ValueError, "'max' or 'avg', not 'sum'"),
     (lambda x: layers.pool2d(image()), ValueError, "needs a pool_size, or global_pooling"),
     (lambda x: layers.pool2d(image(), 2, pool_padding="VALID", ceil_mode=True), ValueError, "can not have ceil_mode"),
@@ -254,7 +254,7 @@ CALLS: list[tuple[Callable[[Variable], Any], type[Exception], str]] = [
     (lambda x: layers.mean(None), TypeError, "'x' in mean must be Variable, but received NoneType"),
     (lambda x: layers.relu("x"), TypeError, "'x' in relu must be Variable, but received str"),
     (lambda x: layers.reshape(x, [-1, -1]), ValueError, "at most one -1"),
-    (lambda x: layers.reshape(x, [1, 1, 0]), ValueError, "no size to keep for a 0"),
+    (lambda x: layers.reshape(x, [1, 1, 0]), ValueError, "is beyond its axes"),
     (lambda x: layers.assign(3.0), TypeError, "must be Variable or ndarray, but received float"),
     (lambda x: layers.assign(np.zeros(2)), TypeError, "bool, float32, int32, int64, but received float64"),
     (lambda x: layers.data(3, [1]), TypeError, "'name' in data must be str"),
@@ -262,7 +262,7 @@ CALLS: list[tuple[Callable[[Variable], Any], type[Exception], str]] = [
     (lambda x: layers.Switch().case(x < 1.0), ValueError, "case should be called inside with"),
     (lambda x: layers.Switch().__enter__().case(x), TypeError, "'condition' in Switch.case must be one of bool"),
     (lambda x: layers.Switch().__enter__().default(), ValueError, "at least one condition"),
-    (lambda x: layers.create_parameter([2], "int64"), TypeError, "is not floating point, so it has no usual start"),
+    (lambda x: layers.create_parameter([2], "int64"), TypeError, "is not floating point, so it has no default initializer"),
     (lambda x: fluid.ParamAttr(name=""), ValueError, "can not be empty str"),
     (lambda x: fluid.ParamAttr(learning_rate="1"), TypeError, "'learning_rate' in ParamAttr must be float, but received str '1'"),
     (lambda x: fluid.nets.img_conv_group(image(), [1, 2], 2, conv_padding=[1]), ValueError, "has 2 convolutions"),
@@ -346,7 +346,7 @@ def test_arrays_start_parameters() -> None:
     values = np.arange(6, dtype="float32").reshape(2, 3)
     op = block_with([2, 3], fluid.initializer.NumpyArrayInitializer(values)).ops[0]
     assert (op.attr("shape"), op.attr("fp32_values")) == ([2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    with pytest.raises(ValueError, match=re.escape("shape (2, 3) can not start 'v'")):
+    with pytest.raises(ValueError, match=re.escape("shape (2, 3) can not initialize 'v'")):
         attr = fluid.ParamAttr(
             name="v", initializer=fluid.initializer.NumpyArrayInitializer(values)
         )

@@ -168,7 +168,7 @@ def test_dropped_outputs_have_a_mask_and_the_seed_of_the_program() -> None:
                 rows(4, level=0), rows(3, name="h", level=0), rows(4, name="c", level=0)
             ),
             ValueError,
-            "must be of one width, but x_t is",
+            "must have the same width, but x_t is",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def test_layer_norm_has_what_is_asked_for() -> None:
     assert [(p.name, p.shape) for p in default_main_program().all_parameters()] == [
         ("layer_norm_0.b_0", (64,))
     ]
-    with pytest.warns(UserWarning, match="has no scale, so param_attr is of no use"):
+    with pytest.warns(UserWarning, match="has no scale, so param_attr has no effect"):
         layers.layer_norm(image(), scale=False, param_attr="w")
 
 
@@ -232,12 +232,12 @@ CALLS: list[tuple[Callable[[Variable], Any], type[Exception], str]] = [
     (lambda x: layers.conv2d(x, 2, 3, padding=[[1, 1], [0, 0], [0, 0], [0, 0]]), ValueError, "batch and channels can not be padded"),
     (lambda x: layers.conv2d(x, 2, 3, param_attr=False), ValueError, "param_attr can not be False"),
     (lambda x: layers.conv2d_transpose(x, 2), ValueError, "needs a filter_size or an output_size"),
-    (lambda x: layers.adaptive_pool2d(x, 2, "avg", True), ValueError, "an average is nowhere"),
+    (lambda x: layers.adaptive_pool2d(x, 2, "avg", True), ValueError, "an average has no index"),
     (lambda x: layers.adaptive_pool2d(x, "2"), TypeError, "'pool_size'"),
     (lambda x: layers.instance_norm(x, bias_attr=False), ValueError, "neither attribute can be False"),
     (lambda x: layers.layer_norm(x, bias_attr=False), ValueError, "bias_attr can not be False"),
     (lambda x: layers.group_norm(x, 1, data_layout="CHW"), ValueError, "'NCHW' or 'NHWC'"),
-    (lambda x: layers.lrn(layers.reshape(x, [-1, 8])), ValueError, "lrn takes pictures"),
+    (lambda x: layers.lrn(layers.reshape(x, [-1, 8])), ValueError, "lrn takes images"),
     (lambda x: layers.inplace_abn(x, act="relu"), ValueError, "not 'relu'"),
     (lambda x: layers.affine_channel(x), TypeError, "'scale'"),
     (lambda x: layers.spectral_norm(x, power_iters=1.5), TypeError, "'power_iters'"),

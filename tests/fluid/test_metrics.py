@@ -43,7 +43,7 @@ def test_reset_empties_every_kind_of_state() -> None:
 def test_a_metric_says_what_it_does() -> None:
     base = metrics.MetricBase("base")
     for call in (lambda: base.update(1, 2), base.eval):
-        with pytest.raises(NotImplementedError, match="MetricBase must say"):
+        with pytest.raises(NotImplementedError, match="MetricBase must implement"):
             call()
 
 

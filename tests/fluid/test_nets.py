@@ -73,11 +73,11 @@ def test_attention_may_drop() -> None:
 @pytest.mark.parametrize(
     ("shapes", "dtypes", "heads", "error", "message"),
     [
-        ([(3, 8), (4, 7), (4, 6)], "fff", 1, ValueError, "must be of one size"),
+        ([(3, 8), (4, 7), (4, 6)], "fff", 1, ValueError, "must have the same size"),
         ([(3, 8), (4, 8), (5, 6)], "fff", 1, ValueError, "a value for each key"),
-        ([(3, 8), (4, 8), (4, 6)], "fff", 4, ValueError, "4 heads do not divide"),
+        ([(3, 8), (4, 8), (4, 6)], "fff", 4, ValueError, "are not divisible by 4 heads"),
         ([(3, 8), (4, 8), (4,)], "fff", 1, ValueError, r"takes \[batch, length, size\]"),
-        ([(3, 8), (4, 8), (4, 6)], "ffd", 1, TypeError, "takes one element type"),
+        ([(3, 8), (4, 8), (4, 6)], "ffd", 1, TypeError, "requires equal dtypes"),
         ([(3, 8), (4, 8), (4, 6)], "ffl", 1, TypeError, "'values'"),
     ],
 )

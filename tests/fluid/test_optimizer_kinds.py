@@ -215,7 +215,7 @@ def test_state_goes_out_and_in() -> None:
         fluid.Executor().run(startup)
         with pytest.raises(AssertionError, match=r"w_velocity_0 is float32 of shape \(3, 2\), but"):
             made.set_dict(state | {"w_velocity_0": np.zeros((2, 3), "float32")})
-        with pytest.raises(AssertionError, match="but the state given has none"):
+        with pytest.raises(AssertionError, match="but the state passed has none"):
             made.set_dict({})
         made.set_dict(state)
         assert np.asarray(fluid.global_scope().find_var("w_velocity_0").get_tensor()).min() == 2.0

@@ -1,4 +1,4 @@
-"""Decoders over a cell with named states: `states`, `training`, `beam_search_decoder`."""
+"""Decoders that run a cell with named states: `states`, `training`, `beam_search_decoder`."""
 
 from fluid.contrib.decoder import beam_search_decoder
 from fluid.contrib.decoder.beam_search_decoder import (

@@ -1,4 +1,4 @@
-"""A decoder for inference, which reads the words that it chose before."""
+"""Beam search decoder for inference, which feeds back the words that it selected."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fluid.recording.variable import Variable
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 
 
-class _Listed:
-    """A state in a tensor array of the block around the loop, with a counter of its own."""
+class _ArrayState:
+    """A state in a tensor array of the parent block, with its own counter."""
 
     def __init__(self, block: Any, init: InitState) -> None:
         self._array = _array(block, "array_state_array", init.value.dtype)
@@ -28,11 +28,11 @@ class _Listed:
         _write(block, init.value, self._counter, self._array)
 
     def get_state(self) -> Variable:
-        """What the last step wrote."""
+        """Read the state that the previous step wrote."""
         return layers.array_read(array=self._array, i=self._counter)
 
     def update_state(self, state: Variable) -> None:
-        """Write a state for the next step."""
+        """Write the state for the next step."""
         layers.increment(x=self._counter, value=1, in_place=True)
         layers.array_write(state, array=self._array, i=self._counter)
 
@@ -51,13 +51,12 @@ class BeamSearchDecoder:
     """Runs a `StateCell` step by step, keeping the `beam_size` best sequences of words.
 
     decoder = BeamSearchDecoder(cell, init_ids, init_scores, words, width, max_len=8, beam_size=2)
-    decoder.decode()
-    ids, scores = decoder()
+    decoder.decode() ids, scores = decoder()
 
-    Words are embedded in `word_dim` numbers; `input_var_dict` has variables for inputs of the cell
-    that are no words. `decode` may be written anew with `block`, `read_array`, `update_array` and
-    `early_stop`. As in the reference, `decode` ends a sequence at word 1 whatever `end_id` is, by
-    which the sequences that come out are cut.
+    Words are embedded in `word_dim` dimensions; `input_var_dict` has variables for cell inputs
+    other than words. `decode` may be overridden using `block`, `read_array`, `update_array` and
+    `early_stop`. As in the reference, `decode` ends a sequence at word 1 regardless of `end_id`,
+    which is used to truncate the results.
     """
 
     BEFORE_BEAM_SEARCH_DECODER, IN_BEAM_SEARCH_DECODER, AFTER_BEAM_SEARCH_DECODER = range(3)
@@ -79,9 +78,9 @@ class BeamSearchDecoder:
     ) -> None:
         self._counter = layers.zeros(shape=[1], dtype="int64")
         self._counter.stop_gradient = True
-        self._most = layers.fill_constant(shape=[1], dtype="int64", value=max_len)
-        self._goes_on = layers.less_than(x=self._counter, y=self._most)
-        self._loop = layers.While(self._goes_on)
+        self._max_len = layers.fill_constant(shape=[1], dtype="int64", value=max_len)
+        self._condition = layers.less_than(x=self._counter, y=self._max_len)
+        self._loop = layers.While(self._condition)
         self._first = layers.fill_constant(shape=[1], value=0, dtype="int64", force_cpu=True)
         self._cell, self._status = state_cell, self.BEFORE_BEAM_SEARCH_DECODER
         state_cell.enter(self)
@@ -94,36 +93,38 @@ class BeamSearchDecoder:
         self._inputs, self._most_likely = dict(input_var_dict or {}), topk_size
         self._beam_size, self._end_id = beam_size, end_id
 
-    def carry(self, init: InitState) -> _Listed:
-        """A state as a tensor array."""
-        return _Listed(self._around(), init)
+    def create_state(self, init: InitState) -> _ArrayState:
+        """Return a state stored in a tensor array."""
+        return _ArrayState(self._parent_block(), init)
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """The steps; ValueError the second time."""
+        """Context manager for the loop body; ValueError if used twice."""
         if self._status != self.BEFORE_BEAM_SEARCH_DECODER:
             raise ValueError("block() can only be invoked once")
         self._status = self.IN_BEAM_SEARCH_DECODER
         with self._loop.block():
             yield
-            with layers.Switch() as switch, switch.case(self._goes_on):
-                self._go_on()
+            with layers.Switch() as switch, switch.case(self._condition):
+                self._advance()
         self._status = self.AFTER_BEAM_SEARCH_DECODER
         self._cell.leave()
 
-    def _go_on(self) -> None:
-        """Count the step, write what it made, and look whether another one follows."""
+    def _advance(self) -> None:
+        """Increment the step counter, write the updated arrays and recompute the loop condition."""
         layers.increment(x=self._counter, value=1.0, in_place=True)
         for value, array in self._writes:
             layers.array_write(x=value, i=self._counter, array=array)
-        layers.less_than(x=self._counter, y=self._most, cond=self._goes_on)
+        layers.less_than(x=self._counter, y=self._max_len, cond=self._condition)
 
     def early_stop(self) -> None:
-        """Let this step be the last one."""
-        layers.fill_constant(shape=[1], value=0, dtype="bool", force_cpu=True, out=self._goes_on)
+        """Make this step the last one."""
+        layers.fill_constant(shape=[1], value=0, dtype="bool", force_cpu=True, out=self._condition)
 
     def decode(self) -> None:
-        """The steps of beam search: embed words, compute states, score words, keep the best."""
+        """Append the steps of beam search: embed words, compute states, score words, select the
+        best.
+        """
         with self.block():
             ids = self.read_array(init=self._init_ids, is_ids=True)
             scores = self.read_array(init=self._init_scores, is_scores=True)
@@ -135,7 +136,7 @@ class BeamSearchDecoder:
             self._cell.compute_state({**dict.fromkeys(self._cell.input_names, words), **fed})
             chosen = self._search(ids, scores)
             links = [*zip((ids, scores), chosen, strict=True)]
-            self._keep(chosen[0], links + [(read[name], fed[name]) for name in read])
+            self._store(chosen[0], links + [(read[name], fed[name]) for name in read])
 
     def _read_input(self, name: str) -> Variable:
         if name not in self._cell.input_names:
@@ -149,7 +150,7 @@ class BeamSearchDecoder:
             self._cell.set_state(name, layers.sequence_expand(state, scores))
 
     def _search(self, ids: Variable, scores: Variable) -> tuple[Variable, Variable]:
-        """The words that are kept, and the scores of the sequences that they end."""
+        """Return the selected words and their accumulated scores."""
         state = layers.lod_reset(x=self._cell.out_state(), y=scores)
         likely = layers.fc(state, size=self._words, act="softmax")
         found, words = layers.topk(likely, k=self._most_likely)
@@ -157,8 +158,8 @@ class BeamSearchDecoder:
         total = layers.elementwise_add(layers.log(found), before, axis=0)
         return layers.beam_search(ids, scores, words, total, self._beam_size, end_id=1, level=0)
 
-    def _keep(self, chosen: Variable, links: list[tuple[Variable, Variable]]) -> None:
-        """Store the inputs of the next step, or stop where no beam is left."""
+    def _store(self, chosen: Variable, links: list[tuple[Variable, Variable]]) -> None:
+        """Store the inputs of the next step, or stop if no beam remains."""
         with layers.Switch() as switch:
             with switch.case(layers.is_empty(chosen)):
                 self.early_stop()
@@ -168,13 +169,15 @@ class BeamSearchDecoder:
                     self.update_array(read, value)
 
     def read_array(self, init: Variable, is_ids: bool = False, is_scores: bool = False) -> Variable:
-        """What the last step passed to `update_array`, and `init` in the first one."""
+        """Return the value passed to `update_array` in the previous step, `init` in the first
+        one.
+        """
         self._check_inside("read_array")
         if is_ids and is_scores:
             raise ValueError("an array holds ids or scores, not both")
         if not isinstance(init, Variable):
             raise TypeError(f"init must be a Variable, not {type(init).__name__}")
-        block = self._around()
+        block = self._parent_block()
         array = _array(block, "beam_search_decoder_array", init.dtype)
         _write(block, init, self._first, array)
         if is_ids:
@@ -186,7 +189,7 @@ class BeamSearchDecoder:
         return read
 
     def update_array(self, array: Variable, value: Variable) -> None:
-        """Keep a value for the next step, where `read_array` returned `array`."""
+        """Store a value for the next step; `array` was returned by `read_array`."""
         self._check_inside("update_array")
         for name, each in (("array", array), ("value", value)):
             if not isinstance(each, Variable):
@@ -196,9 +199,11 @@ class BeamSearchDecoder:
         self._writes.append((value, self._arrays[array.name]))
 
     def __call__(self) -> tuple[Variable, Variable]:
-        """The ids and scores of the best sequences; ValueError before the block is complete."""
+        """Return the ids and scores of the best sequences; ValueError before the block is
+        complete.
+        """
         if self._status != self.AFTER_BEAM_SEARCH_DECODER:
-            raise ValueError("the output of BeamSearchDecoder is there behind its block only")
+            raise ValueError("the output of BeamSearchDecoder is available after its block only")
         return layers.beam_search_decode(
             ids=self._ids_array,
             scores=self._scores_array,
@@ -212,8 +217,8 @@ class BeamSearchDecoder:
         self._check_inside("state_cell")
         return self._cell
 
-    def _around(self) -> Any:
-        """The block around the current one."""
+    def _parent_block(self) -> Any:
+        """Return the parent of the current block."""
         program = default_main_program()
         return program.block(program.current_block().parent_idx)
 

@@ -1,4 +1,4 @@
-"""A cell with named inputs and states, which a decoder carries from step to step.
+"""A cell with named inputs and states, whose states a decoder carries between steps.
 
     cell = StateCell(inputs={"x": None}, states={"h": InitState(encoded)}, out_state="h")
 
@@ -7,7 +7,7 @@
         h, x = cell.get_state("h"), cell.get_input("x")
         cell.set_state("h", fluid.layers.fc([h, x], size, act="tanh"))
 
-The names, and what each call checks, are those of fluid 1.8.5.
+The names and the checks of each call are those of fluid 1.8.5.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Protocol
 from fluid import layers
 from fluid.recording.variable import Variable
 
-__all__ = ["Carried", "Decoder", "InitState", "StateCell"]
+__all__ = ["LoopState", "Decoder", "InitState", "StateCell"]
 
 
 class InitState:
-    """What a state is before the first step.
+    """The initial value of a state.
 
-    `init` itself, or `value` in `shape`, with as many rows as `init_boot` has. With `need_reorder`
-    rows are brought into the order in which `DynamicRNN` runs sequences.
+    It is `init`, or `value` in `shape` with the batch size of `init_boot`. With `need_reorder` rows
+    are reordered to the rank order of `DynamicRNN`.
     """
 
     def __init__(
@@ -45,40 +45,40 @@ class InitState:
 
     @property
     def value(self) -> Variable:
-        """The variable that the first step reads."""
+        """The initial state as a variable."""
         return self._init
 
     @property
     def need_reorder(self) -> bool:
-        """Whether its rows are to be reordered."""
+        """Whether rows must be reordered."""
         return self._need_reorder
 
 
-class Carried(Protocol):
-    """A state as a decoder carries it from step to step."""
+class LoopState(Protocol):
+    """Interface of a state that a decoder carries between steps."""
 
     def get_state(self) -> Variable:
-        """The state behind the last step."""
+        """Return the state after the previous step."""
         ...
 
     def update_state(self, state: Variable) -> None:
-        """Keep a state for the next step."""
+        """Set the state for the next step."""
         ...
 
 
 class Decoder(Protocol):
-    """What runs the steps of a cell."""
+    """Interface of the decoders that run a cell."""
 
-    def carry(self, init: InitState) -> Carried:
-        """A state that starts so."""
+    def create_state(self, init: InitState) -> LoopState:
+        """Create a loop-carried state with this initial value."""
         ...
 
 
 class StateCell:
-    """A step of a recurrent network: named inputs, named states, and a function that updates them.
+    """One step of a recurrent network: named inputs, named states and an update function.
 
-    `inputs` may be None until a step sets them; `out_state` names the state that scores are
-    computed from.
+    Inputs may be None until a step sets them; `out_state` names the state from which scores are
+    computed.
     """
 
     def __init__(
@@ -96,64 +96,64 @@ class StateCell:
         self._inputs, self._out_state = inputs, out_state
         self._states: dict[str, Any] = dict(states)
         self._initial = dict(states)
-        self._carried: dict[str, Carried] = {}
+        self._carried: dict[str, LoopState] = {}
         self._decoder: Decoder | None = None
         self._updater: Callable[[StateCell], None] | None = None
 
     @property
     def state_names(self) -> list[str]:
-        """The names of all states."""
+        """Return the names of all states."""
         return list(self._initial)
 
     @property
     def input_names(self) -> list[str]:
-        """The names of all inputs."""
+        """Return the names of all inputs."""
         return list(self._inputs)
 
     def enter(self, decoder: Decoder) -> None:
-        """Let a decoder run the cell; ValueError while another one does."""
+        """Attach a decoder that runs the cell; ValueError if another one is attached."""
         if self._decoder is not None:
             raise ValueError("StateCell has already entered a decoder")
         self._decoder, self._carried = decoder, {}
 
     def leave(self) -> None:
-        """The decoder that runs the cell is complete: another one starts where this one did."""
+        """Detach the complete decoder; the next one begins with the initial states."""
         self._decoder, self._carried = None, {}
         self._states = dict(self._initial)
 
-    def _switch(self) -> None:
-        """Let the states be those that the decoder carries, when a step first asks for one."""
+    def _load_states(self) -> None:
+        """Replace the initial states by those the decoder carries, on first access in a step."""
         if self._decoder is not None and not self._carried:
             for name, init in self._initial.items():
-                self._carried[name] = self._decoder.carry(init)
+                self._carried[name] = self._decoder.create_state(init)
                 self._states[name] = self._carried[name].get_state()
 
     def get_state(self, state_name: str) -> Variable:
-        """A state by its name; ValueError for one that is not there."""
-        self._switch()
+        """Return a state by name; ValueError if unknown."""
+        self._load_states()
         if state_name not in self._states:
             raise ValueError(f"unknown state {state_name!r}, there are {', '.join(self._states)}")
         return self._states[state_name]
 
     def get_input(self, input_name: str) -> Variable:
-        """An input by its name; ValueError where it is not there, or not set."""
+        """Return an input by name; ValueError if unknown or not set."""
         found = self._inputs.get(input_name)
         if found is None:
             raise ValueError(f"invalid input {input_name!r}: it is not set")
         return found
 
     def set_state(self, state_name: str, state_value: Variable) -> None:
-        """Let a state be another variable."""
+        """Set a state to another variable."""
         self._states[state_name] = state_value
 
     def state_updater(self, updater: Callable[[StateCell], None]) -> Callable[[StateCell], None]:
-        """Set the function that computes the states of the next step; a decorator."""
+        """Decorator that sets the function computing the next step's states."""
         self._updater = updater
         return updater
 
     def compute_state(self, inputs: Mapping[str, Variable]) -> None:
         """Set inputs by name and compute the states; ValueError for an unknown input."""
-        self._switch()
+        self._load_states()
         for name, value in inputs.items():
             if name not in self._inputs:
                 raise ValueError(f"unknown input {name!r}, there are {', '.join(self._inputs)}")
@@ -163,11 +163,11 @@ class StateCell:
         self._updater(self)
 
     def update_states(self) -> None:
-        """Keep the states for the next step."""
-        self._switch()
+        """Store the states for the next step."""
+        self._load_states()
         for name, carried in self._carried.items():
             carried.update_state(self._states[name])
 
     def out_state(self) -> Variable:
-        """The state that scores are computed from."""
+        """Return the state from which scores are computed."""
         return self._states[self._out_state]

@@ -1,4 +1,4 @@
-"""A decoder for training, which reads the words that are to be predicted."""
+"""Decoder for training, which reads the ground-truth words (teacher forcing)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["TrainingDecoder"]
 
 
 class _Memory:
-    """A state that is a memory of a `DynamicRNN`."""
+    """A state stored as a memory of a `DynamicRNN`."""
 
     def __init__(self, rnn: Any, init: InitState) -> None:
         self._rnn = rnn
         self._memory = rnn.memory(init=init.value, need_reorder=init.need_reorder)
 
     def get_state(self) -> Variable:
-        """The memory behind the last step."""
+        """Return the memory after the previous step."""
         return self._memory
 
     def update_state(self, state: Variable) -> None:
-        """Keep a state for the next step."""
+        """Set the memory for the next step."""
         self._rnn.update_memory(self._memory, state)
 
 
@@ -50,13 +50,13 @@ class TrainingDecoder:
         self._cell = state_cell
         state_cell.enter(self)
 
-    def carry(self, init: InitState) -> _Memory:
-        """A state as a memory of the recurrent network."""
+    def create_state(self, init: InitState) -> _Memory:
+        """Return a state stored as a memory of the recurrent network."""
         return _Memory(self._rnn, init)
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """The steps; ValueError the second time."""
+        """Context manager for the loop body; ValueError if used twice."""
         if self._status != self.BEFORE_DECODER:
             raise ValueError("decoder.block() can only be invoked once")
         self._status = self.IN_DECODER
@@ -77,24 +77,24 @@ class TrainingDecoder:
         return self._rnn
 
     def step_input(self, x: Variable) -> Variable:
-        """What a step sees of sequences."""
+        """Return one step of the sequences of `x`."""
         self._check_inside("step_input")
         return self._rnn.step_input(x)
 
     def static_input(self, x: Variable) -> Variable:
-        """What every step sees as a whole."""
+        """Return `x`, available as a whole in each step."""
         self._check_inside("static_input")
         return self._rnn.static_input(x)
 
     def output(self, *outputs: Variable) -> None:
-        """Collect variables of every step."""
+        """Mark variables as outputs, collected over all steps."""
         self._check_inside("output")
         self._rnn.output(*outputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What was collected; ValueError before the block is complete."""
+        """Return the collected outputs; ValueError before the block is complete."""
         if self._status != self.AFTER_DECODER:
-            raise ValueError("the output of TrainingDecoder is there behind its block only")
+            raise ValueError("the output of TrainingDecoder is available after its block only")
         return self._rnn(*args, **kwargs)
 
     def _check_inside(self, method: str) -> None:

@@ -1,4 +1,4 @@
-"""Contributed layers that are one op for what others do with several."""
+"""Contributed layers that fuse several ops into one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def fused_elemwise_activation(
     scale: float = 0.0,
     save_intermediate_out: bool = True,
 ) -> Variable:
-    """`outer(x, inner(y))` or `outer(inner(x, y))`: `functor_list` names outer and inner op.
+    """Return `outer(x, inner(y))` or `outer(inner(x, y))`; `functor_list` is [outer, inner].
 
-    One is elementwise_add or elementwise_mul, which broadcasts `y` from `axis` on, the other scale
-    (by `scale`), relu, tanh or sigmoid. Raises ValueError unless there are two names.
+    One is elementwise_add or elementwise_mul, which broadcasts `y` from `axis`, the other scale (by
+    `scale`), relu, tanh or sigmoid. Raises ValueError unless there are two names.
     """
     names = functor_list.split(",") if isinstance(functor_list, str) else functor_list
     if not isinstance(names, list) or len(names) != 2:
@@ -48,10 +48,10 @@ def fused_embedding_seq_pool(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """The sum of the rows of a new table of shape `size` for each sequence of int64 ids.
+    """Sum the rows of a new table of shape `size` over each sequence of int64 ids.
 
-    Ids that are `padding_idx`, counted from behind where negative, are zeros; with `is_sparse` the
-    gradient of the table has only the rows that were read.
+    `padding_idx` (negative: from the end) contributes zeros; with `is_sparse` the gradient of the
+    table is SelectedRows.
     """
     helper = LayerHelper("fused_embedding_seq_pool", param_attr=param_attr)
     table = helper.create_parameter(helper.param_attr, list(size), dtype)

@@ -1,4 +1,4 @@
-"""Contributed layers for text matching: pictures of two sequences, and trees."""
+"""Contributed layers for text matching: match matrices of sequence pairs, tree convolution."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def match_matrix_tensor(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """`channel_num` pictures of how each row of a sequence of `x` matches each of one of `y`.
+    """Compute `channel_num` match matrices between the rows of sequences of `x` and `y`.
 
-    Both are [rows, size] with a LoD of one level. Returns a column of numbers, whose sequences are
+    Both are [rows, size] with one LoD level. Returns a column of values, whose sequences are
     [channel_num, rows of x, rows of y], and the product of `x` and the new weight. Raises
-    ValueError where the sizes differ.
+    ValueError if the sizes differ.
     """
     if len(x.shape) != 2 or len(y.shape) != 2 or x.shape[-1] != y.shape[-1]:
         raise ValueError(f"x is {x.shape} and y {y.shape}, expected two axes and the same columns")
@@ -45,18 +45,18 @@ def match_matrix_tensor(
 def sequence_topk_avg_pooling(
     input: Variable, row: Variable, col: Variable, topks: list[int], channel_num: int
 ) -> Variable:
-    """Means of the largest numbers in each row of pictures, for each number of `topks`.
+    """Average the largest `k` values in each row of match matrices, for each k of `topks`.
 
-    `input` is a column of numbers, whose sequences are [channel_num, rows of row, rows of col].
+    `input` is a column of values, whose sequences are [channel_num, rows of row, rows of col].
     Returns [rows of row, len(topks) · channel_num] with the LoD of `row`.
     """
     helper = LayerHelper("sequence_topk_avg_pooling")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    positions = helper.create_variable_for_type_inference("int32", stop_gradient=True)
     helper.append_op(
         "sequence_topk_avg_pooling",
         inputs={"X": input, "ROW": row, "COLUMN": col},
-        outputs={"Out": out, "pos": places},
+        outputs={"Out": out, "pos": positions},
         attrs={"topks": topks, "channel_num": channel_num},
     )
     return out
@@ -75,9 +75,9 @@ def var_conv_2d(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """A convolution of pictures of their own sizes, zeros around them.
+    """Zero-padded 2-D convolution of images of different sizes.
 
-    `input` is a column of numbers, whose sequences are [input_channel, rows of row, rows of col].
+    `input` is a column of values, whose sequences are [input_channel, rows of row, rows of col].
     Returns such a column, of [output_channel, …].
     """
     helper = LayerHelper("var_conv_2d", param_attr=param_attr, act=act, name=name)
@@ -110,9 +110,9 @@ def tree_conv(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """A convolution over the nodes at most `max_depth` - 1 below each node of trees.
+    """Tree convolution: each node depends on its descendants up to `max_depth` - 1 levels below.
 
-    `nodes_vector` is [batch, nodes, features], `edge_set` int32 [batch, edges, 2]: parent and child
+    `nodes_vector` is [batch, nodes, features], `edge_set` int32 [batch, edges, 2]: (parent, child),
     counted from 1, up to the first 0. Returns [batch, nodes, output_size, num_filters].
     """
     helper = LayerHelper(

@@ -1,4 +1,4 @@
-"""Running sums from which metrics of click-through rates are computed."""
+"""Running sums for metrics of click-through rates."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["ctr_metric_bundle"]
 
 
 def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
-    """Sums over all batches so far, each a persistable float32 [1] that starts at 0.
+    """Return sums over all batches so far, each a persistable float32 [1] initialized to 0.
 
     `input` and `label` are [batch, 1]. Returns the sums of (input − label)², of |input − label|, of
-    input, of sigmoid(input), of label, and the number of rows. With several trainers, add each over
-    them before dividing. Raises AssertionError where the shapes differ.
+    input, of sigmoid(input), of label, and the number of rows. With several trainers, all-reduce
+    each before dividing. Raises AssertionError if the shapes differ.
     """
     assert input.shape == label.shape, f"input {input.shape} and label {label.shape} differ"
     helper = LayerHelper("ctr_metric_bundle")
@@ -29,11 +29,11 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
         helper.append_result("l1_norm", {"X": difference}),
         *(reduce_sum(each) for each in (input, sigmoid(input), label, ones)),
     )
-    return tuple(_accumulated(helper, each) for each in of_batch)
+    return tuple(_accumulate(helper, each) for each in of_batch)
 
 
-def _accumulated(helper: LayerHelper, value: Variable) -> Variable:
-    """The sum of a value over all runs."""
+def _accumulate(helper: LayerHelper, value: Variable) -> Variable:
+    """Return the sum of a value over all runs."""
     total = helper.create_global_variable(persistable=True, dtype="float32", shape=[1])
     helper.set_variable_initializer(total, Constant(0.0))
     helper.append_op("elementwise_add", inputs={"X": value, "Y": total}, outputs={"Out": total})

@@ -1,4 +1,4 @@
-"""Contributed layers that are one op each: parts of rows, shuffled rows, boxes with their index."""
+"""Contributed layers of one op: partial concat and sum, batch shuffling, NMS with indices."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def partial_concat(
 ) -> Variable:
     """Concatenate columns `start_index` to `start_index + length` of each [batch, size] input.
 
-    `length` -1 takes all columns from `start_index` on. Returns [batch, inputs × length].
+    `length` -1 takes all columns from `start_index`. Returns [batch, inputs × length].
     """
     inputs = list(input) if isinstance(input, list | tuple) else [input]
-    return _parts("partial_concat", inputs, start_index, length, ["float16", *NUMBERS])
+    return _append_partial("partial_concat", inputs, start_index, length, ["float16", *NUMBERS])
 
 
 def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -1) -> Variable:
-    """Add up columns `start_index` to `start_index + length` of [batch, size] inputs.
+    """Add columns `start_index` to `start_index + length` of [batch, size] inputs.
 
-    `length` -1 takes all columns from `start_index` on. Returns [batch, length].
+    `length` -1 takes all columns from `start_index`. Returns [batch, length].
     """
-    return _parts("partial_sum", list(input), start_index, length, NUMBERS)
+    return _append_partial("partial_sum", list(input), start_index, length, NUMBERS)
 
 
-def _parts(
+def _append_partial(
     op: str, inputs: list[Variable], start_index: int, length: int, dtypes: Sequence[str]
 ) -> Variable:
     for number, each in enumerate(inputs):
@@ -77,10 +77,10 @@ def _parts(
 
 
 def shuffle_batch(x: Variable, seed: int | Variable | None = None) -> Variable:
-    """Permute all rows of `x` (every axis but the last) at random, in the same shape.
+    """Permute all rows of `x` (all axes but the last) randomly; same shape.
 
-    `seed` is an int64 variable of one element, which each run moves on, or the number it starts
-    from: by default the program's random seed, else a random one.
+    `seed` is an int64 variable of one element that each run updates, or its initial value; default:
+    the program's random seed, else a random one.
     """
     helper = LayerHelper("shuffle_batch")
     attrs: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def shuffle_batch(x: Variable, seed: int | Variable | None = None) -> Variable:
 
 
 def _seed_variable(helper: LayerHelper, seed: int) -> Variable:
-    """A persistable int64 [1] that the startup program sets to `seed`."""
+    """Create a persistable int64 [1] that the startup program sets to `seed`."""
     name = unique_name.generate("shuffle_batch_seed")
     made = helper.create_global_variable(name=name, persistable=True, dtype="int64", shape=[1])
     helper.set_variable_initializer(made, Constant(seed))

@@ -1,4 +1,4 @@
-"""Contributed layers for retrieval and ranking: trees of items, ranks, hashed runs of words."""
+"""Contributed layers for retrieval and ranking: item trees, rank attention, n-gram hashing."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ INDICES = ["int32", "int64"]
 def tdm_child(
     x: Variable, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
 ) -> tuple[Variable, Variable]:
-    """Children of the nodes `x` of a tree, [*x, child_nums], and 1 for each that has an item.
+    """Children of the nodes `x` of a tree, [*x, child_nums], and a mask of those with an item.
 
-    A new parameter of shape [node_nums, 3 + child_nums] and element type `dtype` has item, layer,
-    parent and children of each node; 0 stands for no item and no child. Raises TypeError unless
-    `dtype` is int32 or int64.
+    A new parameter of shape [node_nums, 3 + child_nums] and dtype `dtype` has item, layer, parent
+    and children of each node; 0 means none. Raises TypeError unless `dtype` is int32 or int64.
     """
     helper = LayerHelper("tdm_child", param_attr=param_attr)
     check_dtype(dtype, "dtype", INDICES, "fluid.contrib.layers.tdm_child")
-    tree = _table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
+    tree = _create_table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
     tree.stop_gradient = True
     made = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
     helper.append_op(
@@ -54,14 +53,14 @@ def tdm_sampler(
     tree_dtype: Any = "int32",
     dtype: Any = "int32",
 ) -> tuple[Any, Any, Any]:
-    """For each leaf `x` [rows, 1] and each layer of a tree its node and others, labels and masks.
+    """Sample nodes per tree layer for each leaf `x` [rows, 1]; return nodes, labels and masks.
 
-    New parameters have the way to each leaf, [leaf_node_num, layers], and the nodes of all layers,
-    [nodes, 1]. `neg_samples_num_list` other nodes are drawn in each layer. Labels are 1 for nodes
-    on the way, which are in front if `output_positive`; masks are 0 where the way has ended. With
-    `output_list` each is a list with a [rows, samples, 1] for each layer, else [rows, samples].
-    Raises ValueError where the lists differ in length or a layer has too few nodes, TypeError for
-    element types other than int32 and int64, AssertionError for more leaves than nodes.
+    New parameters have the path to each leaf, [leaf_node_num, layers], and the nodes of all layers,
+    [nodes, 1]. `neg_samples_num_list` negative nodes are drawn per layer. Labels are 1 for nodes on
+    the path, which come first if `output_positive`; masks are 0 beyond the end of the path. With
+    `output_list` each result is a list of [rows, samples, 1], one per layer, else [rows, samples].
+    Raises ValueError if the lists differ in length or a layer has too few nodes, TypeError for
+    dtypes other than int32 and int64, AssertionError for more leaves than nodes.
     """
     helper = LayerHelper("tdm_sampler")
     for value, name in ((tree_dtype, "tree_dtype"), (dtype, "dtype")):
@@ -69,8 +68,8 @@ def tdm_sampler(
     offsets = _layer_offsets(neg_samples_num_list, layer_node_num_list)
     assert leaf_node_num < offsets[-1], f"{leaf_node_num} leaves of {offsets[-1]} nodes"
     shape = [leaf_node_num, len(layer_node_num_list)]
-    travel = _table(helper, tree_travel_attr, shape, tree_dtype)
-    layer = _table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
+    travel = _create_table(helper, tree_travel_attr, shape, tree_dtype)
+    layer = _create_table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
     slots = ("Out", "Labels", "Mask")
     made = {s: helper.create_variable_for_type_inference(dtype, stop_gradient=True) for s in slots}
     attrs = {
@@ -86,14 +85,14 @@ def tdm_sampler(
     return out, labels, mask
 
 
-def _table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
-    """A parameter of indices, zeros unless an initializer says otherwise."""
+def _create_table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
+    """Create a parameter of indices, zeros by default."""
     found = ParamAttr._to_attr(attr)
     return helper.create_parameter(found, shape, dtype, default_initializer=Constant(0))
 
 
 def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
-    """Where the nodes of each layer begin, and the last ones end; ValueError for too few nodes."""
+    """Return the start offset of each layer's nodes, and the end; ValueError for too few nodes."""
     if len(drawn) != len(nodes):
         raise ValueError(
             f"neg_samples_num_list has {len(drawn)} layers, layer_node_num_list {len(nodes)}: "
@@ -108,7 +107,7 @@ def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
 
 
 def _by_layer(value: Variable, counts: Sequence[int]) -> list[Variable]:
-    """The columns of each layer, as [rows, samples, 1]."""
+    """Split the columns by layer, each as [rows, samples, 1]."""
     found: list[Variable] = []
     for layer, count in enumerate(counts):
         start = sum(counts[:layer])
@@ -126,12 +125,12 @@ def rank_attention(
     rank_param_attr: Any,
     max_rank: int = 3,
 ) -> Variable:
-    """Rows of `input` times matrices that ranks choose, added up by `rank_offset`.
+    """Multiply rows of `input` by matrices selected by ranks, and sum them.
 
-    `input` is [rows, features], `rank_offset` int32 [rows, 1 + 2 · max_rank]: a rank from 1 up,
-    then rank and row of each item beside it, 0 for none. The new parameter has the shape
+    `input` is [rows, features], `rank_offset` int32 [rows, 1 + 2 · max_rank]: the rank of the row
+    (from 1), then rank and row of each related item, 0 for none. The new parameter has the shape
     `rank_param_shape`, [features · max_rank², columns]. Returns [rows, columns]. Raises
-    AssertionError where the shapes do not fit.
+    AssertionError for inconsistent shapes.
     """
     rows = input.shape[1] * max_rank * max_rank
     assert rows == rank_param_shape[0], f"{rank_param_shape} of rank_param, expected {rows} rows"
@@ -163,13 +162,13 @@ def search_pyramid_hash(
     distribute_update_vars: list[str] | None = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """A vector of `num_emb` numbers for each run of 2 to `pyramid_layer` ids within a sequence.
+    """Embed each n-gram of 2 to `pyramid_layer` ids of a sequence in `num_emb` dimensions.
 
-    `input` is int32 [rows, 1] with a LoD of one level. Vectors are put together from `rand_len`
-    numbers at places of a new table [space_len + rand_len, 1] that hashes choose. Filters, float32
-    [length, 1] with the bytes of a Bloom filter, say which runs are wanted and which are not. The
-    backward pass takes `lr` times the gradient off the table, if `input` does not stop gradients.
-    Raises ValueError where `distribute_update_vars` names a parameter that is none of these.
+    `input` is int32 [rows, 1] with one LoD level. An embedding consists of slices of `rand_len`
+    elements at hashed offsets of a new table [space_len + rand_len, 1]. The white and black lists
+    are Bloom filters, stored as bytes in float32 [length, 1]. The backward pass subtracts `lr`
+    times the gradient from the table, if `input` does not stop gradients. Raises ValueError if
+    `distribute_update_vars` names a parameter that is none of these.
     """
     helper = LayerHelper("search_pyramid_hash", name=name)
     tables = {"W": (param_attr, space_len + rand_len)}
@@ -187,7 +186,7 @@ def search_pyramid_hash(
         "rand_len": rand_len, "drop_out_percent": drop_out_percent,
         "is_training": int(is_training), "use_filter": use_filter,
         "white_list_len": white_list_len, "black_list_len": black_list_len, "seed": seed, "lr": lr,
-        "distribute_update_vars": _updated(
+        "distribute_update_vars": _updated_names(
             distribute_update_vars, (param_attr, param_attr_wl, param_attr_bl)
         ),
     }  # fmt: skip
@@ -200,8 +199,8 @@ def search_pyramid_hash(
     return out
 
 
-def _updated(names: list[str] | None, attrs: Sequence[Any]) -> str:
-    """Names of parameters as the op has them; ValueError for one that is none of some."""
+def _updated_names(names: list[str] | None, attrs: Sequence[Any]) -> str:
+    """Return the names of updated parameters as an attribute; ValueError for an unknown name."""
     known = [attr.name for attr in attrs if attr]
     for name in names or ():
         if name not in known:

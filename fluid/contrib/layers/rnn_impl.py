@@ -1,4 +1,4 @@
-"""LSTM and GRU layers over padded batches, several layers deep and in both directions."""
+"""Multi-layer, optionally bidirectional LSTM and GRU over padded batches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 
 
 class BasicGRUUnit:
-    """One step of a gated recurrent unit: (input, hidden state) to the next hidden state.
+    """One GRU step: (input, hidden state) to the next hidden state.
 
-    Input is [rows, features], states are [rows, hidden_size]; the arithmetic is that of
-    `layers.GRUCell`. Parameters are called after `name_scope`.
+    Input is [rows, features], states are [rows, hidden_size]; computes the same as
+    `layers.GRUCell`. Parameters are named after `name_scope`.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class BasicGRUUnit:
         )
 
     def __call__(self, input: Variable, pre_hidden: Variable) -> Variable:
-        """The hidden state after this step."""
+        """Return the hidden state after this step."""
         return self._cell(input, pre_hidden)[1]
 
 
 class BasicLSTMUnit:
-    """One step of long short-term memory: (input, hidden, cell) to the next (hidden, cell).
+    """One LSTM step: (input, hidden, cell) to the next (hidden, cell).
 
-    Input is [rows, features], states are [rows, hidden_size]; the arithmetic is that of
-    `layers.LSTMCell`. Parameters are called after `name_scope`. The activations are accepted and
-    change nothing, as in 1.8.5.
+    Input is [rows, features], states are [rows, hidden_size]; computes the same as
+    `layers.LSTMCell`. Parameters are named after `name_scope`. The activation arguments have no
+    effect, as in 1.8.5.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BasicLSTMUnit:
     def __call__(
         self, input: Variable, pre_hidden: Variable, pre_cell: Variable
     ) -> tuple[Variable, Variable]:
-        """The hidden state and the cell state after this step."""
+        """Return the hidden state and the cell state after this step."""
         hidden, cell = self._cell(input, [pre_hidden, pre_cell])[1]
         return hidden, cell
 
@@ -94,19 +94,19 @@ def basic_gru(
     dtype: Any = "float32",
     name: str = "basic_gru",
 ) -> tuple[Variable, Variable]:
-    """A GRU over [batch, time, features]: the outputs of all steps, the last hidden states.
+    """GRU over [batch, time, features]: the outputs of all steps and the last hidden states.
 
-    With `batch_first=False` input and outputs are [time, batch, …]. States are
-    [layers × directions, batch, hidden_size]; `init_hidden=None` begins with zeros. Steps past
-    `sequence_length` [batch] keep the state before them. Outputs of both directions are joined
-    along the last axis. Dropout is between layers.
+    With `batch_first=False` input and outputs are [time, batch, …]. States are [layers ×
+    directions, batch, hidden_size]; `init_hidden=None` means zeros. Steps past `sequence_length`
+    [batch] do not change the state. Outputs of both directions are concatenated along the last
+    axis. Dropout is applied between layers.
     """
 
     def unit(scope: str, attrs: Attrs) -> Unit:
         gru = BasicGRUUnit(scope, hidden_size, *attrs, gate_activation, activation, dtype)
         return lambda x, states: [gru(x, *states)]
 
-    units = _units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
+    units = _create_units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
     stack = _Stack(units, hidden_size, dropout_prob, "downgrade_in_infer")
     outputs, (hidden,) = stack.run(input, [init_hidden], sequence_length, batch_first)
     return outputs, hidden
@@ -130,7 +130,7 @@ def basic_lstm(
     dtype: Any = "float32",
     name: str = "basic_lstm",
 ) -> tuple[Variable, Variable, Variable]:
-    """An LSTM over [batch, time, features]: outputs of all steps, last hidden and cell states.
+    """LSTM over [batch, time, features]: outputs of all steps, last hidden and cell states.
 
     The arguments are those of `basic_gru`; `forget_bias` is added to the forget gate before its
     sigmoid.
@@ -142,38 +142,38 @@ def basic_lstm(
         )
         return lambda x, states: list(lstm(x, *states))
 
-    units = _units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
+    units = _create_units(unit, name, num_layers, bidirectional, (param_attr, bias_attr))
     stack = _Stack(units, hidden_size, dropout_prob, "upscale_in_train")
     states = [init_hidden, None if init_hidden is None else init_cell]
     outputs, (hidden, cell) = stack.run(input, states, sequence_length, batch_first)
     return outputs, hidden, cell
 
 
-# ---- what both have in common -------------------------------------------------------------------
+# ---- shared by LSTM and GRU ---------------------------------------------------------------------
 
 Attrs = tuple[Any, Any]
 """The attributes of weights and of biases."""
 Unit = Callable[[Variable, list[Variable]], list[Variable]]
-"""One step: an input and the states before it, to the states after it; the first is the output."""
+"""One step: (input, previous states) to the new states, of which the first is the output."""
 
 
-def _units(
+def _create_units(
     make: Callable[[str, Attrs], Unit], name: str, layers: int, bidirectional: bool, attrs: Attrs
 ) -> list[list[Unit]]:
-    """The units of each direction, from the first layer on; parameters have the names of 1.8.5."""
+    """Return the units of each direction, by layer; parameter names are those of 1.8.5."""
     directions = [("", "fw")] + ([("_reverse", "bw")] if bidirectional else [])
     return [
         [
-            make(f"{name}{word}_layers_{i}", (_named(attrs[0], f"_{way}_w_{i}"),
-                                              _named(attrs[1], f"_{way}_b_{i}")))
+            make(f"{name}{word}_layers_{i}", (_with_suffix(attrs[0], f"_{way}_w_{i}"),
+                                              _with_suffix(attrs[1], f"_{way}_b_{i}")))
             for i in range(layers)
         ]
         for word, way in directions
     ]  # fmt: skip
 
 
-def _named(attr: Any, suffix: str) -> Any:
-    """The attributes with a suffix to their name, where they have one."""
+def _with_suffix(attr: Any, suffix: str) -> Any:
+    """Return a parameter attribute with a suffix appended to its name, if it has one."""
     attr = copy.copy(attr)
     if isinstance(attr, ParamAttr) and attr.name is not None:
         attr.name += suffix
@@ -181,7 +181,7 @@ def _named(attr: Any, suffix: str) -> Any:
 
 
 class _Stack:
-    """Layers of units over time, in one or both directions."""
+    """A stack of recurrent layers in one or both directions."""
 
     def __init__(
         self,
@@ -200,7 +200,9 @@ class _Stack:
         lengths: Variable | None,
         batch_first: bool,
     ) -> tuple[Variable, list[Variable]]:
-        """Outputs of all steps in the layout of the input, and the last states of all layers."""
+        """Return the outputs of all steps in the layout of the input, and all layers' last
+        states.
+        """
         input = transpose(input, [1, 0, 2]) if batch_first else input
         mask = None if lengths is None else _mask(input, lengths)
         shape = [len(self.units[0]), len(self.units), -1, self.hidden_size]
@@ -209,11 +211,11 @@ class _Stack:
         outputs, lasts = found[0]
         if len(found) == 2:
             outputs = concat([outputs, found[1][0]], axis=2)
-            lasts = [self._joined(*pair) for pair in zip(lasts, found[1][1], strict=True)]
+            lasts = [self._interleave(*pair) for pair in zip(lasts, found[1][1], strict=True)]
         return (transpose(outputs, [1, 0, 2]) if batch_first else outputs), lasts
 
-    def _joined(self, forward: Variable, backward: Variable) -> Variable:
-        """Last states of both directions: layer by layer, forward before backward."""
+    def _interleave(self, forward: Variable, backward: Variable) -> Variable:
+        """Interleave the last states of both directions by layer, forward before backward."""
         shape = [len(self.units[0]) * 2, -1, self.hidden_size]
         return reshape(concat([forward, backward], axis=1), shape)
 
@@ -224,7 +226,7 @@ class _Stack:
         first: list[Variable | None],
         mask: Variable | None,
     ) -> tuple[Variable, list[Variable]]:
-        """Outputs and last states of one direction; the second one runs from the end."""
+        """Return the outputs and last states of one direction; direction 1 runs in reverse."""
         if index:
             input = reverse(input, axis=[0])
             mask = None if mask is None else reverse(mask, axis=[0])
@@ -234,14 +236,14 @@ class _Stack:
         return (reverse(outputs, axis=[0]) if index else outputs), lasts
 
     def _last_of_layers(self, steps: list[Variable]) -> Variable:
-        """[layers, batch, hidden_size], the last step of each layer's [time, batch, …]."""
+        """Return [layers, batch, hidden_size], the last step of each layer's [time, batch, …]."""
         joined = concat([each[-1] for each in steps], axis=0)
         return reshape(joined, [len(steps), -1, self.hidden_size])
 
     def _recurrence(
         self, index: int, input: Variable, first: list[Variable | None], mask: Variable | None
     ) -> list[Variable]:
-        """The states of all layers at all steps, and the outputs of the last layer."""
+        """Return the states of all layers at all steps, and the outputs of the last layer."""
         units = self.units[index]
         states = [[x if x is None else x[i, index] for x in first] for i in range(len(units))]
         rnn = StaticRNN()
@@ -252,12 +254,14 @@ class _Stack:
                 before = [self._memory(rnn, input, each) for each in initial]
                 after = unit(x, before)
                 if valid is not None:
-                    after = [_kept(*pair, valid) for pair in zip(after, before, strict=True)]
+                    after = [
+                        _select_valid(*pair, valid) for pair in zip(after, before, strict=True)
+                    ]
                 for old, new in zip(before, after, strict=True):
                     rnn.update_memory(old, new)
                 for new in after:
                     rnn.step_output(new)
-                x = self._dropped(after[0])
+                x = self._dropout(after[0])
             rnn.step_output(x)
         return list(rnn())
 
@@ -266,18 +270,18 @@ class _Stack:
             return rnn.memory(init=initial)
         return rnn.memory(batch_ref=input, shape=[-1, self.hidden_size], ref_batch_dim_idx=1)
 
-    def _dropped(self, x: Variable) -> Variable:
+    def _dropout(self, x: Variable) -> Variable:
         if not self.dropout_prob:
             return x
         return dropout(x, self.dropout_prob, dropout_implementation=self.dropout_kind)
 
 
 def _mask(input: Variable, lengths: Variable) -> Variable:
-    """[time, batch]: 1 for the steps of a sequence, 0 past its length."""
+    """Return a mask [time, batch]: 1 for valid steps, 0 past the sequence length."""
     mask = sequence_mask(lengths, maxlen=shape_of(input)[0], dtype="float32")
     return transpose(mask, [1, 0])
 
 
-def _kept(after: Variable, before: Variable, valid: Variable) -> Variable:
-    """The state after a step where the sequence goes on, else the one before it."""
+def _select_valid(after: Variable, before: Variable, valid: Variable) -> Variable:
+    """Return the new state for valid rows, else the previous one."""
     return elementwise_mul(after, valid, axis=0) - elementwise_mul(before, valid - 1, axis=0)

@@ -1,4 +1,4 @@
-"""Training in two bytes where that is safe, with float32 parameters: docs/mixed_precision.md."""
+"""Mixed precision training with float32 parameters: docs/mixed_precision.md."""
 
 from fluid.contrib.mixed_precision.decorator import OptimizerWithMixedPrecision, decorate
 from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists

@@ -1,9 +1,9 @@
-"""An optimizer that trains in mixed precision: the program is rewritten, the loss is scaled.
+"""An optimizer wrapper for mixed precision: rewrites the program and scales the loss.
 
-Small gradients are lost in float16, so the loss is multiplied by a scale, and gradients are
-divided by it, in float32, before they are used (Micikevicius et al., 2018). bfloat16 reaches as far
-as float32 does, and needs no scale (Kalamkar et al., 2019). Reference:
-fluid.contrib.mixed_precision.decorator of release 1.8.5; `dtype` is as release 2.5 has it.
+Small gradients underflow in float16, so the loss is multiplied by a scale, and gradients are
+divided by it, in float32, before they are used (Micikevicius et al., 2018). bfloat16 has the range
+of float32 and needs no scale (Kalamkar et al., 2019). Reference:
+fluid.contrib.mixed_precision.decorator of release 1.8.5; `dtype` is as in release 2.5.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from fluid.recording.atomic import atomic
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
 NARROW = {"float16": DType.FP16, "bfloat16": DType.BF16}
-"""What is computed in where that is safe, by name."""
+"""Half-precision dtypes by name."""
 
 
 class OptimizerWithMixedPrecision:
-    """Works like the optimizer it wraps; `decorate` makes it, in the program that is trained.
+    """Wraps an optimizer for mixed precision; created by `decorate`.
 
-    Parameters and what optimizers remember of them stay float32, so checkpoints do too.
+    Parameters and optimizer state remain float32, and so do checkpoints.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class OptimizerWithMixedPrecision:
             self._ratios = incr_ratio, decr_ratio
             counted = "num_good_steps", "num_bad_steps"
             self._counters = [_state(name, 0, "int32") for name in counted]
-        self._keep_learning_rate_wide()
+        self._create_float32_learning_rate()
 
-    def _keep_learning_rate_wide(self) -> None:
-        """A learning rate is float32, as the parameters are."""
+    def _create_float32_learning_rate(self) -> None:
+        """Create the learning rate as float32, like the parameters."""
         rate = self._optimizer._learning_rate
         if isinstance(rate, float):
             made = _state("learning_rate", rate, "float32")
             self._optimizer._learning_rate_map[default_main_program()] = made
 
     def get_loss_scaling(self) -> Variable:
-        """The scale of the loss as it is now: float32 [1], persistable."""
+        """Return the current loss scale: float32 [1], persistable."""
         return self._loss_scaling
 
     def get_scaled_loss(self) -> Variable | None:
-        """The loss times its scale; None before `minimize` or `backward`."""
+        """Return the scaled loss; None before `minimize` or `backward`."""
         return self._scaled_loss
 
     @typed
@@ -94,7 +94,9 @@ class OptimizerWithMixedPrecision:
         parameter_list: list[Any] | None = None,
         no_grad_set: Collection[Any] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
-        """Rewrite the program and append what trains it; as `Optimizer.minimize` returns."""
+        """Rewrite the program and append backward and update ops; returns as
+        `Optimizer.minimize`.
+        """
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_gradients(pairs), pairs
 
@@ -108,25 +110,25 @@ class OptimizerWithMixedPrecision:
         no_grad_set: Collection[Any] | None = None,
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
-        """The first half of `minimize`: parameters with their gradients, which are not scaled.
+        """First half of `minimize`: return parameters with their unscaled gradients.
 
         Raises ValueError, before anything is changed, for a loss of another program than the one
         that was the default when `decorate` was called, or of more than one number.
         """
         self._check(loss)
         rewrite_program(self._train_program, self._amp_lists, self._dtype)
-        self._scaled_loss = loss * self._loss_scaling if self._scales else loss
+        self._scaled_loss = loss * self._loss_scaling if self._scales_loss else loss
         pairs = self._optimizer.backward(
             self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks
         )
         update_role_var_grad(self._train_program, pairs)
-        if not self._scales:
+        if not self._scales_loss:
             return pairs
-        return [(param, self._divided(param, grad)) for param, grad in pairs]
+        return [(param, self._unscaled(param, grad)) for param, grad in pairs]
 
     @property
-    def _scales(self) -> bool:
-        """Whether the loss has a scale, as it needs one for float16."""
+    def _scales_loss(self) -> bool:
+        """Return whether the loss is scaled, as float16 requires."""
         return self._dtype is DType.FP16
 
     def _check(self, loss: Variable) -> None:
@@ -141,16 +143,17 @@ class OptimizerWithMixedPrecision:
                 "fluid.layers.mean"
             )
 
-    def _divided(self, param: Variable, grad: Variable) -> Variable:
+    def _unscaled(self, param: Variable, grad: Variable) -> Variable:
         with self._train_program._optimized_guard([param, grad]):
             return grad / self._loss_scaling
 
     @typed
     @atomic
     def apply_gradients(self, scaled_params_grads: list[ParamGrad]) -> list[Operator]:
-        """The second half: append what moves the scale and updates parameters; its update ops.
+        """Second half of `minimize`: append the loss scale and parameter updates; return the
+        latter.
 
-        Gradients that are not all finite count as zeros.
+        If any gradient is not finite, all count as zeros.
         """
         if self._use_dynamic_loss_scaling:
             self._append_scaling([grad for _, grad in scaled_params_grads])
@@ -171,7 +174,7 @@ class OptimizerWithMixedPrecision:
 
 
 def _state(name: str, value: float, dtype: str) -> Variable:
-    """A persistable number that the startup program sets."""
+    """Create a persistable scalar that the startup program initializes."""
     return layers.create_global_var(
         name=unique_name.generate(name), shape=[1], value=value, dtype=dtype, persistable=True
     )
@@ -189,16 +192,16 @@ def decorate(
     use_dynamic_loss_scaling: bool = True,
     dtype: str = "float16",
 ) -> OptimizerWithMixedPrecision:
-    """An optimizer that trains in float16 what `amp_lists` call safe, and in float32 the rest.
+    """Wrap an optimizer so that ops in the white list of `amp_lists` compute in float16.
 
-    With `dtype` "bfloat16" it is that instead of float16; the scale is 1 then and stays so, and
-    what is said of it counts for nothing. Raises ValueError for another `dtype`.
+    With `dtype` "bfloat16" that type is used instead; the loss scale is then constantly 1 and the
+    arguments for it have no effect. Raises ValueError for another `dtype`.
 
-    The loss is multiplied by a scale, `init_loss_scaling` at first. With
-    `use_dynamic_loss_scaling` it is multiplied by `incr_ratio` after more than
-    `incr_every_n_steps` steps whose gradients are all finite, and by `decr_ratio` after
-    `decr_every_n_nan_or_inf` whose are not; those change no parameter by their gradients. Call it
-    in the program that is trained.
+    The loss is multiplied by a scale, initially `init_loss_scaling`. With
+    `use_dynamic_loss_scaling` it is multiplied by `incr_ratio` after more than `incr_every_n_steps`
+    steps with finite gradients, and by `decr_ratio` after `decr_every_n_nan_or_inf` steps with
+    others; gradients of the latter do not change parameters. Must be called while the program to be
+    trained is the default main program.
 
     >>> import fluid
     >>> with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -1,4 +1,4 @@
-"""Which ops compute in float16, which in float32, and which follow what stands before them.
+"""Which ops compute in half precision, which in float32, and which follow their inputs.
 
 Reference: fluid.contrib.mixed_precision.fp16_lists of release 1.8.5, whose lists these are.
 """
@@ -12,13 +12,13 @@ from fluid.recording.arguments import typed
 __all__ = ["AutoMixedPrecisionLists"]
 
 WHITE = frozenset({"conv2d", "matmul", "mul"})
-"""Worth most in float16, and safe there: products that are summed up in float32."""
+"""Ops that benefit most from half precision and are safe: products with float32 accumulation."""
 
 BLACK = frozenset(
     "exp square log mean sum cos_sim softmax softmax_with_cross_entropy "
     "sigmoid_cross_entropy_with_logits cross_entropy cross_entropy2".split()
 )
-"""Unsafe in float16: their results leave its range, or small differences of them matter."""
+"""Ops unsafe in half precision: overflow, or loss of small differences."""
 
 GRAY = frozenset(
     "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max "
@@ -28,16 +28,16 @@ GRAY = frozenset(
     "rank scale transpose2 reshape2 gather fill_constant get_tensor_from_selected_rows sign "
     "cast".split()
 )
-"""As safe as what they read: they follow it. What no list names computes in float32."""
+"""Ops that follow the dtype of their inputs. Unlisted ops compute in float32."""
 
 Names = Collection[str]
 
 
 class AutoMixedPrecisionLists:
-    """The white, black and gray list, with ops that the user moved to white or to black.
+    """The white, black and gray list, with the user's additions to the white or black list.
 
-    `custom_black_varnames` names variables whose readers and writers stay in float32. Raises
-    ValueError where an op is in both lists of the user's.
+    `custom_black_varnames` names variables whose readers and writers remain in float32. Raises
+    ValueError if an op is in both of the user's lists.
 
     >>> lists = AutoMixedPrecisionLists(custom_white_list={"softmax"}, custom_black_list={"mul"})
     >>> "softmax" in lists.white_list, sorted(lists.white_list)

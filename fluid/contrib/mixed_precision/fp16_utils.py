@@ -1,7 +1,7 @@
-"""How a program is rewritten for mixed precision, and how the scale of its loss is kept.
+"""Program rewriting for mixed precision, and the loss scale update.
 
-Reference: fluid.contrib.mixed_precision.fp16_utils of release 1.8.5, whose programs these are, op
-by op. Where it goes wrong this does not: an op inside a branch or a loop reads the float32 copy
+Reference: fluid.contrib.mixed_precision.fp16_utils of release 1.8.5, which produces the same
+programs, op by op, except for one bug: here an op inside a branch or a loop reads the float32 copy
 that was made for it.
 """
 
@@ -24,34 +24,36 @@ HOLDERS = {"LOD_TENSOR", "SELECTED_ROWS", "LOD_TENSOR_ARRAY"}
 def rewrite_program(
     main_prog: Program, amp_lists: AutoMixedPrecisionLists, dtype: DType = DType.FP16
 ) -> None:
-    """Let the ops of the global block compute in `dtype`, float16 or bfloat16, or in float32.
+    """Rewrite the global block to compute in `dtype` (float16 or bfloat16) or float32, per lists.
 
-    Lists say which. A gray op follows what it reads: float32 where any of it comes from an op in
-    float32, narrow where any comes from one that is, unchanged otherwise. Casts stand before the
-    first op that needs them.
+    A gray op follows its inputs: float32 if any comes from an op in float32, half precision if any
+    comes from one that is, unchanged otherwise. Casts are inserted before the first op that needs
+    them.
     """
     block = main_prog.global_block()
-    narrow = _narrow_ops(block, amp_lists)
+    half = _half_precision_ops(block, amp_lists)
     for op in list(block.ops):
-        if op in narrow:
-            _compute_in(block, op, dtype if narrow[op] else DType.FP32, dtype)
+        if op in half:
+            _set_compute_dtype(block, op, dtype if half[op] else DType.FP32, dtype)
     main_prog.touch()
 
 
-def _narrow_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
-    """Whether each op is to be narrow; ops that stay as they are have no entry."""
+def _half_precision_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
+    """Return whether each op computes in half precision; unchanged ops have no entry."""
     chosen: dict[Operator, bool] = {}
     written: dict[str, bool | None] = {}
     for op in block.ops:
-        found = _is_narrow(op, lists, {written.get(name) for name in op.reads()})
+        found = _is_half_precision(op, lists, {written.get(name) for name in op.reads()})
         if found is not None:
             chosen[op] = found
         written |= dict.fromkeys(op.writes(), found)
     return chosen
 
 
-def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]) -> bool | None:
-    """Whether an op is to be narrow, given what the ops before it were to be."""
+def _is_half_precision(
+    op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]
+) -> bool | None:
+    """Return whether an op computes in half precision, from the decisions for its producers."""
     named = lists.black_varnames or set()
     if not named.isdisjoint([*op.reads(), *op.writes()]) or op.type in lists.black_list:
         return False
@@ -62,73 +64,75 @@ def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | No
     return next((each for each in (False, True) if each in read), None)
 
 
-def _compute_in(block: Block, op: Operator, wanted: DType, narrow: DType) -> None:
-    """Cast what an op reads, and say what its results are then."""
-    place = op.idx
+def _set_compute_dtype(block: Block, op: Operator, wanted: DType, half: DType) -> None:
+    """Cast the inputs of an op and set the dtype of its outputs."""
+    index = op.idx
     for slot in op.input_names:
-        if not _stays(op, slot, "X", wanted):
+        if not _keeps_float32(op, slot, "X", wanted):
             for name in op.input(slot):
-                _read_in(block, place, op, block.var(name), wanted, narrow)
-    if wanted is narrow:
+                _cast_input(block, index, op, block.var(name), wanted, half)
+    if wanted is half:
         for slot in op.output_names:
-            if not _stays(op, slot, "Y", wanted):
-                _narrow_results(block, op, slot, narrow)
+            if not _keeps_float32(op, slot, "Y", wanted):
+                _mark_outputs(block, op, slot, half)
 
 
-def _read_in(
-    block: Block, place: int, op: Operator, var: Variable, wanted: DType, narrow: DType
+def _cast_input(
+    block: Block, index: int, op: Operator, var: Variable, wanted: DType, half: DType
 ) -> None:
-    """Let an op read a variable in an element type; one that it also writes stays as it is."""
-    other = DType.FP32 if wanted is narrow else narrow
+    """Cast an input of an op to a dtype; a variable that the op also writes is unchanged."""
+    other = DType.FP32 if wanted is half else half
     differs = var.element is other and var.type.name in HOLDERS and var.name not in op.writes()
     if differs:
-        _read_cast(block, place, op, var, wanted)
+        _replace_by_cast(block, index, op, var, wanted)
     if op.has_attr("in_dtype") and (op.type == "cast" if differs else var.element is wanted):
         op._set_attr("in_dtype", int(var_type(wanted)))
 
 
-def _stays(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
-    """Whether a slot keeps its float32: statistics and factors of a batch norm do."""
+def _keeps_float32(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
+    """Return whether a slot remains float32: statistics and parameters of batch norm do."""
     return wanted is not DType.FP32 and op.type == "batch_norm" and slot != sole
 
 
-def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
-    """Let an op, and the blocks it owns, read a variable cast at a place before it."""
+def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, wanted: DType) -> None:
+    """Replace a variable, in an op and the blocks it owns, by a cast inserted before the op."""
     name = f"{var.name}.cast_{TEXT[wanted]}"
     if name not in block.vars:
         out = block.create_var(
             name=name, dtype=var_type(wanted), persistable=False, stop_gradient=False
         )
         attrs = {"in_dtype": int(var.dtype), "out_dtype": int(out.dtype)}
-        block._insert_op(place, "cast", {"X": [var]}, {"Out": [out]}, attrs)
+        block._insert_op(index, "cast", {"X": [var]}, {"Out": [out]}, attrs)
     op._rename_input(var.name, name)
-    for inner in _owned(op):
+    for inner in _owned_blocks(op):
         if var.name not in inner.vars:
             for each in inner.ops:
                 each._rename_input(var.name, name)
 
 
-def _owned(op: Operator) -> list[Block]:
-    """The blocks an op runs, and those inside them."""
+def _owned_blocks(op: Operator) -> list[Block]:
+    """Return the blocks an op owns, recursively."""
     refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
     blocks = [op.block.program.block(int(ref)) for ref in refs]
-    return blocks + [each for block in blocks for inner in block.ops for each in _owned(inner)]
+    return blocks + [
+        each for block in blocks for inner in block.ops for each in _owned_blocks(inner)
+    ]
 
 
-def _narrow_results(block: Block, op: Operator, slot: str, narrow: DType) -> None:
-    """Say that float32 results are narrow."""
+def _mark_outputs(block: Block, op: Operator, slot: str, half: DType) -> None:
+    """Mark float32 outputs as half precision."""
     for name in op.output(slot):
         var = block.var(name)
         if var.type.name in HOLDERS and var.element is DType.FP32:
-            var.element = narrow
+            var.element = half
             if op.has_attr("out_dtype"):
-                op._set_attr("out_dtype", int(var_type(narrow)))
+                op._set_attr("out_dtype", int(var_type(half)))
 
 
 def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
-    """Let the narrow gradients be what is told of parameters, and cast them behind all others.
+    """Set the op role variables to the half-precision gradients and move their casts to the end.
 
-    Where gradients are exchanged between trainers, they travel in half the bytes then.
+    Gradients are then exchanged between trainers in half precision.
     """
     block = main_prog.global_block()
     for param, grad in params_grads:
@@ -137,9 +141,9 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
         if grad.element is not DType.FP32 or op.type != "cast":
             continue
         op._remove_attr("op_role_var")
-        (narrow,) = op.input("X")
-        source = next(each for each in reversed(block.ops) if narrow in each.writes())
-        source._set_attr("op_role_var", [param.name, narrow, *source.attrs.get("op_role_var", [])])
+        (half,) = op.input("X")
+        source = next(each for each in reversed(block.ops) if half in each.writes())
+        source._set_attr("op_role_var", [param.name, half, *source.attrs.get("op_role_var", [])])
         op._set_attr("op_role", int(OpRole.OPTIMIZE))
         block.ops.remove(op)
         block.ops.append(op)
@@ -156,39 +160,41 @@ def update_loss_scaling(
     incr_ratio: float,
     decr_ratio: float,
 ) -> None:
-    """Append what makes the scale larger after many good steps, smaller after a few bad ones.
+    """Append ops that increase the loss scale after many good steps, decrease it after bad ones.
 
-    A step is good where all gradients are finite. The scale stays finite and at least 1.
+    A step is good if all gradients are finite. The scale remains finite and at least 1.
     """
     zero_steps = layers.fill_constant(shape=[1], dtype="int32", value=0)
     counters = num_good_steps, num_bad_steps, zero_steps
     with layers.Switch() as switch:
         with switch.case(is_overall_finite):
             enough = layers.less_than(incr_every_n_steps, num_good_steps + 1)
-            with layers.Switch() as grown:
-                with grown.case(enough):
-                    _grow(prev_loss_scaling, incr_ratio)
-                    _restart(*counters)
-                with grown.default():
+            with layers.Switch() as growing:
+                with growing.case(enough):
+                    _increase(prev_loss_scaling, incr_ratio)
+                    _reset_counters(*counters)
+                with growing.default():
                     layers.increment(num_good_steps)
                     layers.assign(zero_steps, num_bad_steps)
         with switch.default():
             enough = layers.less_than(decr_every_n_nan_or_inf, num_bad_steps + 1)
-            with layers.Switch() as shrunk:
-                with shrunk.case(enough):
-                    _shrink(prev_loss_scaling, decr_ratio)
-                    _restart(*counters)
-                with shrunk.default():
+            with layers.Switch() as shrinking:
+                with shrinking.case(enough):
+                    _decrease(prev_loss_scaling, decr_ratio)
+                    _reset_counters(*counters)
+                with shrinking.default():
                     layers.assign(zero_steps, num_good_steps)
                     layers.increment(num_bad_steps)
 
 
-def _restart(num_good_steps: Variable, num_bad_steps: Variable, zero_steps: Variable) -> None:
+def _reset_counters(
+    num_good_steps: Variable, num_bad_steps: Variable, zero_steps: Variable
+) -> None:
     layers.assign(zero_steps, num_good_steps)
     layers.assign(zero_steps, num_bad_steps)
 
 
-def _grow(scale: Variable, ratio: float) -> None:
+def _increase(scale: Variable, ratio: float) -> None:
     larger = scale * ratio
     is_finite = layers.isfinite(larger)
     with layers.Switch() as switch:
@@ -198,7 +204,7 @@ def _grow(scale: Variable, ratio: float) -> None:
             pass
 
 
-def _shrink(scale: Variable, ratio: float) -> None:
+def _decrease(scale: Variable, ratio: float) -> None:
     smaller = scale * ratio
     least = layers.fill_constant(shape=[1], dtype="float32", value=1.0)
     is_less = layers.less_than(smaller, least)

@@ -1,4 +1,4 @@
-"""Arrays of tensors, and what sorts sequences by length for loops over time."""
+"""Tensor arrays, and the rank table by which loops over time sort sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANK_TABLE = VarDesc.VarType.LOD_RANK_TABLE
 
 
 def create_array(dtype: Any) -> Variable:
-    """An array of tensors without any yet, for `array_write`.
+    """Create an empty tensor array for `array_write`.
 
     >>> import fluid
     >>> fluid.layers.create_array("float32").type.name
@@ -36,7 +36,7 @@ def create_array(dtype: Any) -> Variable:
 
 
 def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Variable:
-    """Write `x` into an array, a new one by default, at index `i`, an int64 of one element.
+    """Write `x` to index `i` (int64, one element) of an array; default: a new array.
 
     >>> import fluid
     >>> x, i = fluid.data("x", [3, 4]), fluid.layers.fill_constant([1], "int64", 0)
@@ -54,7 +54,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
 
 
 def array_read(array: Variable, i: Variable) -> Variable:
-    """The tensor of an array at index `i`, an int64 of one element.
+    """Read the tensor at index `i` (int64, one element) of an array.
 
     >>> import fluid
     >>> x, i = fluid.data("x", [3, 4]), fluid.layers.fill_constant([1], "int64", 0)
@@ -68,7 +68,7 @@ def array_read(array: Variable, i: Variable) -> Variable:
 
 
 def array_length(array: Variable) -> Variable:
-    """How many tensors an array holds, as an int64 of one element."""
+    """Return the number of tensors in an array, int64 [1]."""
     _check_kind(array, "array", ARRAY, "array_length")
     helper = LayerHelper("array_length")
     out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
@@ -79,9 +79,9 @@ def array_length(array: Variable) -> Variable:
 def tensor_array_to_tensor(
     input: Variable, axis: int = 1, name: str | None = None, use_stack: bool = False
 ) -> tuple[Variable, Variable]:
-    """The tensors of an array side by side along an axis, or on a new axis with `use_stack`.
+    """Concatenate the tensors of an array along `axis`, or stack them if `use_stack`.
 
-    The second result is how many places along the axis each takes, int32.
+    The second result is the size of each along the axis, int32.
     """
     check_type(input, "input", (list, Variable), "tensor_array_to_tensor")
     helper = LayerHelper("tensor_array_to_tensor", input=input, name=name)
@@ -97,7 +97,7 @@ def tensor_array_to_tensor(
 
 
 def _check_kind(value: Any, name: str, kind: int, layer: str) -> None:
-    """TypeError where an argument is no variable of a kind."""
+    """Raise TypeError unless an argument is a variable of the given kind."""
     check_variable(value, name, layer)
     if value.type != kind:
         raise TypeError(
@@ -110,7 +110,7 @@ def _check_kind(value: Any, name: str, kind: int, layer: str) -> None:
 
 
 def lod_rank_table(x: Variable, level: int = 0) -> Variable:
-    """The sequences of `x` at a level of its LoD, ranked by length, the longest first."""
+    """Rank the sequences of `x` at LoD level `level` by length, longest first."""
     check_type(x, "x", (Variable, list), "lod_rank_table")
     helper = LayerHelper("lod_rank_table")
     name = unique_name.generate("lod_rank_table")
@@ -121,13 +121,13 @@ def lod_rank_table(x: Variable, level: int = 0) -> Variable:
 
 
 def max_sequence_len(rank_table: Variable) -> Variable:
-    """The length of the longest sequence of a rank table, as an int64 of one element."""
+    """Return the length of the longest sequence of a rank table, int64 [1]."""
     helper = LayerHelper("max_seqence_len")
     return helper.append_result("max_sequence_len", {"RankTable": rank_table}, dtype="int64")
 
 
 def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
-    """An array whose tensor t is entry t of every sequence that has one, the longest first."""
+    """Split sequences by time step: tensor t has item t of each sequence longer than t, by rank."""
     check_variable(x, "x", "lod_tensor_to_array")
     check_variable(table, "table", "lod_tensor_to_array")
     helper = LayerHelper("lod_tensor_to_array")
@@ -139,7 +139,7 @@ def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
 
 
 def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
-    """The sequences that `lod_tensor_to_array` took apart, put together again."""
+    """Merge the time steps of `lod_tensor_to_array` back to sequences."""
     check_variable(x, "x", "array_to_lod_tensor")
     check_variable(table, "table", "array_to_lod_tensor")
     helper = LayerHelper("array_to_lod_tensor")
@@ -148,16 +148,16 @@ def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
 
 
 def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
-    """The rows of `x`, one a sequence, of the sequences that are longer than `i`."""
+    """Keep the rows of `x` (one per sequence) whose sequences are longer than `i`."""
     helper = LayerHelper("shrink_memory")
     inputs = {"X": x, "I": i, "RankTable": table}
     return helper.append_result("shrink_rnn_memory", inputs)
 
 
 def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
-    """The sequences of `x`, or its rows, in the order of a rank table.
+    """Reorder the sequences (or rows) of `x` by a rank table.
 
-    Raises TypeError for what is no rank table.
+    Raises TypeError if `rank_table` is no rank table.
     """
     check_variable(x, "x", "reorder_lod_tensor_by_rank")
     _check_kind(rank_table, "rank_table", RANK_TABLE, "reorder_lod_tensor_by_rank")
@@ -165,11 +165,11 @@ def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
     return helper.append_result("reorder_lod_tensor_by_rank", {"X": x, "RankTable": rank_table})
 
 
-# ---- two ways and back --------------------------------------------------------------------------
+# ---- split and merge, select --------------------------------------------------------------------
 
 
 def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:
-    """The sequences of a level of LoD, or rows, for which `mask` is true, and the others."""
+    """Split sequences of an LoD level, or rows, into those where `mask` is true and the others."""
     check_variable(input, "input", "fluid.layers.split_lod_tensor")
     check_variable(mask, "mask", "fluid.layers.split_lod_tensor")
     check_type(level, "level", int, "fluid.layers.split_lod_tensor")
@@ -188,9 +188,9 @@ def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[V
 def merge_lod_tensor(
     in_true: Variable, in_false: Variable, x: Variable, mask: Variable, level: int = 0
 ) -> Variable:
-    """What `split_lod_tensor` took apart by `mask`, put together again.
+    """Merge the two results of `split_lod_tensor`.
 
-    `x` says the LoD outside of `level`.
+    `x` defines the LoD of the levels above `level`.
     """
     for name, var in {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}.items():
         check_variable(var, name, "fluid.layers.merge_lod_tensor")
@@ -201,7 +201,7 @@ def merge_lod_tensor(
 
 
 def select_input(inputs: Sequence[Variable], mask: Variable) -> Variable:
-    """The variable of `inputs` that `mask`, an int32 of one element, is the index of."""
+    """Return `inputs[mask]`; `mask` is int32 with one element."""
     helper = LayerHelper("select_input")
     check_type(inputs, "inputs", (list, tuple), "select_input")
     check_variable_and_dtype(mask, "mask", ["int32"], "select_input")
@@ -214,7 +214,7 @@ def select_input(inputs: Sequence[Variable], mask: Variable) -> Variable:
 def select_output(
     input: Variable, outputs: Sequence[Variable], mask: Variable
 ) -> Sequence[Variable]:
-    """Write `input` to the variable of `outputs` that `mask` is the index of."""
+    """Copy `input` to `outputs[mask]`; `mask` is int32 with one element."""
     helper = LayerHelper("select_output")
     check_variable(input, "input", "select_output")
     check_variable_and_dtype(mask, "mask", ["int32"], "select_output")

@@ -1,4 +1,4 @@
-"""Blocks inside blocks: what `with` statements of control flow layers open and close."""
+"""Nested blocks: guards that control flow layers use in `with` statements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
 
-__all__ = ["BlockGuard", "ConditionalBlock", "ConditionalBlockGuard", "parent_of", "traffic"]
+__all__ = [
+    "BlockGuard",
+    "ConditionalBlock",
+    "ConditionalBlockGuard",
+    "parent_block",
+    "inputs_and_outputs",
+]
 
 
 class BlockGuard:
-    """Layers called within a `with` block append to a new block inside the current one.
+    """Context manager that makes a new nested block current.
 
-    An error within takes the block out again.
+    The block is removed if its body raises.
     """
 
     def __init__(self, main_program: Program) -> None:
@@ -28,7 +34,7 @@ class BlockGuard:
         self.main_program._create_block()
 
     def complete(self) -> None:
-        """What is still to do while the block is current."""
+        """Run final actions while the block is still current."""
 
     def __exit__(
         self,
@@ -48,15 +54,17 @@ class BlockGuard:
                 del self.main_program.blocks[index:]
 
 
-def parent_of(program: Program) -> Block:
-    """The block around the current one."""
+def parent_block(program: Program) -> Block:
+    """Return the parent of the current block."""
     return program.block(program.current_block().parent_idx)
 
 
-def traffic(ops: Sequence[Operator], known: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Names that ops read before they write them, and names they write, in order of appearance.
+def inputs_and_outputs(
+    ops: Sequence[Operator], known: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Return the external inputs (read before written) and the outputs of ops, in order.
 
-    `known` are names that count as written before the first op.
+    `known` are names that count as already written.
     """
     read: dict[str, None] = {}
     written: dict[str, None] = dict.fromkeys(known)
@@ -67,7 +75,7 @@ def traffic(ops: Sequence[Operator], known: Sequence[str] = ()) -> tuple[list[st
 
 
 class ConditionalBlock:
-    """A block that runs where the only element of `inputs` is true, or else where none is empty.
+    """A block that runs if the scalar `inputs` is true, or otherwise if no input is empty.
 
     with ConditionalBlock([condition], is_scalar_condition=True).block(): …
     """
@@ -85,14 +93,14 @@ class ConditionalBlock:
         self.helper = LayerHelper("conditional_block", name=name)
 
     def block(self) -> ConditionalBlockGuard:
-        """The guard of a `with` statement; layers called within it go into the block."""
+        """Return a guard: layers called in its `with` statement are appended to the block."""
         return ConditionalBlockGuard(self)
 
     def complete(self) -> None:
-        """Append the op that owns the current block to the block around it."""
+        """Append the op that owns the current block to its parent block."""
         program = self.helper.main_program
-        inside, parent = program.current_block(), parent_of(program)
-        read, written = traffic(inside.ops)
+        inside, parent = program.current_block(), parent_block(program)
+        read, written = inputs_and_outputs(inside.ops)
         outer = [name for name in written if parent._find_var_recursive(name) is not None]
         scope = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
@@ -104,7 +112,7 @@ class ConditionalBlock:
 
 
 class ConditionalBlockGuard(BlockGuard):
-    """The guard that `ConditionalBlock.block` returns."""
+    """Guard returned by `ConditionalBlock.block`."""
 
     def __init__(self, block: ConditionalBlock) -> None:
         check_type(block, "block", ConditionalBlock, "ConditionalBlockGuard")
@@ -116,7 +124,7 @@ class ConditionalBlockGuard(BlockGuard):
         self.block.complete()
 
 
-def outer_variable(program: Program, like: Variable, **fields: Any) -> Variable:
-    """A variable of the block around the current one, of another's type."""
+def create_parent_variable(program: Program, like: Variable, **fields: Any) -> Variable:
+    """Create a variable in the parent block with the type of `like`."""
     fields = {"dtype": like.dtype, "shape": like.shape, "type": like.type, **fields}
-    return parent_of(program).create_var(**fields)
+    return parent_block(program).create_var(**fields)

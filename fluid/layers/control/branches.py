@@ -1,4 +1,4 @@
-"""One of several ways: `cond`, `case`, `switch_case`, `Switch`, and row by row `IfElse`."""
+"""Branches: `cond`, `case`, `switch_case`, `Switch`, and row-wise `IfElse`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fluid.layers.control.arrays import merge_lod_tensor, select_input
 from fluid.layers.control.blocks import (
     ConditionalBlock,
     ConditionalBlockGuard,
-    outer_variable,
-    parent_of,
+    create_parent_variable,
+    parent_block,
 )
 from fluid.layers.control.logic import equal, logical_and, logical_not
 from fluid.layers.control.nested import assert_same_structure, map_structure
@@ -37,11 +37,11 @@ def cond(
     false_fn: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What `true_fn` returns where `pred`, one boolean, is true, else what `false_fn` does.
+    """Return the result of `true_fn` if `pred` (one boolean) is true, else that of `false_fn`.
 
-    Only the layers of the function that is taken run. Both return the same structure of variables,
-    or None. Raises TypeError for what is no function or no boolean, ValueError where the two
-    structures differ.
+    Only the selected branch runs. Both return the same structure of variables, or None. Raises
+    TypeError for a branch that is not callable or a predicate that is not boolean, ValueError if
+    the structures differ.
 
     >>> import fluid
     >>> x = fluid.data("x", [3])
@@ -53,11 +53,11 @@ def cond(
     check_variable_and_dtype(pred, "pred", ["bool"], "fluid.layers.cond")
     check_type(name, "name", (str, type(None)), "fluid.layers.cond")
     helper = LayerHelper("cond", name=name)
-    taken = None if true_fn is None else _run_if(pred, true_fn, "true_fn", helper)
+    taken = None if true_fn is None else _append_branch(pred, true_fn, "true_fn", helper)
     other = None
     if false_fn is not None:
         _check_function(false_fn, "false_fn")
-        other = _run_if(logical_not(pred), false_fn, "false_fn", helper)
+        other = _append_branch(logical_not(pred), false_fn, "false_fn", helper)
     if taken is None and other is None:
         return None
     _check_same(taken, other)
@@ -71,28 +71,30 @@ def _check_function(function: Any, argument: str) -> None:
         raise TypeError(f"The {argument} in cond must be callable, but received {kind}")
 
 
-def _run_if(condition: Variable, function: Branch, argument: str, helper: LayerHelper) -> Any:
-    """What a function returns, as variables of this block that it sets where a condition holds."""
+def _append_branch(
+    condition: Variable, function: Branch, argument: str, helper: LayerHelper
+) -> Any:
+    """Append a conditional block; copy the results of `function` to variables of this block."""
     _check_function(function, argument)
     block = ConditionalBlock([condition], is_scalar_condition=True)
     with block.block():
         result = function()
         if result is None:
             return None
-        return map_structure(lambda var: _carried_out(var, helper), result)
+        return map_structure(lambda var: _copy_to_parent(var, helper), result)
 
 
-def _carried_out(var: Variable | None, helper: LayerHelper) -> Variable | None:
+def _copy_to_parent(var: Variable | None, helper: LayerHelper) -> Variable | None:
     if var is None:
         return None
     check_variable(var, "the result of a function", "fluid.layers.cond")
-    outside = outer_variable(helper.main_program, var)
+    outside = create_parent_variable(helper.main_program, var)
     assign(var, outside)
     return outside
 
 
 def _check_same(taken: Any, other: Any) -> None:
-    """ValueError where the two functions of `cond` return different structures."""
+    """Raise ValueError if the branches of `cond` return different structures."""
     intro = "Incompatible return values of true_fn and false_fn in cond: "
     if taken is None or other is None:
         sides = ("true_fn", "false_fn") if taken is None else ("false_fn", "true_fn")
@@ -108,9 +110,10 @@ def case(
     default: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function of the first pair whose condition is true returns, or else `default`.
+    """Return the result of the first pair (predicate, function) whose predicate is true.
 
-    Without `default`, the last pair's function is it. Raises TypeError for what are no such pairs.
+    If none is true, `default` runs; without it, the last pair's function. Raises TypeError for
+    malformed pairs.
 
     >>> import fluid
     >>> x = fluid.data("x", [3])
@@ -126,7 +129,7 @@ def case(
         *pred_fn_pairs, (_, default) = pred_fn_pairs
     elif not callable(default):
         raise TypeError("The default in Op(case) must be callable.")
-    return _first_of(list(reversed(pred_fn_pairs)), default)
+    return _nested_cond(list(reversed(pred_fn_pairs)), default)
 
 
 def _check_pair(pair: Any) -> None:
@@ -143,15 +146,15 @@ def _check_pair(pair: Any) -> None:
         raise TypeError(f"The fn for {pred.name} of pred_fn_pairs in Op(case) must be callable.")
 
 
-def _first_of(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
-    """Nested conditions, the last pair outermost."""
+def _nested_cond(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
+    """Append nested `cond` layers, the last pair outermost."""
     function = default
     for pred, branch in pairs:
-        function = _either(pred, branch, function)
+        function = _cond_branch(pred, branch, function)
     return function()
 
 
-def _either(pred: Variable, branch: Branch, otherwise: Branch) -> Branch:
+def _cond_branch(pred: Variable, branch: Branch, otherwise: Branch) -> Branch:
     return lambda: cond(pred, branch, otherwise)
 
 
@@ -161,11 +164,11 @@ def switch_case(
     default: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function for the value of `branch_index` returns, else what `default` does.
+    """Return the result of the branch with index `branch_index`, else that of `default`.
 
-    Functions are given by their index, or in the order 0, 1, …; without `default`, that of the
-    largest index is it. Raises TypeError for what are no such functions, ValueError for two of one
-    index.
+    Branches are listed with their indices, or have indices 0, 1, …; without `default`, the branch
+    of the largest index is the default. Raises TypeError for malformed branches, ValueError for
+    duplicate indices.
 
     >>> import fluid
     >>> x, way = fluid.data("x", [3]), fluid.data("way", [1], "int32")
@@ -177,7 +180,7 @@ def switch_case(
     check_variable_and_dtype(branch_index, "branch_index", indices, "switch_case")
     if convert_dtype(branch_index.dtype) != "int64":
         branch_index = cast(branch_index, "int64")
-    branches = _indexed(branch_fns)
+    branches = _branches_by_index(branch_fns)
     if default is None:
         *branches, (_, default) = sorted(branches, key=lambda branch: branch[0])
     elif not callable(default):
@@ -186,11 +189,11 @@ def switch_case(
     for index, function in branches:
         number = fill_constant(shape=[1], dtype="int64", value=index)
         pairs.append((equal(branch_index, number), function))
-    return _first_of(pairs, default)
+    return _nested_cond(pairs, default)
 
 
-def _indexed(branches: Any) -> list[tuple[int, Branch]]:
-    """Functions with their indices; TypeError or ValueError for what is none."""
+def _branches_by_index(branches: Any) -> list[tuple[int, Branch]]:
+    """Return branches with their indices; TypeError or ValueError if malformed."""
     check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
     items = list(branches.items() if isinstance(branches, dict) else branches)
     if all(callable(item) for item in items):
@@ -225,9 +228,9 @@ class Switch:
         self.pre_not_conditions: list[Variable] = []
 
     def case(self, condition: Variable) -> ConditionalBlockGuard:
-        """What to do where `condition`, one boolean, is true and none before it was.
+        """Return a guard for the block that runs if `condition` is the first true one.
 
-        Raises ValueError outside of `with Switch()`, TypeError for what is no boolean.
+        Raises ValueError outside `with Switch()`, TypeError if `condition` is not boolean.
         """
         if not self.inside_scope:
             raise ValueError("case should be called inside with")
@@ -241,7 +244,7 @@ class Switch:
         return ConditionalBlock([condition], is_scalar_condition=True).block()
 
     def default(self) -> ConditionalBlockGuard:
-        """What to do where no case was taken; ValueError where there is none before it."""
+        """Return a guard for the block that runs if no case matches; ValueError without cases."""
         if not self.pre_not_conditions:
             raise ValueError("there should be at least one condition")
         last = self.pre_not_conditions[-1]
@@ -282,7 +285,7 @@ class IfElse:
         self.output_table: tuple[list[Variable], list[Variable]] = ([], [])
 
     def input(self, x: Variable) -> Variable:
-        """The rows of `x` that this block is for; ValueError outside of the blocks."""
+        """Return the rows of `x` for the current block; ValueError outside the blocks."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("input must in true/false blocks")
         check_variable(x, "x", "fluid.layers.IfElse.input")
@@ -304,18 +307,18 @@ class IfElse:
         return true_rows, false_rows
 
     def _parent_block(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def true_block(self) -> IfElseBlockGuard:
-        """The guard of the block for rows whose condition is true."""
+        """Return the guard of the block for rows whose condition is true."""
         return IfElseBlockGuard(True, self)
 
     def false_block(self) -> IfElseBlockGuard:
-        """The guard of the block for rows whose condition is false."""
+        """Return the guard of the block for rows whose condition is false."""
         return IfElseBlockGuard(False, self)
 
     def output(self, *outs: Variable) -> None:
-        """What this block gives for its rows; ValueError outside of the blocks."""
+        """Append to the outputs of the current block; ValueError outside the blocks."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("output can only be invoked in the sub-block")
         for each in outs:
@@ -326,9 +329,9 @@ class IfElse:
             assign(each, outside)
 
     def __call__(self) -> list[Variable]:
-        """The outputs of both blocks, row by row; those of the only block where there is one.
+        """Return the outputs of both blocks merged by row, or those of the only block.
 
-        Raises ValueError inside of the blocks, before them, and where they differ in number.
+        Raises ValueError inside a block, without any block, and if the numbers of outputs differ.
         """
         if self.status != self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("IfElse::__call__ must be out of sub-block")
@@ -347,7 +350,7 @@ class IfElse:
 
 
 class IfElseBlockGuard:
-    """The guard that `IfElse.true_block` and `IfElse.false_block` return."""
+    """Guard returned by `IfElse.true_block` and `IfElse.false_block`."""
 
     def __init__(self, is_true: bool, ifelse: IfElse) -> None:
         check_type(ifelse, "ifelse", IfElse, "IfElseBlockGuard")

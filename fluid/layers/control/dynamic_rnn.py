@@ -1,7 +1,7 @@
-"""`DynamicRNN`: a loop over the entries of sequences of different lengths.
+"""`DynamicRNN`: a loop over the time steps of LoD sequences.
 
-The sequences are ranked by length, the longest first; step t works on the entries t of those that
-have one, so that the batch shrinks as sequences end.
+Sequences are sorted by length, longest first; step t processes item t of the sequences longer than
+t, so that the batch shrinks as sequences end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluid.layers.control.arrays import (
     array_write,
     shrink_memory,
 )
-from fluid.layers.control.blocks import parent_of
+from fluid.layers.control.blocks import parent_block
 from fluid.layers.control.logic import increment, less_than
 from fluid.layers.control.loops import While
 from fluid.layers.tensor import fill_constant
@@ -64,7 +64,7 @@ class DynamicRNN:
         self.mem_link: list[tuple[Variable, Variable]] = []
 
     def step_input(self, x: Variable, level: int = 0) -> Variable:
-        """The entries of this step of `x`, which has LoD; `level` is the level to step through."""
+        """Return this step's items of `x`, which has LoD; the loop steps through level `level`."""
         self._assert_in_rnn_block_("step_input")
         check_variable(x, "x", "step_input()")
         parent = self._parent_block_()
@@ -79,7 +79,7 @@ class DynamicRNN:
         return array_read(array, self.step_idx)
 
     def _rank(self, x: Variable, level: int) -> None:
-        """Rank the sequences of the first input, and run as long as the longest one is."""
+        """Rank the sequences of the first input; the loop runs to the length of the longest."""
         parent = self._parent_block_()
         name = unique_name.generate("lod_rank_table")
         self.lod_rank_table = parent.create_var(name=name, type=RANK_TABLE, stop_gradient=True)
@@ -102,18 +102,18 @@ class DynamicRNN:
         )
 
     def static_input(self, x: Variable) -> Variable:
-        """`x` for every step, without the sequences that have ended.
+        """Return the rows of `x` for the sequences active in this step.
 
-        `x` has an entry for every sequence. Raises RuntimeError before the first `step_input`.
+        `x` has one item per sequence. Raises RuntimeError before the first `step_input`.
         """
         self._assert_in_rnn_block_("static_input")
         check_variable(x, "x", "static_input()")
         if self.lod_rank_table is None:
             raise RuntimeError("static_input() must be called after step_input().")
-        ranked = self._ranked(x, "dynamic_rnn_static_input_reordered")
+        ranked = self._reorder(x, "dynamic_rnn_static_input_reordered")
         return shrink_memory(ranked, self.step_idx, self.lod_rank_table)
 
-    def _ranked(self, x: Variable, key: str) -> Variable:
+    def _reorder(self, x: Variable, key: str) -> Variable:
         parent = self._parent_block_()
         ranked = parent.create_var(
             name=unique_name.generate(key), type=VarDesc.VarType.LOD_TENSOR, dtype=x.dtype
@@ -124,7 +124,9 @@ class DynamicRNN:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers called within this `with` block run for every step; ValueError the second time."""
+        """Append the layers called in this `with` block to the loop body; ValueError if called
+        twice.
+        """
         if self.status != self.BEFORE_RNN:
             raise ValueError("rnn.block() can only be invoke once")
         self.step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
@@ -139,14 +141,16 @@ class DynamicRNN:
 
     def _end_step(self) -> None:
         if self.max_seq_len is None:
-            raise ValueError("a DynamicRNN needs a step_input: that decides how long it runs")
+            raise ValueError(
+                "a DynamicRNN needs a step_input, which determines the number of steps"
+            )
         increment(self.step_idx, value=1.0, in_place=True)
         for state, array in self.mem_link:
             array_write(state, self.step_idx, array)
         less_than(self.step_idx, self.max_seq_len, force_cpu=True, cond=self.cond)
 
     def __call__(self) -> Any:
-        """The outputs: one, or a list; ValueError inside of the block."""
+        """Return the output, or a list of them; ValueError inside the block."""
         if self.status != self.AFTER_RNN:
             raise ValueError("Output of the dynamic RNN can only be visited outside the rnn block.")
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
@@ -159,10 +163,10 @@ class DynamicRNN:
         need_reorder: bool = False,
         dtype: Any = "float32",
     ) -> Variable:
-        """A state, as the step before left it: first `init`, or `value` in `shape` for each row.
+        """Return a recurrent state, initially `init`, or `value` in `shape` for each row.
 
-        `init` has a row for every sequence, in the order of the input with `need_reorder`, else in
-        that of the ranks. Raises ValueError before the first `step_input`, where it is needed.
+        `init` has one row per sequence, in input order if `need_reorder`, else in rank order.
+        Raises ValueError before the first `step_input`, which is required without `init`.
         """
         self._assert_in_rnn_block_("memory")
         self._init_zero_idx_()
@@ -170,7 +174,7 @@ class DynamicRNN:
             init = self._first_state(shape or [], value, dtype)
         else:
             check_variable(init, "init", "memory()")
-            init = self._in_rank(init) if need_reorder else init
+            init = self._reorder_by_rank(init) if need_reorder else init
         parent = self._parent_block_()
         array = parent.create_var(
             name=unique_name.generate("dynamic_rnn_mem_array"), type=ARRAY, dtype=init.dtype
@@ -182,16 +186,16 @@ class DynamicRNN:
         self.mem_dict[state.name] = array
         return state
 
-    def _in_rank(self, init: Variable) -> Variable:
+    def _reorder_by_rank(self, init: Variable) -> Variable:
         if self.lod_rank_table is None:
             raise ValueError(
                 "If set need_reorder to True, make sure step_input be invoked before "
                 "memory(init=init, need_reordered=True, ...)."
             )
-        return self._ranked(init, "dynamic_rnn_mem_init_reordered")
+        return self._reorder(init, "dynamic_rnn_mem_init_reordered")
 
     def _first_state(self, shape: Sequence[int], value: float, dtype: Any) -> Variable:
-        """As many rows as there are sequences, of one value."""
+        """Return a constant initial state with one row per sequence."""
         if not self.input_array:
             raise ValueError("step_input should be invoked before memory(shape=..., value=...)")
         parent = self._parent_block_()
@@ -209,7 +213,7 @@ class DynamicRNN:
         return state
 
     def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
-        """Let `new_mem` be what this step leaves of the state `ex_mem`."""
+        """Set the value of the state `ex_mem` for the next step to `new_mem`."""
         self._assert_in_rnn_block_("update_memory")
         check_variable(ex_mem, "ex_mem", "update_memory()")
         check_variable(new_mem, "new_mem", "update_memory()")
@@ -221,7 +225,7 @@ class DynamicRNN:
         self.mem_link.append((new_mem, array))
 
     def output(self, *outputs: Variable) -> None:
-        """Collect each of `outputs` of every step."""
+        """Mark `outputs` as outputs, collected over all steps."""
         self._assert_in_rnn_block_("output")
         for each in outputs:
             name = unique_name.generate(f"{self.helper.name}_output_array_{each.name}")
@@ -239,7 +243,7 @@ class DynamicRNN:
         parent.append_op("fill_constant", outputs={"Out": self.zero_idx}, attrs=attrs)
 
     def _parent_block_(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def _assert_in_rnn_block_(self, method: str) -> None:
         if self.status != self.IN_RNN:

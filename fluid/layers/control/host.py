@@ -1,4 +1,4 @@
-"""Layers that run beside the numbers: Print, py_func, Assert."""
+"""Layers with host side effects: Print, py_func, Assert."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def Print(
     print_tensor_lod: bool = True,
     print_phase: str = "both",
 ) -> Variable:
-    """`input` as it is, printed whenever the program runs; `first_n` times at most if not -1.
+    """Print `input` in each run, at most `first_n` times unless -1; returns `input`.
 
-    `summarize` elements are shown, all if it is -1. `print_phase` "forward" prints the value,
+    `summarize` elements are printed, all if -1. `print_phase` "forward" prints the value,
     "backward" its gradient, "both" both.
 
     >>> import fluid
@@ -57,7 +57,7 @@ def Print(
 def Assert(
     cond: Variable, data: Sequence[Variable] | None = None, summarize: int = 20, name: Any = None
 ) -> Any:
-    """Stop the program with the elements of `data`, `summarize` of each, unless `cond` is true.
+    """Abort the program unless `cond` is true, printing `summarize` elements of each of `data`.
 
     >>> import fluid
     >>> x = fluid.data("x", [1])
@@ -80,12 +80,13 @@ def py_func(
     backward_func: Callable[..., Any] | None = None,
     skip_vars_in_backward_input: Variables = None,
 ) -> Variables:
-    """Let a Python function compute `out`, variables whose shape and dtype the user declares.
+    """Call a Python function that computes `out`, variables with declared shape and dtype.
 
-    `func` gets a LoDTensor for each variable of `x` and returns an array for each of `out`.
-    `backward_func` gets those of `x`, of `out` and the gradients of `out`, but for the variables of
+    `func` takes a LoDTensor for each variable of `x` and returns an array for each of `out`.
+    `backward_func` takes those of `x`, of `out` and the gradients of `out`, except the variables of
     `skip_vars_in_backward_input`, and returns the gradients of `x`. Raises TypeError for arguments
-    of other kinds, ValueError for an `out` without shape and for skipping what is neither.
+    of other types, ValueError for an `out` without shape or a skipped variable that is neither
+    input nor output.
 
     >>> import fluid, numpy as np
     >>> x, y = fluid.data("x", [3]), fluid.data("y", [3])
@@ -102,8 +103,8 @@ def py_func(
     for var in skipped if backward_func is not None else ():
         if var.name not in known:
             raise ValueError(f"Variable {var.name} is not found in forward inputs and outputs")
-    forward = _registered(func, "func")
-    backward = -1 if backward_func is None else _registered(backward_func, "backward_func")
+    forward = _register_function(func, "func")
+    backward = -1 if backward_func is None else _register_function(backward_func, "backward_func")
     names = [] if backward_func is None else list(dict.fromkeys(var.name for var in skipped))
     helper.append_op(
         "py_func",
@@ -126,17 +127,19 @@ def _listed(variables: Variables, name: str) -> list[Variable]:
     return listed
 
 
-def _registered(function: Callable[..., Any], name: str) -> int:
-    """The number of a function among those of the program, which runs it by that."""
+def _register_function(function: Callable[..., Any], name: str) -> int:
+    """Register a function in the program and return its id."""
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
     known = default_main_program().__dict__.setdefault("_callables", [])
-    known.append(_OnArrays(function))
+    known.append(_ArrayFunction(function))
     return len(known) - 1
 
 
-class _OnArrays:
-    """A user's function as a program calls it: a list of arrays for a list of arrays."""
+class _ArrayFunction:
+    """Adapter from the user's function to the program's convention: list of arrays to list of
+    arrays.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

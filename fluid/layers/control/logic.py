@@ -1,4 +1,4 @@
-"""Counters, comparisons and logic: what conditions are made of."""
+"""Counters, comparisons and logical operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = ("float32", "float64", "int32", "int64")
 
 
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """`x + value` for a tensor of one element, in place or as a new one.
+    """Return `x + value` for a tensor of one element; updates `x` if `in_place`.
 
     >>> import fluid
     >>> step = fluid.layers.fill_constant([1], "int64", 0)
@@ -45,10 +45,10 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 # ---- comparisons and logic ----------------------------------------------------------------------
 
 
-def _compared(
+def _append_comparison(
     op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: Any
 ) -> Variable:
-    """Append a comparison of numbers, into `cond` if given; its result stops gradients."""
+    """Append a comparison, writing to `cond` if not None; its result stops gradients."""
     for name, var in (("x", x), ("y", y)):
         check_variable_and_dtype(var, name, _NUMBERS, op_type)
     check_type(cond, "cond", (Variable, type(None)), op_type)
@@ -59,10 +59,10 @@ def _compared(
     return cond
 
 
-def _combined(
+def _append_logical(
     op_type: str, inputs: dict[str, Variable], out: Variable | None, name: str | None
 ) -> Variable:
-    """Append an op on booleans, into `out` if given."""
+    """Append a logical op, writing to `out` if not None."""
     for slot, var in inputs.items():
         check_variable_and_dtype(var, slot.lower(), ["bool"], op_type)
     check_type(out, "out", (Variable, type(None)), op_type)
@@ -76,57 +76,57 @@ def _combined(
 def less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None
 ) -> Variable:
-    """`x < y`, element by element, into `cond` if given."""
+    """Return `x < y` elementwise, written to `cond` if not None."""
     check_type(force_cpu, "force_cpu", (bool, type(None)), "less_than")
-    return _compared("less_than", x, y, cond, force_cpu=force_cpu)
+    return _append_comparison("less_than", x, y, cond, force_cpu=force_cpu)
 
 
 def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """`x <= y`, element by element, into `cond` if given."""
-    return _compared("less_equal", x, y, cond)
+    """Return `x <= y` elementwise, written to `cond` if not None."""
+    return _append_comparison("less_equal", x, y, cond)
 
 
 def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """`x > y`, element by element, into `cond` if given."""
-    return _compared("greater_than", x, y, cond)
+    """Return `x > y` elementwise, written to `cond` if not None."""
+    return _append_comparison("greater_than", x, y, cond)
 
 
 def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """`x >= y`, element by element, into `cond` if given."""
-    return _compared("greater_equal", x, y, cond)
+    """Return `x >= y` elementwise, written to `cond` if not None."""
+    return _append_comparison("greater_equal", x, y, cond)
 
 
 def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """`x == y`, element by element, into `cond` if given."""
-    return _compared("equal", x, y, cond)
+    """Return `x == y` elementwise, written to `cond` if not None."""
+    return _append_comparison("equal", x, y, cond)
 
 
 def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """`x != y`, element by element, into `cond` if given."""
-    return _compared("not_equal", x, y, cond)
+    """Return `x != y` elementwise, written to `cond` if not None."""
+    return _append_comparison("not_equal", x, y, cond)
 
 
 def logical_and(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """`x and y`, element by element, into `out` if given."""
-    return _combined("logical_and", {"X": x, "Y": y}, out, name)
+    """Logical AND of x and y elementwise, written to `out` if not None."""
+    return _append_logical("logical_and", {"X": x, "Y": y}, out, name)
 
 
 def logical_or(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """`x or y`, element by element, into `out` if given."""
-    return _combined("logical_or", {"X": x, "Y": y}, out, name)
+    """Logical OR of x and y elementwise, written to `out` if not None."""
+    return _append_logical("logical_or", {"X": x, "Y": y}, out, name)
 
 
 def logical_xor(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """Exactly one of x and y, element by element, into `out` if given."""
-    return _combined("logical_xor", {"X": x, "Y": y}, out, name)
+    """Logical XOR of x and y elementwise, written to `out` if not None."""
+    return _append_logical("logical_xor", {"X": x, "Y": y}, out, name)
 
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Not x, element by element, into `out` if given."""
-    return _combined("logical_not", {"X": x}, out, name)
+    """Logical NOT of x elementwise, written to `out` if not None."""
+    return _append_logical("logical_not", {"X": x}, out, name)

@@ -1,4 +1,4 @@
-"""Loops as long as a condition holds: `While`, `while_loop`."""
+"""While loops: `While` and `while_loop`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.control.blocks import BlockGuard, parent_of, traffic
+from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.layers.control.nested import (
     assert_same_structure,
     flatten,
@@ -46,14 +46,14 @@ class While:
         self.is_test = is_test
 
     def block(self) -> WhileGuard:
-        """The guard of a `with` statement; layers called within it go into the loop."""
+        """Return a guard: layers called in its `with` statement are appended to the loop body."""
         return WhileGuard(self)
 
     def _complete(self) -> None:
-        """Append the op that owns the current block to the block around it."""
+        """Append the op that owns the current block to its parent block."""
         program = self.helper.main_program
-        inside, parent = program.current_block(), parent_of(program)
-        read, written = traffic(inside.ops, [self.cond_var.name])
+        inside, parent = program.current_block(), parent_block(program)
+        read, written = inputs_and_outputs(inside.ops, [self.cond_var.name])
         outer = [name for name in written if parent._find_var_recursive(name) is not None]
         scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
@@ -74,7 +74,7 @@ def _check_condition(cond: Any, what: str, must: str) -> None:
 
 
 class WhileGuard(BlockGuard):
-    """The guard that `While.block` returns."""
+    """Guard returned by `While.block`."""
 
     def __init__(self, while_op: While) -> None:
         check_type(while_op, "while_op", While, "WhileGuard")
@@ -98,11 +98,11 @@ def while_loop(
     is_test: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Replace `loop_vars` by what `body` makes of them as long as `cond` of them is true.
+    """Run `loop_vars = body(*loop_vars)` while `cond(*loop_vars)` is true.
 
     `body` returns as many variables as it takes, in the same structure. Returns `loop_vars`, which
-    then hold what the last step left. Raises TypeError for arguments of other kinds and for a
-    condition that is no boolean, ValueError where `body` returns another structure.
+    hold the final values. Raises TypeError for arguments of other types and for a condition that is
+    not boolean, ValueError if `body` returns another structure.
 
     >>> import fluid
     >>> i, ten = (fluid.layers.fill_constant([1], "int64", n) for n in (0, 10))
@@ -122,8 +122,8 @@ def while_loop(
 
 
 def _append_step(cond: Any, body: Any, loop_vars: Any, condition: Variable) -> None:
-    """One step: the body, then what it returns takes the place of the variables."""
-    # The body gets lists and dicts of its own, so that it may change them.
+    """Append one iteration: the body, then copies of its results to the loop variables."""
+    # The body receives copies of lists and dicts, which it may modify.
     nested = any(is_sequence(each) for each in loop_vars)
     given = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
     results = body(*given)

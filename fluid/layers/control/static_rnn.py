@@ -1,4 +1,4 @@
-"""`StaticRNN`: a block that runs for every step of tensors of one length."""
+"""`StaticRNN`: a block that runs for each time step of inputs of equal length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fluid import unique_name
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.control.blocks import BlockGuard, parent_of, traffic
+from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
 
@@ -18,7 +18,7 @@ __all__ = ["StaticRNN"]
 
 @dataclass
 class StaticRNNMemoryLink:
-    """A state of a recurrent block: what it begins as, what a step sees, and what it leaves."""
+    """A recurrent state: its initial value, its value in a step, and the updated value."""
 
     init: Variable
     pre_mem: Variable
@@ -52,7 +52,7 @@ class StaticRNN:
         self.seq_len: int | None = None
 
     def step(self) -> StaticRNNGuard:
-        """The guard of a `with` statement; layers called within it run for every step."""
+        """Return a guard: layers called in its `with` statement are appended to the step block."""
         return StaticRNNGuard(self)
 
     def memory(
@@ -64,10 +64,10 @@ class StaticRNN:
         init_batch_dim_idx: int = 0,
         ref_batch_dim_idx: int = 1,
     ) -> Variable:
-        """A state, as the step before left it: first `init`, or `init_value` in `shape`.
+        """Return a recurrent state, initially `init`, or `init_value` in `shape`.
 
-        The size of the batch, axis `init_batch_dim_idx`, is then that of `batch_ref` along
-        `ref_batch_dim_idx`. Raises ValueError where neither is given, or outside of the block.
+        In the latter case the batch size, axis `init_batch_dim_idx`, is axis `ref_batch_dim_idx` of
+        `batch_ref`. Raises ValueError if both are None, or outside the block.
         """
         self._assert_in_rnn_block_("memory")
         layer = "fluid.layers.StaticRNN.memory"
@@ -99,7 +99,7 @@ class StaticRNN:
         return boot
 
     def step_input(self, x: Variable) -> Variable:
-        """One step of `x`, whose first axis is time; ValueError where that differs in size."""
+        """Return one step of `x`, whose first axis is time; ValueError if its size differs."""
         self._assert_in_rnn_block_("step_input")
         check_variable(x, "x", "fluid.layers.StaticRNN.step_input")
         if self.seq_len is None:
@@ -115,14 +115,14 @@ class StaticRNN:
         return step
 
     def step_output(self, o: Variable) -> None:
-        """Collect `o` of every step."""
+        """Mark `o` as an output, collected over all steps."""
         self._assert_in_rnn_block_("step_output")
         check_variable(o, "o", "fluid.layers.StaticRNN.step_output")
-        step = self._copied(o)
+        step = self._copy(o)
         fields = {"shape": [self.seq_len, *step.shape], "dtype": step.dtype}
         self.outputs.append(self._parent_block().create_var(name=step.name, **fields))
 
-    def _copied(self, var: Variable) -> Variable:
+    def _copy(self, var: Variable) -> Variable:
         copy = self.helper.create_variable_for_type_inference(var.dtype)
         attrs = {"dtype": var.dtype}
         self.helper.append_op(
@@ -131,12 +131,12 @@ class StaticRNN:
         return copy
 
     def output(self, *outputs: Variable) -> None:
-        """Collect each of `outputs` of every step."""
+        """Mark `outputs` as outputs, collected over all steps."""
         for each in outputs:
             self.step_output(each)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
-        """Let `var` be what this step leaves of the state `mem`."""
+        """Set the value of the state `mem` for the next step to `var`."""
         check_variable(mem, "mem", "fluid.layers.StaticRNN.update_memory")
         check_variable(var, "var", "fluid.layers.StaticRNN.update_memory")
         if mem.name not in self.memories:
@@ -144,7 +144,9 @@ class StaticRNN:
         self.memories[mem.name].mem = var
 
     def __call__(self) -> Any:
-        """The outputs, of all steps: one, or a list; ValueError before the block or without any."""
+        """Return the outputs of all steps, one or a list; ValueError before the block or without
+        any.
+        """
         if self.status != self.AFTER_RNN_BLOCK:
             raise ValueError("RNN output can only be retrieved after rnn block")
         if not self.outputs:
@@ -156,15 +158,15 @@ class StaticRNN:
             raise ValueError(f"You must invoke {method} in rnn block")
 
     def _parent_block(self) -> Block:
-        return parent_of(self.helper.main_program)
+        return parent_block(self.helper.main_program)
 
     def _complete_op(self) -> None:
-        """Append the op that owns the current block to the block around it."""
+        """Append the op that owns the current block to its parent block."""
         inside, parent = self.helper.main_program.current_block(), self._parent_block()
         local = {name for op in inside.ops for name in op.writes()}
         local |= {var.name for var in self.inputs} | set(self.memories)
-        read = [name for name in traffic(inside.ops)[0] if name not in local]
-        states = [self._state_left(link) for link in self.memories.values()]
+        read = [name for name in inputs_and_outputs(inside.ops)[0] if name not in local]
+        states = [self._updated_state(link) for link in self.memories.values()]
         scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
             "recurrent",
@@ -182,17 +184,17 @@ class StaticRNN:
             },
         )
 
-    def _state_left(self, link: StaticRNNMemoryLink) -> str:
+    def _updated_state(self, link: StaticRNNMemoryLink) -> str:
         if link.mem is None:
             raise ValueError(
                 f"{link.init.name} should be updated in every step: call update_memory for "
                 f"{link.pre_mem.name}"
             )
-        return self._copied(link.mem).name
+        return self._copy(link.mem).name
 
 
 class StaticRNNGuard(BlockGuard):
-    """The guard that `StaticRNN.step` returns."""
+    """Guard returned by `StaticRNN.step`."""
 
     def __init__(self, rnn: StaticRNN) -> None:
         check_type(rnn, "rnn", StaticRNN, "StaticRNNGuard")

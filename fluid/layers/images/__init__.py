@@ -1,1 +1,1 @@
-"""Layers of images: convolution, pooling, resizing, detection."""
+"""Layers for images: convolution, pooling, resizing, object detection."""

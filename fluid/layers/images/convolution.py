@@ -1,4 +1,4 @@
-"""Layers of convolutions: of pictures and volumes, forward, transposed, and deformable."""
+"""2-D and 3-D convolution, transposed convolution and deformable convolution."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fluid.initializer import Normal
 from fluid.layer_helper import LayerHelper
 from fluid.layers.images.windows import (
     Padding,
-    channels_of,
+    channel_count,
     check_flag,
     is_channels_last,
+    merge_equal_pairs,
+    padding_attributes,
     padding_pairs,
-    paddings_of,
-    sizes_of,
-    without_twins,
+    sizes_per_axis,
 )
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
@@ -39,18 +39,18 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Convolve pictures [N, C, H, W] with `num_filters` filters of C / groups channels.
+    """2-D convolution of images [N, C, H, W] with filters [num_filters, C / groups, kh, kw].
 
     Padding is a number, [height, width], [top, bottom, left, right], "SAME" or "VALID". Raises
     ValueError where the channels are unknown or not divisible by `groups`.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("conv2d_doc", [3, 8, 8])
-    >>> fluid.layers.conv2d(pictures, num_filters=4, filter_size=3, act="relu").shape
+    >>> images = fluid.layers.data("conv2d_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d(images, num_filters=4, filter_size=3, act="relu").shape
     (-1, 4, 6, 6)
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d")
-    channels = channels_of(input, data_format, "conv2d")
+    channels = channel_count(input, data_format, "conv2d")
     alone = channels == groups and num_filters % channels == 0 and not use_cudnn
     helper = LayerHelper(
         "depthwise_conv2d" if alone else "conv2d",
@@ -62,8 +62,8 @@ def conv2d(
     )
     attrs = _attributes(2, stride, padding, dilation, groups, use_cudnn, data_format)
     attrs |= {"use_mkldnn": False, "fuse_relu_before_depthwise_conv": False}
-    field = sizes_of(filter_size, 2, "filter_size")
-    return _convolved(helper, input, [num_filters, channels, *field], attrs)
+    kernel_size = sizes_per_axis(filter_size, 2, "filter_size")
+    return _append_convolution(helper, input, [num_filters, channels, *kernel_size], attrs)
 
 
 def conv3d(
@@ -81,7 +81,8 @@ def conv3d(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Convolve volumes [N, C, D, H, W] with `num_filters` filters of C / groups channels.
+    """3-D convolution of volumes [N, C, D, H, W] with filters [num_filters, C / groups, kd, kh,
+    kw].
 
     Padding is a number, one for each of depth, height and width, two for each, "SAME" or "VALID".
     Raises ValueError where the channels are unknown or not divisible by `groups`.
@@ -92,7 +93,7 @@ def conv3d(
     (-1, 2, 4, 8, 8)
     """
     check_variable(input, "input", "conv3d")
-    channels = channels_of(input, data_format, "conv3d", 3)
+    channels = channel_count(input, data_format, "conv3d", 3)
     helper = LayerHelper(
         "conv3d",
         param_attr=param_attr,
@@ -102,9 +103,9 @@ def conv3d(
         use_cudnn=use_cudnn,
     )
     attrs = _attributes(3, stride, padding, dilation, groups, use_cudnn, data_format)
-    field = sizes_of(filter_size, 3, "filter_size")
-    shape = [num_filters, channels, *field]
-    return _convolved(helper, input, shape, {**attrs, "use_mkldnn": False})
+    kernel_size = sizes_per_axis(filter_size, 3, "filter_size")
+    shape = [num_filters, channels, *kernel_size]
+    return _append_convolution(helper, input, shape, {**attrs, "use_mkldnn": False})
 
 
 def _attributes(
@@ -116,13 +117,13 @@ def _attributes(
     use_cudnn: bool,
     layout: str,
 ) -> dict[str, Any]:
-    """The attributes every convolution has; ValueError for what they can not be."""
+    """Return the attributes common to all convolutions; ValueError for invalid values."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d")
-    paddings, algorithm = paddings_of(padding, layout, axes)
+    paddings, algorithm = padding_attributes(padding, layout, axes)
     return {
-        "strides": sizes_of(stride, axes, "stride"),
+        "strides": sizes_per_axis(stride, axes, "stride"),
         "paddings": paddings,
-        "dilations": sizes_of(dilation, axes, "dilation"),
+        "dilations": sizes_per_axis(dilation, axes, "dilation"),
         "groups": groups,
         "use_cudnn": use_cudnn,
         "padding_algorithm": algorithm,
@@ -130,38 +131,40 @@ def _attributes(
     }
 
 
-def _convolved(
+def _append_convolution(
     helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: Mapping[str, Any]
 ) -> Variable:
-    """The op, its bias and its activation; `shape` are the filters that see every channel."""
+    """Append the convolution, bias and activation; `shape` is the filter shape without groups."""
     filters = _filters(helper, input, shape, attrs["groups"] or 1)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
-    return helper.append_activation(_biased(helper, out, attrs["data_format"]))
+    return helper.append_activation(_append_bias(helper, out, attrs["data_format"]))
 
 
 def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups: int) -> Variable:
-    """The parameter of a convolution, which starts as noise that keeps variances."""
+    """Create the filter parameter, initialized from a variance-preserving normal distribution."""
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
-    count, channels, *field = shape
+    count, channels, *kernel_size = shape
     if channels % groups:
         raise ValueError(
             f"the channels of the input of {helper.layer_type} must be divisible by groups, "
             f"but {input.name!r} has {channels} and groups is {groups}"
         )
-    if min(field) < 1:
-        raise ValueError(f"filter_size of {helper.layer_type} must be from 1 up, not {field}")
-    deviation = math.sqrt(2.0 / (math.prod(field) * channels))
+    if min(kernel_size) < 1:
+        raise ValueError(
+            f"filter_size of {helper.layer_type} must be at least 1, not {kernel_size}"
+        )
+    deviation = math.sqrt(2.0 / (math.prod(kernel_size) * channels))
     return helper.create_parameter(
         helper.param_attr,
-        [count, channels // groups, *field],
+        [count, channels // groups, *kernel_size],
         input.dtype,
         default_initializer=Normal(0.0, deviation),
     )
 
 
-def _biased(helper: LayerHelper, out: Variable, layout: str) -> Variable:
+def _append_bias(helper: LayerHelper, out: Variable, layout: str) -> Variable:
     axis = len(out.shape) - 1 if is_channels_last(layout) else 1
     return helper.append_bias_op(out, axis, axis + 1)
 
@@ -185,19 +188,19 @@ def conv2d_transpose(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Let every element of pictures [N, C, H, W] stamp `num_filters` filters on larger pictures.
+    """2-D transposed convolution of images [N, C, H, W] with `num_filters` output channels.
 
-    The output has (size - 1) * stride - paddings + dilation * (filter - 1) + 1 places on an axis;
-    `output_size` may ask for up to stride - 1 more, or give the filter's size where there is none.
-    Raises ValueError where neither size is given.
+    The output size of an axis is (size - 1) * stride - paddings + dilation * (filter - 1) + 1;
+    `output_size` may add up to stride - 1, or determines the filter size if `filter_size` is None.
+    Raises ValueError if both are None.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("transpose_doc", [3, 8, 8])
-    >>> fluid.layers.conv2d_transpose(pictures, 2, filter_size=4, stride=2, padding=1).shape
+    >>> images = fluid.layers.data("transpose_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d_transpose(images, 2, filter_size=4, stride=2, padding=1).shape
     (-1, 2, 16, 16)
     """
     check_variable(input, "input", "conv2d_transpose")
-    channels = channels_of(input, data_format, "conv2d_transpose")
+    channels = channel_count(input, data_format, "conv2d_transpose")
     alone = channels == groups == num_filters and not use_cudnn
     helper = LayerHelper(
         "depthwise_conv2d_transpose" if alone else "conv2d_transpose",
@@ -208,9 +211,9 @@ def conv2d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _stamp(input, 2, sizes, use_cudnn, data_format)
-    shape = [channels, num_filters, *field]
-    return _transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
+    kernel_size, attrs = _transposed_geometry(input, 2, sizes, use_cudnn, data_format)
+    shape = [channels, num_filters, *kernel_size]
+    return _append_transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
 
 
 def conv3d_transpose(
@@ -229,12 +232,12 @@ def conv3d_transpose(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Let every element of volumes [N, C, D, H, W] stamp `num_filters` filters on larger ones.
+    """3-D transposed convolution of volumes [N, C, D, H, W] with `num_filters` output channels.
 
-    Sizes are as in `conv2d_transpose`, with three axes.
+    Sizes are as in `conv2d_transpose`, for three spatial axes.
     """
     check_variable(input, "input", "conv3d_transpose")
-    channels = channels_of(input, data_format, "conv3d_transpose", 3)
+    channels = channel_count(input, data_format, "conv3d_transpose", 3)
     helper = LayerHelper(
         "conv3d_transpose",
         param_attr=param_attr,
@@ -244,32 +247,35 @@ def conv3d_transpose(
         use_cudnn=use_cudnn,
     )
     sizes = (output_size, filter_size, padding, stride, dilation)
-    field, attrs = _stamp(input, 3, sizes, use_cudnn, data_format)
-    layout = data_format.replace("D", "")  # as the op calls it
+    kernel_size, attrs = _transposed_geometry(input, 3, sizes, use_cudnn, data_format)
+    layout = data_format.replace("D", "")  # the name that the op expects
     attrs |= {"groups": groups or 1, "data_format": layout}
-    return _transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
+    return _append_transposed(
+        helper, input, [channels, num_filters, *kernel_size], attrs, data_format
+    )
 
 
-def _stamp(
+def _transposed_geometry(
     input: Variable, axes: int, sizes: tuple[Any, ...], use_cudnn: bool, layout: str
 ) -> tuple[list[int], dict[str, Any]]:
-    """The size of the filters, and the attributes that say how they are stamped."""
+    """Return the filter size and the attributes of a transposed convolution."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
     output_size, filter_size, padding, stride, dilation = sizes
     strides, dilations = (
-        sizes_of(value, axes, each) for value, each in ((stride, "stride"), (dilation, "dilation"))
+        sizes_per_axis(value, axes, each)
+        for value, each in ((stride, "stride"), (dilation, "dilation"))
     )
-    wanted = [] if output_size is None else sizes_of(output_size, axes, "output_size")
+    wanted = [] if output_size is None else sizes_per_axis(output_size, axes, "output_size")
     pairs, algorithm = padding_pairs(padding, layout, axes)
     if filter_size is None:
         image = input.shape[1:-1] if is_channels_last(layout) else input.shape[2:]
-        field = _field(image, wanted, pairs, strides, dilations)
+        kernel_size = _infer_filter_size(image, wanted, pairs, strides, dilations)
     else:
-        field = sizes_of(filter_size, axes, "filter_size")
-    return field, {
+        kernel_size = sizes_per_axis(filter_size, axes, "filter_size")
+    return kernel_size, {
         "output_size": wanted,
         "strides": strides,
-        "paddings": without_twins(pairs),
+        "paddings": merge_equal_pairs(pairs),
         "padding_algorithm": algorithm,
         "dilations": dilations,
         "use_cudnn": use_cudnn,
@@ -277,41 +283,43 @@ def _stamp(
     }
 
 
-def _field(
+def _infer_filter_size(
     image: Sequence[int],
     wanted: Sequence[int],
     pairs: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:
-    """The filters that make images of the wanted sizes; ValueError where sizes are not known."""
+    """Infer the filter size from the output size; ValueError if the input size is dynamic."""
     if not wanted:
         raise ValueError("a transposed convolution needs a filter_size or an output_size")
     if min(image) < 0:
-        raise ValueError(f"images of unknown sizes {list(image)} need a filter_size")
+        raise ValueError(f"images of dynamic sizes {list(image)} need a filter_size")
     found = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
     return [
-        (size - (places - 1) * stride + before + after - 1) // apart + 1
-        for places, size, before, after, stride, apart in found
+        (size - (in_size - 1) * stride + before + after - 1) // rate + 1
+        for in_size, size, before, after, stride, rate in found
     ]
 
 
-def _transposed(
+def _append_transposed(
     helper: LayerHelper,
     input: Variable,
     shape: Sequence[int],
     attrs: Mapping[str, Any],
     layout: str,
 ) -> Variable:
-    """The op, its bias and its activation; `shape` are the filters of one group."""
+    """Append the transposed convolution, bias and activation; `shape` is one group's filter
+    shape.
+    """
     if helper.param_attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
-    channels, count, *field = shape
-    sizes = [channels, count // attrs["groups"], *field]
+    channels, count, *kernel_size = shape
+    sizes = [channels, count // attrs["groups"], *kernel_size]
     filters = helper.create_parameter(helper.param_attr, sizes, input.dtype)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
-    return helper.append_activation(_biased(helper, out, layout))
+    return helper.append_activation(_append_bias(helper, out, layout))
 
 
 def deformable_conv(
@@ -331,22 +339,22 @@ def deformable_conv(
     modulated: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Convolve pictures [N, C, H, W], each tap of a window moved by its own `offset`.
+    """Deformable 2-D convolution of images [N, C, H, W]: `offset` moves each sampling point.
 
-    `offset` is [N, 2 * deformable_groups * taps, …places]: down and right for each tap. `mask`,
-    half as deep, weighs what the taps see if the convolution is `modulated`.
+    `offset` is [N, 2 * deformable_groups * kh * kw, H_out, W_out], (y, x) for each point. `mask`,
+    with half as many channels, weights the samples if the convolution is `modulated`.
     """
     check_variable_and_dtype(input, "input", FLOATS[1:], "deformable_conv")
     check_variable_and_dtype(offset, "offset", FLOATS[1:], "deformable_conv")
     check_type(mask, "mask", (Variable, type(None)), "deformable_conv")
-    channels = channels_of(input, "NCHW", "deformable_conv")
+    channels = channel_count(input, "NCHW", "deformable_conv")
     helper = LayerHelper("deformable_conv", param_attr=param_attr, bias_attr=bias_attr, name=name)
-    field = sizes_of(filter_size, 2, "filter_size")
-    filters = _filters(helper, input, [num_filters, channels, *field], groups or 1)
+    kernel_size = sizes_per_axis(filter_size, 2, "filter_size")
+    filters = _filters(helper, input, [num_filters, channels, *kernel_size], groups or 1)
     attrs = {
-        "strides": sizes_of(stride, 2, "stride"),
-        "paddings": sizes_of(padding, 2, "padding"),
-        "dilations": sizes_of(dilation, 2, "dilation"),
+        "strides": sizes_per_axis(stride, 2, "stride"),
+        "paddings": sizes_per_axis(padding, 2, "padding"),
+        "dilations": sizes_per_axis(dilation, 2, "dilation"),
         "groups": groups,
         "deformable_groups": deformable_groups,
         "im2col_step": im2col_step,

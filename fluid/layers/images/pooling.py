@@ -1,4 +1,4 @@
-"""Layers of pooling: what each window of an image holds at most or on average."""
+"""Max and average pooling over windows of images and volumes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.images.windows import Padding, check_layout, paddings_of, sizes_of
+from fluid.layers.images.windows import Padding, check_layout, padding_attributes, sizes_per_axis
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["adaptive_pool2d", "adaptive_pool3d", "pool2d", "pool3d"]
@@ -26,19 +26,20 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """The largest entry or the average of each window of pictures [N, C, H, W].
+    """Max or average pooling over windows of images [N, C, H, W].
 
-    `global_pooling` takes the whole picture as window; `ceil_mode` keeps partial windows at the
-    border; `exclusive` averages do not count padding. Raises ValueError for other arguments.
+    `global_pooling` uses the whole image as the window; `ceil_mode` keeps partial windows at the
+    border; with `exclusive`, averages do not count padding. Raises ValueError for invalid
+    arguments.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("pool2d_doc", [3, 8, 8])
-    >>> fluid.layers.pool2d(pictures, pool_size=2, pool_stride=2).shape
+    >>> images = fluid.layers.data("pool2d_doc", [3, 8, 8])
+    >>> fluid.layers.pool2d(images, pool_size=2, pool_stride=2).shape
     (-1, 3, 4, 4)
     """
     sizes = (pool_size, pool_stride, pool_padding)
     attrs = _attributes(2, pool_type, sizes, global_pooling, ceil_mode, data_format)
-    return _pooled("pool2d", input, attrs, use_cudnn, exclusive, name)
+    return _append_pool("pool2d", input, attrs, use_cudnn, exclusive, name)
 
 
 def pool3d(
@@ -54,13 +55,13 @@ def pool3d(
     exclusive: bool = True,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """The largest entry or the average of each window of volumes [N, C, D, H, W].
+    """Max or average pooling over windows of volumes [N, C, D, H, W].
 
-    Arguments are as in `pool2d`, with three axes.
+    Arguments are as in `pool2d`, for three spatial axes.
     """
     sizes = (pool_size, pool_stride, pool_padding)
     attrs = _attributes(3, pool_type, sizes, global_pooling, ceil_mode, data_format)
-    return _pooled("pool3d", input, attrs, use_cudnn, exclusive, name)
+    return _append_pool("pool3d", input, attrs, use_cudnn, exclusive, name)
 
 
 def _attributes(
@@ -71,20 +72,20 @@ def _attributes(
     ceil_mode: bool,
     layout: str,
 ) -> dict[str, Any]:
-    """The attributes that say where windows are; ValueError for what they can not be."""
+    """Return the attributes of a pooling op; ValueError for invalid values."""
     op, (pool_size, stride, padding) = f"pool{axes}d", sizes
     _check_kind(pool_type, op)
     if not global_pooling and pool_size == -1:
         raise ValueError(f"{op} needs a pool_size, or global_pooling")
     check_layout(layout, op, axes)
-    paddings, algorithm = paddings_of(padding, layout, axes)
+    paddings, algorithm = padding_attributes(padding, layout, axes)
     if algorithm == "VALID" and ceil_mode:
         raise ValueError(f"{op} with padding 'VALID' can not have ceil_mode")
     return {
         "pooling_type": pool_type,
-        "ksize": sizes_of(pool_size, axes, "pool_size"),
+        "ksize": sizes_per_axis(pool_size, axes, "pool_size"),
         "global_pooling": global_pooling,
-        "strides": sizes_of(stride, axes, "pool_stride"),
+        "strides": sizes_per_axis(stride, axes, "pool_stride"),
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "ceil_mode": ceil_mode,
@@ -92,7 +93,7 @@ def _attributes(
     }
 
 
-def _pooled(
+def _append_pool(
     op: str,
     input: Variable,
     attrs: dict[str, Any],
@@ -119,17 +120,17 @@ def adaptive_pool2d(
     require_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Split pictures into `pool_size` cells; the largest entry or the average of each.
+    """Max or average pooling to an output of `pool_size` for any input size.
 
-    `require_index` also gives where the largest were (int32), counted through the picture. Raises
+    `require_index` also returns the indices of the maxima (int32) in the flattened image. Raises
     ValueError for the index of an average.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("adaptive_doc", [3, 8, 8])
-    >>> fluid.layers.adaptive_pool2d(pictures, [2, 3]).shape
+    >>> images = fluid.layers.data("adaptive_doc", [3, 8, 8])
+    >>> fluid.layers.adaptive_pool2d(images, [2, 3]).shape
     (-1, 3, 2, 3)
     """
-    return _adaptive(2, input, pool_size, pool_type, require_index, name)
+    return _append_adaptive_pool(2, input, pool_size, pool_type, require_index, name)
 
 
 def adaptive_pool3d(
@@ -139,14 +140,14 @@ def adaptive_pool3d(
     require_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Split volumes into `pool_size` cells; the largest entry or the average of each.
+    """3-D max or average pooling to an output of `pool_size` for any input size.
 
-    Arguments are as in `adaptive_pool2d`, with three axes.
+    Arguments are as in `adaptive_pool2d`, for three spatial axes.
     """
-    return _adaptive(3, input, pool_size, pool_type, require_index, name)
+    return _append_adaptive_pool(3, input, pool_size, pool_type, require_index, name)
 
 
-def _adaptive(
+def _append_adaptive_pool(
     axes: int,
     input: Variable,
     pool_size: int | Sequence[int],
@@ -160,10 +161,10 @@ def _adaptive(
     check_type(pool_size, "pool_size", (int, list, tuple), op)
     check_type(require_index, "require_index", bool, op)
     _check_kind(pool_type, op)
-    attrs = {"ksize": sizes_of(pool_size, axes, "pool_size"), "adaptive": True}
+    attrs = {"ksize": sizes_per_axis(pool_size, axes, "pool_size"), "adaptive": True}
     if pool_type == "avg":
         if require_index:
-            raise ValueError(f"{op}: an average is nowhere, so require_index needs 'max'")
+            raise ValueError(f"{op}: require_index needs pool_type 'max': an average has no index")
         attrs["pooling_type"] = pool_type
         return append_simple_op(f"pool{axes}d", {"X": input}, attrs, name=name)
     helper = LayerHelper(f"max_pool{axes}d_with_index", name=name)

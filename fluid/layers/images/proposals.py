@@ -1,4 +1,4 @@
-"""Layers of two-stage detectors: anchors, proposals, their targets, pyramids of features."""
+"""Layers for two-stage detectors: anchors, proposals, target assignment, feature pyramids."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
     "rpn_target_assign",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
-"""A default, as the signature has it."""
+"""Default value in the signatures."""
 
 
 def anchor_generator(
@@ -39,9 +39,9 @@ def anchor_generator(
     offset: float = 0.5,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Boxes of every ratio and size around each place: [H, W, anchors, 4], and variances.
+    """Return anchors [H, W, anchors, 4], one per ratio and size at each cell, and their variances.
 
-    `stride` is the step between places to the right and down; ValueError where it is not two.
+    `stride` is the distance between cells, (x, y); ValueError if it does not have two entries.
 
     >>> import fluid
     >>> features = fluid.layers.data("anchors_doc", [8, 4, 5])
@@ -70,7 +70,7 @@ def _floats(values: Any) -> list[float]:
 
 
 def _check_all(op: str, kinds: Sequence[str], **values: Any) -> None:
-    """TypeError where one of some arguments is no variable of an allowed element type."""
+    """Raise TypeError if an argument is not a variable or has a dtype that is not in `kinds`."""
     for label, value in values.items():
         check_variable_and_dtype(value, label, kinds, op)
 
@@ -93,14 +93,17 @@ def rpn_target_assign(
     rpn_negative_overlap: float = 0.3,
     use_random: bool = True,
 ) -> tuple[Variable, ...]:
-    """What a region network says of the anchors that are to learn, and what they should say.
+    """Sample anchors to train a region proposal network; return their predictions and targets.
 
-    Logits [F+B, 1], codes [F, 4], labels [F+B, 1], codes to learn [F, 4] and their weights: F
-    anchors share `rpn_positive_overlap` with a true box, B share less than `rpn_negative_overlap`.
+    Returns logits [F+B, 1], predicted codes [F, 4], labels [F+B, 1], target codes [F, 4] and their
+    weights. F anchors have an IoU with a ground-truth box of at least `rpn_positive_overlap`, B
+    anchors one below `rpn_negative_overlap`.
     """
     op = "rpn_target_assign"
-    _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
-    _check_all(op, _WIDE, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
+    _check_all(
+        op, _FULL_PRECISION, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box
+    )
+    _check_all(op, _FULL_PRECISION, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
     _check_all(op, ["int32"], is_crowd=is_crowd)
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
     attrs = {
@@ -112,10 +115,10 @@ def rpn_target_assign(
         "use_random": use_random,
     }
     outputs = _TARGETS | dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
-    made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
-    places, scores, labels, codes, weights = made
+    results = append_outputs(LayerHelper(op), inputs, outputs, attrs)
+    positions, scores, labels, codes, weights = results
     logits, boxes = reshape(cls_logits, (-1, 1)), reshape(bbox_pred, (-1, 4))
-    return gather(logits, scores), gather(boxes, places), labels, codes, weights
+    return gather(logits, scores), gather(boxes, positions), labels, codes, weights
 
 
 _TARGETS: dict[str, Any] = {
@@ -138,24 +141,26 @@ def retinanet_target_assign(
     positive_overlap: float = 0.5,
     negative_overlap: float = 0.4,
 ) -> tuple[Variable, ...]:
-    """What RetinaNet says of the anchors that are to learn, and what they should say.
+    """Assign targets to the anchors of RetinaNet; return their predictions and targets.
 
-    Logits [F+B, classes], codes [F, 4], labels [F+B, 1], codes to learn [F, 4], their weights, and
-    how many anchors of each picture are foreground.
+    Returns logits [F+B, classes], predicted codes [F, 4], labels [F+B, 1], target codes [F, 4],
+    their weights, and the number of foreground anchors of each image.
     """
     op = "retinanet_target_assign"
-    _check_all(op, _WIDE, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box)
-    _check_all(op, _WIDE, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
+    _check_all(
+        op, _FULL_PRECISION, bbox_pred=bbox_pred, cls_logits=cls_logits, anchor_box=anchor_box
+    )
+    _check_all(op, _FULL_PRECISION, anchor_var=anchor_var, gt_boxes=gt_boxes, im_info=im_info)
     _check_all(op, ["int32"], gt_labels=gt_labels, is_crowd=is_crowd)
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "GtLabels": gt_labels}
     inputs |= {"IsCrowd": is_crowd, "ImInfo": im_info}
     attrs = {"positive_overlap": positive_overlap, "negative_overlap": negative_overlap}
     outputs = _TARGETS | dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
     outputs["ForegroundNumber"] = "int32"
-    made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
-    places, scores, labels, codes, weights, count = made
+    results = append_outputs(LayerHelper(op), inputs, outputs, attrs)
+    positions, scores, labels, codes, weights, count = results
     logits, boxes = reshape(cls_logits, (-1, num_classes)), reshape(bbox_pred, (-1, 4))
-    return gather(logits, scores), gather(boxes, places), labels, codes, weights, count
+    return gather(logits, scores), gather(boxes, positions), labels, codes, weights, count
 
 
 # ---- proposals ----------------------------------------------------------------------------------
@@ -175,15 +180,15 @@ def generate_proposals(
     name: str | None = None,
     return_rois_num: bool = False,
 ) -> tuple[Variable, ...]:
-    """The likeliest boxes [K, 4] of each picture and their scores [K, 1], in sequences.
+    """Return the boxes [K, 4] with the highest scores of each image and their scores [K, 1] (LoD).
 
-    `scores` are [N, A, H, W], `bbox_deltas` [N, 4·A, H, W], anchors and variances [H, W, A, 4].
-    `return_rois_num` also gives where the boxes of each picture end.
+    `scores` is [N, A, H, W], `bbox_deltas` [N, 4·A, H, W], anchors and variances are [H, W, A, 4].
+    `return_rois_num` also returns the end row of each image's boxes [N].
     """
     op = "generate_proposals"
     _check_all(op, ["float32"], scores=scores, bbox_deltas=bbox_deltas, anchors=anchors)
     _check_all(op, ["float32"], variances=variances)
-    _check_all(op, _WIDE, im_info=im_info)
+    _check_all(op, _FULL_PRECISION, im_info=im_info)
     inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
     inputs |= {"Anchors": anchors, "Variances": variances}
     attrs = {
@@ -194,8 +199,8 @@ def generate_proposals(
         "eta": eta,
     }
     outputs = {"RpnRois": bbox_deltas.dtype, "RpnRoiProbs": scores.dtype, "RpnRoisLod": "int32"}
-    made = append_outputs(LayerHelper(op, name=name), inputs, outputs, attrs)
-    return made if return_rois_num else made[:2]
+    results = append_outputs(LayerHelper(op, name=name), inputs, outputs, attrs)
+    return results if return_rois_num else results[:2]
 
 
 def generate_proposal_labels(
@@ -215,9 +220,11 @@ def generate_proposal_labels(
     is_cls_agnostic: bool = False,
     is_cascade_rcnn: bool = False,
 ) -> tuple[Variable, ...]:
-    """Proposals to learn from: boxes, classes (0 for background), codes by class, two weights."""
+    """Sample proposals for training: boxes, classes (0: background), per-class codes, two
+    weights.
+    """
     op = "generate_proposal_labels"
-    _check_all(op, _WIDE, rpn_rois=rpn_rois)
+    _check_all(op, _FULL_PRECISION, rpn_rois=rpn_rois)
     _check_all(op, ["int32"], gt_classes=gt_classes, is_crowd=is_crowd)
     inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
     inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
@@ -249,10 +256,10 @@ def generate_mask_labels(
     num_classes: int,
     resolution: int,
 ) -> tuple[Variable, ...]:
-    """Of the boxes with a class: themselves, their numbers, and masks [K, classes * resolution²].
+    """Return the foreground boxes, their row indices and mask targets [K, classes * resolution²].
 
-    `gt_segms` [points, 2] are sequences of polygons, of objects, and of pictures. Masks of other
-    classes than a box's own are -1.
+    `gt_segms` [points, 2] has LoD levels for images, objects and polygons. Masks of classes other
+    than that of the box are -1.
     """
     helper = LayerHelper("generate_mask_labels")
     check_variable(rois, "rois", helper.layer_type)
@@ -281,16 +288,16 @@ def retinanet_detection_output(
     nms_threshold: float = 0.3,
     nms_eta: float = 1.0,
 ) -> Variable:
-    """Detections of all levels: rows of class, score and box, in sequences by picture.
+    """Merge the detections of all levels: rows of class, score and box, one sequence per image.
 
-    As in the reference, thresholds do not shrink, whatever `nms_eta` says.
+    As in the reference, the NMS threshold is constant; `nms_eta` has no effect.
     """
     op = "retinanet_detection_output"
     for label, values in (("bboxes", bboxes), ("scores", scores), ("anchors", anchors)):
         check_type(values, label, list, op)
         for each in values:
-            check_variable_and_dtype(each, label, _WIDE, op)
-    _check_all(op, _WIDE, im_info=im_info)
+            check_variable_and_dtype(each, label, _FULL_PRECISION, op)
+    _check_all(op, _FULL_PRECISION, im_info=im_info)
     inputs = {"BBoxes": bboxes, "Scores": scores, "Anchors": anchors, "ImInfo": im_info}
     attrs = {
         "score_threshold": score_threshold,
@@ -313,9 +320,9 @@ def distribute_fpn_proposals(
     refer_scale: int,
     name: str | None = None,
 ) -> tuple[list[Variable], Variable]:
-    """Boxes by level of the pyramid, and for each box its row in all levels, one after the other.
+    """Distribute boxes over pyramid levels; also return each box's row in the concatenated levels.
 
-    A box of side `refer_scale` goes to `refer_level`, one twice as large one level up.
+    A box of size `refer_scale` is assigned to `refer_level`, one twice as large to the next level.
     """
     check_variable(fpn_rois, "fpn_rois", "distribute_fpn_proposals")
     helper = LayerHelper("distribute_fpn_proposals", name=name)
@@ -346,7 +353,9 @@ def collect_fpn_proposals(
     post_nms_top_n: int,
     name: str | None = None,
 ) -> Variable:
-    """The best `post_nms_top_n` boxes of all levels, in sequences by picture."""
+    """Return the `post_nms_top_n` boxes with the highest scores of all levels, one sequence per
+    image.
+    """
     count = max_level - min_level + 1
     rois, scores = list(multi_rois[:count]), list(multi_scores[:count])
     for each in (*rois, *scores):

@@ -1,6 +1,6 @@
-"""Layers of regions of interest: what pictures show inside boxes, as pictures of one size.
+"""Layers that pool or sample regions of interest to outputs of a fixed size.
 
-Boxes `rois` are [R, 4], (x1, y1, x2, y2), with a sequence of them for each picture.
+Boxes `rois` are [R, 4], (x1, y1, x2, y2), one LoD sequence per image.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.images.windows import sizes_of
+from fluid.layers.images.windows import sizes_per_axis
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "roi_pool",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _ONE_GROUP = [1, 1]
-"""A default, as the signature has it."""
+"""Default value in the signature."""
 
 
 def roi_pool(
@@ -35,24 +35,24 @@ def roi_pool(
     spatial_scale: float = 1.0,
     rois_lod: Variable | None = None,
 ) -> Variable:
-    """The largest element of each cell of boxes: [R, C, pooled_height, pooled_width].
+    """Max pooling over a grid of cells in each box: [R, C, pooled_height, pooled_width].
 
-    `rois_lod` may say in a tensor where the boxes of each picture start, and where the last end.
+    `rois_lod` is an optional tensor with the offsets of each image's boxes (LoD offsets).
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("roi_pool_doc", [8, 16, 16])
+    >>> images = fluid.layers.data("roi_pool_doc", [8, 16, 16])
     >>> rois = fluid.layers.data("roi_pool_boxes", [4], lod_level=1)
-    >>> fluid.layers.roi_pool(pictures, rois, 2, 3, spatial_scale=0.25).shape
+    >>> fluid.layers.roi_pool(images, rois, 2, 3, spatial_scale=0.25).shape
     (-1, 8, 2, 3)
     """
     check_variable(input, "input", "roi_pool")
     helper = LayerHelper("roi_pool")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32")
+    argmax = helper.create_variable_for_type_inference("int32")
     helper.append_op(
         "roi_pool",
         inputs={"X": input, "ROIs": rois, "RoisLod": rois_lod},
-        outputs={"Out": out, "Argmax": places},
+        outputs={"Out": out, "Argmax": argmax},
         attrs=_cells(pooled_height, pooled_width, spatial_scale),
     )
     return out
@@ -68,12 +68,13 @@ def roi_align(
     name: str | None = None,
     rois_lod: Variable | None = None,
 ) -> Variable:
-    """The mean of samples in each cell of boxes: [R, C, pooled_height, pooled_width].
+    """Average bilinear samples in a grid of cells per box: [R, C, pooled_height, pooled_width].
 
-    A cell has `sampling_ratio`² samples, or where that is not above 0 as many as elements.
+    A cell has `sampling_ratio`² samples; if it is not positive, the number depends on the cell
+    size.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "roi_align")
-    check_variable_and_dtype(rois, "rois", _WIDE, "roi_align")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "roi_align")
+    check_variable_and_dtype(rois, "rois", _FULL_PRECISION, "roi_align")
     attrs = _cells(pooled_height, pooled_width, spatial_scale)
     inputs = {"X": input, "ROIs": rois, "RoisLod": rois_lod}
     attrs["sampling_ratio"] = sampling_ratio
@@ -89,10 +90,10 @@ def psroi_pool(
     pooled_width: int,
     name: str | None = None,
 ) -> Variable:
-    """The mean of each cell of boxes, every cell from channels of its own.
+    """Position-sensitive average pooling: each cell of a box reads different channels.
 
-    `input` has output_channels * pooled_height * pooled_width channels; the result is
-    [R, output_channels, pooled_height, pooled_width].
+    `input` has output_channels * pooled_height * pooled_width channels; the result is [R,
+    output_channels, pooled_height, pooled_width].
     """
     check_type(output_channels, "output_channels", int, "psroi_pool")
     attrs = _checked_cells("psroi_pool", pooled_height, pooled_width, spatial_scale)
@@ -109,9 +110,9 @@ def prroi_pool(
     batch_roi_nums: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The exact mean of each cell of boxes, which learn as well.
+    """Precise RoI pooling: the exact integral mean of each cell, differentiable in the boxes.
 
-    `batch_roi_nums` may say in a tensor how many boxes each picture has.
+    `batch_roi_nums` is an optional tensor with the number of boxes of each image.
     """
     attrs = _checked_cells("prroi_pool", pooled_height, pooled_width, spatial_scale)
     inputs = {"X": input, "ROIs": rois, "BatchRoINums": batch_roi_nums}
@@ -126,10 +127,11 @@ def roi_perspective_transform(
     spatial_scale: float = 1.0,
     name: str | None = None,
 ) -> tuple[Variable, Variable, Variable]:
-    """Quadrilaterals drawn upright, [R, C, height, width]; where they are, and the nine numbers.
+    """Warp quadrilaterals to upright rectangles; return the result, its mask and the transforms.
 
-    `rois` [R, 8] are four corners (x, y), clockwise from the upper left. The mask int32
-    [R, 1, height, width] is 1 inside, and the matrix [R, 9] takes places of the drawing to `input`.
+    The result is [R, C, height, width]. `rois` [R, 8] are four corners (x, y), clockwise from the
+    top left. The mask, int32 [R, 1, height, width], is 1 inside; each row of the matrix [R, 9] maps
+    output to `input` coordinates.
     """
     op = "roi_perspective_transform"
     check_variable_and_dtype(input, "input", ["float32"], op)
@@ -165,14 +167,14 @@ def deformable_roi_pooling(
     position_sensitive: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The mean of samples in each cell of boxes, every part of a box moved by its own offset.
+    """Deformable RoI pooling: the mean of samples in each cell, every part moved by its offset.
 
-    `trans` [R, 2, *part_size] has the offsets, times `trans_std` and the box's size; `no_trans`
-    leaves them out. `position_sensitive` takes every cell from channels of its own.
+    `trans` [R, 2, *part_size] has the offsets, scaled by `trans_std` and the box size; `no_trans`
+    ignores them. With `position_sensitive` each cell reads different channels.
     """
     op = "deformable_roi_pooling"
     for value, label in ((input, "input"), (rois, "rois"), (trans, "trans")):
-        check_variable_and_dtype(value, label, _WIDE, op)
+        check_variable_and_dtype(value, label, _FULL_PRECISION, op)
     check_type(group_size, "group_size", (list, tuple), op)
     parts = [pooled_height, pooled_width] if part_size is None else part_size
     cells = pooled_height * pooled_width if position_sensitive else 1
@@ -187,8 +189,8 @@ def deformable_roi_pooling(
             **_cells(pooled_height, pooled_width, spatial_scale),
             "no_trans": no_trans,
             "output_dim": input.shape[1] // cells,
-            "group_size": sizes_of(group_size, 2, "group_size"),
-            "part_size": sizes_of(parts, 2, "part_size"),
+            "group_size": sizes_per_axis(group_size, 2, "group_size"),
+            "part_size": sizes_per_axis(parts, 2, "part_size"),
             "sample_per_part": sample_per_part,
             "trans_std": trans_std,
         },

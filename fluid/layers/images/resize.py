@@ -1,4 +1,4 @@
-"""Layers that resample images to other sizes."""
+"""Layers that resize images by interpolation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _AXES = {"BILINEAR": 2, "NEAREST": 2, "BICUBIC": 2, "TRILINEAR": 3}
-"""How many axes the images of a method have."""
+"""Number of spatial axes of each method."""
 
 
 def interpolate(
@@ -36,19 +36,21 @@ def interpolate(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Images resampled to `out_shape`, or to their size times `scale`.
+    """Resize images to `out_shape`, or by the factor `scale`.
 
-    `resample` is BILINEAR, NEAREST, BICUBIC or TRILINEAR. With `align_corners` the corner elements
-    lie on each other; else `align_mode` 0 has whole images lie on each other, 1 their first
-    elements. Raises ValueError where neither size is given, or for images of other axes.
+    `resample` is BILINEAR, NEAREST, BICUBIC or TRILINEAR. With `align_corners` the centers of the
+    corner pixels are aligned; otherwise `align_mode` 0 aligns pixel areas (half-pixel centers) and
+    1 the first pixels. Raises ValueError if neither size is set, or for input of another rank.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("interpolate_doc", [3, 6, 9])
-    >>> fluid.layers.interpolate(pictures, [12, 12], resample="BICUBIC").shape
+    >>> images = fluid.layers.data("interpolate_doc", [3, 6, 9])
+    >>> fluid.layers.interpolate(images, [12, 12], resample="BICUBIC").shape
     (-1, 3, 12, 12)
     """
     options = (align_corners, align_mode, data_format)
-    return _resized(input, resample, list(_AXES), out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, resample, list(_AXES), out_shape, scale, actual_shape, options, name
+    )
 
 
 def image_resize(
@@ -62,10 +64,10 @@ def image_resize(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Images resampled as by `interpolate`, which knows BICUBIC besides."""
+    """Resize images like `interpolate` (which additionally supports BICUBIC)."""
     methods = [method for method in _AXES if method != "BICUBIC"]
     options = (align_corners, align_mode, data_format)
-    return _resized(input, resample, methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(input, resample, methods, out_shape, scale, actual_shape, options, name)
 
 
 def resize_bilinear(
@@ -78,16 +80,16 @@ def resize_bilinear(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Pictures resampled linearly between four neighbours, see `interpolate`.
+    """Resize images [N, C, H, W] by bilinear interpolation, see `interpolate`.
 
     >>> import fluid
-    >>> pictures = fluid.layers.data("bilinear_doc", [3, 6, 9])
-    >>> fluid.layers.resize_bilinear(pictures, scale=2).shape
+    >>> images = fluid.layers.data("bilinear_doc", [3, 6, 9])
+    >>> fluid.layers.resize_bilinear(images, scale=2).shape
     (-1, 3, 12, 18)
     """
     options = (align_corners, align_mode, data_format)
     methods = ["BILINEAR"]
-    return _resized(input, "BILINEAR", methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(input, "BILINEAR", methods, out_shape, scale, actual_shape, options, name)
 
 
 def resize_trilinear(
@@ -100,10 +102,12 @@ def resize_trilinear(
     align_mode: int = 1,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Volumes resampled linearly between eight neighbours, see `interpolate`."""
+    """Resize volumes [N, C, D, H, W] by trilinear interpolation, see `interpolate`."""
     options = (align_corners, align_mode, data_format)
     methods = ["TRILINEAR"]
-    return _resized(input, "TRILINEAR", methods, out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, "TRILINEAR", methods, out_shape, scale, actual_shape, options, name
+    )
 
 
 def resize_nearest(
@@ -115,26 +119,28 @@ def resize_nearest(
     align_corners: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Pictures resampled to their nearest elements, see `interpolate`."""
+    """Resize images by nearest-neighbour interpolation, see `interpolate`."""
     options = (align_corners, 1, data_format)
-    return _resized(input, "NEAREST", ["NEAREST"], out_shape, scale, actual_shape, options, name)
+    return _append_resize(
+        input, "NEAREST", ["NEAREST"], out_shape, scale, actual_shape, options, name
+    )
 
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
-    """Pictures resampled so that their shorter side has `out_short_len` places.
+    """Resize images so that the shorter side has length `out_short_len`.
 
-    Raises ValueError where the input is no pictures, or their sizes are unknown.
+    Raises ValueError if the input is not 4-D or its sizes are dynamic.
     """
     check_variable(input, "input", "image_resize_short")
     if len(input.shape) != 4 or min(input.shape[2:]) < 0:
         found = list(input.shape)
-        raise ValueError(f"image_resize_short takes pictures of known sizes, not {found}")
+        raise ValueError(f"image_resize_short takes images of static sizes, not {found}")
     short = min(input.shape[2:])
     sizes = [int(size * (out_short_len / short) + 0.5) for size in input.shape[2:]]
     return image_resize(input, sizes, resample=resample)
 
 
-def _resized(
+def _append_resize(
     input: Variable,
     resample: str,
     methods: Sequence[str],
@@ -191,7 +197,7 @@ def _actual(actual_shape: Variable | None) -> dict[str, Variable]:
 def _sizes(
     helper: LayerHelper, out_shape: Any, scale: Any, axes: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs and the attributes that say the sizes of the output."""
+    """Return the inputs and attributes that specify the output size."""
     if out_shape is not None:
         return _shape(helper, out_shape, axes)
     if scale is None:
@@ -225,7 +231,7 @@ def _shape(helper: LayerHelper, out_shape: Any, axes: int) -> tuple[dict[str, An
 
 
 def _tensor(helper: LayerHelper, size: int | Variable) -> Variable:
-    """A size as a tensor, int32 [1]."""
+    """Return a size as a tensor, int32 [1]."""
     if isinstance(size, Variable):
         size.stop_gradient = True
         return size

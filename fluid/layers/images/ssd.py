@@ -1,4 +1,4 @@
-"""Layers of single-shot detectors: prior boxes, heads on feature maps, their loss and output."""
+"""Layers for single-shot detectors: prior boxes, prediction heads, loss and detection output."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fluid.recording.checks import FLOATS, check_type, check_variable, check_var
 
 __all__ = ["density_prior_box", "detection_output", "multi_box_head", "prior_box", "ssd_loss"]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _SQUARE = [1.0]
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
 _STEPS = [0.0, 0.0]
-"""Defaults, as the signatures have them."""
+"""Default values in the signatures."""
 
 
 def _listed(value: Any) -> list[Any]:
@@ -57,9 +57,11 @@ def prior_box(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable]:
-    """Boxes of every size and ratio around each place of `input`: [H, W, priors, 4], and variances.
+    """Return prior boxes [H, W, priors, 4] of each size and ratio at each cell, and their
+    variances.
 
-    Boxes are shares of `image`; `steps` between places are those of the image where they are 0.
+    Boxes are normalized by the size of `image`; `steps` is the distance between cells, computed
+    from the image size where it is 0.
 
     >>> import fluid
     >>> features = fluid.layers.data("prior_doc", [8, 4, 5])
@@ -68,7 +70,7 @@ def prior_box(
     >>> boxes.shape
     (4, 5, 2, 4)
     """
-    check_variable_and_dtype(input, "input", ("uint8", "int8", *_WIDE), "prior_box")
+    check_variable_and_dtype(input, "input", ("uint8", "int8", *_FULL_PRECISION), "prior_box")
     width, height = _steps(steps)
     attrs: dict[str, Any] = {
         "min_sizes": [float(size) for size in _listed(min_sizes)],
@@ -99,12 +101,12 @@ def density_prior_box(
     flatten_to_2d: bool = False,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Boxes of fixed sizes and ratios, each density² times around every place, and variances.
+    """Return prior boxes of fixed sizes and ratios, density² of each per cell, and their variances.
 
-    `flatten_to_2d` gives rows [boxes, 4]. Raises ValueError where densities and sizes do not match.
+    `flatten_to_2d` returns [boxes, 4]. Raises ValueError if densities and sizes differ in length.
     """
     op = "density_prior_box"
-    check_variable_and_dtype(input, "input", _WIDE, op)
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, op)
     check_type(densities, "densities", (list, tuple), op)
     check_type(fixed_sizes, "fixed_sizes", (list, tuple), op)
     check_type(fixed_ratios, "fixed_ratios", (list, tuple), op)
@@ -162,13 +164,13 @@ def multi_box_head(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable, Variable, Variable]:
-    """Codes [N, M, 4] and logits [N, M, classes] of all feature maps, their priors and variances.
+    """Append SSD heads: codes [N, M, 4], logits [N, M, classes], priors and their variances.
 
-    Sizes of priors are given for each map, or spread from `min_ratio` to `max_ratio` per cent of
-    `base_size`. Raises ValueError where lists do not have an entry for each map.
+    Prior sizes are listed per map, or spaced from `min_ratio` to `max_ratio` per cent of
+    `base_size`. Raises ValueError for lists without one entry per feature map.
     """
     maps = _checked_maps(inputs, aspect_ratios, step_w, step_h, steps)
-    low, high = _spread(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
+    low, high = _prior_sizes(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
     right, down = (steps or step_w, steps or step_h)
     locations: list[Variable] = []
     logits: list[Variable] = []
@@ -183,33 +185,34 @@ def multi_box_head(
         window = (kernel_size, stride, pad)
         locations.append(_head(each, count * 4, window))
         logits.append(_head(each, count * num_classes, window))
-    return _joined(locations, logits, priors, num_classes)
+    return _concat_maps(locations, logits, priors, num_classes)
 
 
 def _checked_maps(inputs: Any, *lists: Any) -> int:
-    """How many feature maps there are; ValueError where a list has not an entry for each."""
+    """Return the number of feature maps; ValueError if a list's length differs from it."""
     if not isinstance(inputs, list | tuple):
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
     for each in lists:
         if each and not (isinstance(each, list | tuple) and len(each) == len(inputs)):
-            raise ValueError(f"multi_box_head needs {len(inputs)} entries, one a map, not {each!r}")
+            wanted = f"{len(inputs)} entries, one per feature map"
+            raise ValueError(f"multi_box_head needs {wanted}, not {each!r}")
     return len(inputs)
 
 
-def _spread(
+def _prior_sizes(
     maps: int,
     base: int,
     ratios: tuple[int | None, int | None],
     low: Sequence[Any] | None,
     high: Sequence[Any] | None,
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The smallest and largest sizes of each map; ValueError where they are not all known."""
+    """Return the minimum and maximum sizes per map; ValueError if they cannot be determined."""
     first, last = ratios
     if low is None and high is None and maps > 2 and first is not None and last is not None:
         step = (last - first) // (maps - 2)
-        places = range(first, last + 1, step)
-        smallest = [base * 0.1, *(base * ratio / 100.0 for ratio in places)]
-        return smallest, [base * 0.2, *(base * (ratio + step) / 100.0 for ratio in places)]
+        percents = range(first, last + 1, step)
+        smallest = [base * 0.1, *(base * ratio / 100.0 for ratio in percents)]
+        return smallest, [base * 0.2, *(base * (ratio + step) / 100.0 for ratio in percents)]
     if low is None or high is None or not len(low) == len(high) == maps:
         raise ValueError(
             f"multi_box_head needs {maps} min_sizes and max_sizes, or for more than two maps ratios"
@@ -218,13 +221,13 @@ def _spread(
 
 
 def _head(input: Variable, count: int, window: tuple[int, int, int]) -> Variable:
-    """What a map says, flat for each picture."""
+    """Append a convolution that predicts `count` channels, flattened per image."""
     size, stride, pad = window
-    said = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
-    return flatten(transpose(said, [0, 2, 3, 1]), axis=1)
+    predicted = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
+    return flatten(transpose(predicted, [0, 2, 3, 1]), axis=1)
 
 
-def _joined(
+def _concat_maps(
     locations: list[Variable],
     logits: list[Variable],
     priors: list[tuple[Variable, Variable]],
@@ -252,10 +255,10 @@ def detection_output(
     nms_eta: float = 1.0,
     return_index: bool = False,
 ) -> Variable | tuple[Variable, Variable]:
-    """Detections of codes `loc` [N, M, 4] and logits [N, M, classes]: rows of class, score and box.
+    """Decode boxes `loc` [N, M, 4] and apply NMS: rows of class, score and box, one LoD per image.
 
-    As in the reference, the background is class 0 and thresholds do not shrink, whatever
-    `background_label` and `nms_eta` say.
+    As in the reference, the background is class 0 and the NMS threshold constant:
+    `background_label` and `nms_eta` have no effect.
     """
     decoded = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
     likely = transpose(softmax(scores), [0, 2, 1])
@@ -292,11 +295,11 @@ def ssd_loss(
     normalize: bool = True,
     sample_size: int | None = None,
 ) -> Variable:
-    """What codes [N, M, 4] and logits [N, M, classes] still have to learn of true boxes: [N, 1].
+    """SSD loss of codes [N, M, 4] and logits [N, M, classes] against ground truth: [N, 1].
 
-    True boxes [total, 4] and labels [total, 1] come in sequences by picture. Priors are matched
-    with them, and of those without a match the `neg_pos_ratio` worst to each match count. Raises
-    ValueError for another `mining_type` than "max_negative".
+    Ground-truth boxes [total, 4] and labels [total, 1] have one sequence per image. Priors are
+    matched with them, and per match the `neg_pos_ratio` unmatched priors of highest loss are
+    included. Raises ValueError for a `mining_type` other than "max_negative".
     """
     if mining_type != "max_negative":
         raise ValueError(f"mining_type of ssd_loss must be 'max_negative', not {mining_type!r}")
@@ -306,30 +309,34 @@ def ssd_loss(
     labels = reshape(gt_label, [0] * (len(gt_label.shape) - 1) + [-1, 1])
     labels.stop_gradient = True
     first, _ = target_assign(labels, matches, mismatch_value=background_label)
-    logits = _rows(confidence)
-    costs = softmax_with_cross_entropy(logits, _fixed(_rows(cast(first, "int64"))))
-    rows = _fixed(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
-    costs = _fixed(reshape(costs, [-1, 0], actual_shape=rows))
+    logits = _flatten_rows(confidence)
+    costs = softmax_with_cross_entropy(
+        logits, _without_gradient(_flatten_rows(cast(first, "int64")))
+    )
+    rows = _without_gradient(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
+    costs = _without_gradient(reshape(costs, [-1, 0], actual_shape=rows))
     ratios = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap}
     attrs = {**ratios, "mining_type": mining_type, "sample_size": sample_size}
-    negatives, matches = _mined(costs, matches, near, attrs)
+    negatives, matches = _mine_negatives(costs, matches, near, attrs)
     codes = box_coder(prior_box, prior_box_var, gt_box, "encode_center_size")
     boxes, box_weight = target_assign(codes, matches, mismatch_value=background_label)
     wanted, weight = target_assign(labels, matches, negatives, background_label)
-    wanted = _fixed(cast(_rows(wanted), "int64"))
-    conf_loss = softmax_with_cross_entropy(logits, wanted) * _fixed(_rows(weight))
-    loc_loss = smooth_l1(_rows(location), _fixed(_rows(boxes)))
-    counted = _fixed(_rows(box_weight))
+    wanted = _without_gradient(cast(_flatten_rows(wanted), "int64"))
+    conf_loss = softmax_with_cross_entropy(logits, wanted) * _without_gradient(
+        _flatten_rows(weight)
+    )
+    loc_loss = smooth_l1(_flatten_rows(location), _without_gradient(_flatten_rows(boxes)))
+    counted = _without_gradient(_flatten_rows(box_weight))
     loc_loss = loc_loss * counted
     loss = conf_loss * conf_loss_weight + loc_loss * loc_loss_weight
     loss = reduce_sum(reshape(loss, [-1, 0], actual_shape=rows), dim=1, keep_dim=True)
     return loss / reduce_sum(counted) if normalize else loss
 
 
-def _mined(
+def _mine_negatives(
     costs: Variable, matches: Variable, near: Variable, attrs: dict[str, Any]
 ) -> tuple[Variable, Variable]:
-    """The priors without a match that count, and the matches that stay."""
+    """Return the sampled negative priors and the updated match indices."""
     inputs = {"ClsLoss": costs, "MatchIndices": matches, "MatchDist": near}
     outputs = {"NegIndices": "int32", "UpdatedMatchIndices": matches.dtype}
     helper = LayerHelper("mine_hard_examples")
@@ -337,12 +344,12 @@ def _mined(
     return negatives, kept
 
 
-def _rows(values: Variable) -> Variable:
-    """What each prior has, as rows."""
+def _flatten_rows(values: Variable) -> Variable:
+    """Flatten the values of each prior to rows."""
     return flatten(values, axis=2)
 
 
-def _fixed(target: Variable) -> Variable:
-    """What is to be learnt, and does not learn itself."""
+def _without_gradient(target: Variable) -> Variable:
+    """Mark a target as needing no gradient and return it."""
     target.stop_gradient = True
     return target

@@ -1,4 +1,4 @@
-"""What layers of sliding windows take: sizes an axis, paddings of every spelling, layouts."""
+"""Argument parsing of sliding-window layers: sizes per axis, paddings, layouts."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from fluid.framework import Variable
 Padding = int | str | Sequence[Any]
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
-"""The layouts of pictures and of volumes: channels first, channels last."""
+"""Layouts by number of spatial axes: channels first, channels last."""
 
 
 def check_layout(layout: str, op: str, axes: int = 2) -> None:
-    """ValueError where a layout is not one of those of images with so many axes."""
+    """Raise ValueError if `layout` is not one for images with `axes` spatial axes."""
     if layout not in LAYOUTS[axes]:
         first, last = LAYOUTS[axes]
         raise ValueError(f"the layout of {op} must be {first!r} or {last!r}, not {layout!r}")
 
 
 def check_flag(value: Any, name: str, op: str) -> None:
-    """ValueError where an argument is not True or False."""
+    """Raise ValueError if an argument is not a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of {op} must be True or False, not {value!r}")
 
 
 def is_channels_last(layout: str) -> bool:
-    """True where the channels of a layout are its last axis."""
+    """Return whether the channels are the last axis of a layout."""
     return layout.endswith("C")
 
 
-def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
-    """How many channels images have; ValueError where they are no images or it is unknown.
+def channel_count(input: Variable, layout: str, op: str, axes: int = 2) -> int:
+    """Return the number of channels; ValueError if the rank is wrong or the number is dynamic.
 
     >>> import fluid
-    >>> channels_of(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
+    >>> channel_count(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
     3
     """
     check_layout(layout, op, axes)
     if len(input.shape) != axes + 2:
-        wanted = "pictures [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
+        wanted = "images [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
         raise ValueError(f"{op} takes {wanted}, but received {list(input.shape)}")
     channels = input.shape[-1 if is_channels_last(layout) else 1]
     if channels < 0:
-        raise ValueError(f"the channels of {input.name!r} must be known for {op}")
+        raise ValueError(f"the channels of {input.name!r} must be static for {op}")
     return channels
 
 
-def sizes_of(value: Any, count: int, name: str) -> list[int]:
-    """A number for all axes, or one for each; ValueError for anything else.
+def sizes_per_axis(value: Any, count: int, name: str) -> list[int]:
+    """Expand a number to one per axis, or check a list of one per axis; ValueError otherwise.
 
-    >>> sizes_of(3, 2, "stride"), sizes_of((1, 2), 2, "stride")
+    >>> sizes_per_axis(3, 2, "stride"), sizes_per_axis((1, 2), 2, "stride")
     ([3, 3], [1, 2])
     """
     several = isinstance(value, list | tuple)
@@ -62,41 +62,41 @@ def sizes_of(value: Any, count: int, name: str) -> list[int]:
     return sizes
 
 
-def paddings_of(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
-    """The attributes `paddings`, one size an axis or two, and `padding_algorithm`.
+def padding_attributes(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
+    """Return the attributes `paddings` (one or two sizes per axis) and `padding_algorithm`.
 
-    A padding is a number, one for each axis, one before and one behind each, a pair for every axis
-    of the layout, "SAME" or "VALID". Raises ValueError for what is no padding.
+    A padding is a number, one per axis, one before and one after each axis, a pair for each axis of
+    the layout, "SAME" or "VALID". Raises ValueError for anything else.
 
-    >>> paddings_of([1, 1, 2, 2], "NCHW"), paddings_of("same", "NCHW")
+    >>> padding_attributes([1, 1, 2, 2], "NCHW"), padding_attributes("same", "NCHW")
     (([1, 2], 'EXPLICIT'), ([0, 0], 'SAME'))
     """
     pairs, algorithm = padding_pairs(padding, layout, axes)
-    return without_twins(pairs), algorithm
+    return merge_equal_pairs(pairs), algorithm
 
 
 def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
-    """Like `paddings_of`, with two sizes an axis: before and behind it."""
+    """Like `padding_attributes`, with two sizes per axis: before and after."""
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
         return [0, 0] * axes, padding.upper()
     several = list(padding) if isinstance(padding, list | tuple) else []
     if len(several) == axes + 2 and isinstance(several[0], list | tuple):
-        return sizes_of(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
+        return sizes_per_axis(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
     if len(several) == 2 * axes:
-        return sizes_of(several, 2 * axes, "padding"), "EXPLICIT"
-    return [size for size in sizes_of(padding, axes, "padding") for _ in range(2)], "EXPLICIT"
+        return sizes_per_axis(several, 2 * axes, "padding"), "EXPLICIT"
+    return [size for size in sizes_per_axis(padding, axes, "padding") for _ in range(2)], "EXPLICIT"
 
 
-def without_twins(pairs: list[int]) -> list[int]:
-    """One size an axis where the two of each are the same; else the pairs."""
+def merge_equal_pairs(pairs: list[int]) -> list[int]:
+    """Return one size per axis if the two of each pair are equal, else the pairs."""
     first = pairs[::2]
     return first if first == pairs[1::2] else pairs
 
 
 def _spatial(pairs: Sequence[Sequence[int]], layout: str) -> list[int]:
-    """The pairs of the axes of an image; ValueError where batch or channels are padded."""
+    """Return the pairs of the spatial axes; ValueError if batch or channels are padded."""
     last = is_channels_last(layout)
     inside = pairs[1:-1] if last else pairs[2:]
     others = (pairs[0], pairs[-1]) if last else pairs[:2]

@@ -1,1 +1,1 @@
-"""Elementwise, linear algebra, reductions, indexing and shapes."""
+"""Layers for elementwise math, linear algebra, reductions, indexing and shape changes."""

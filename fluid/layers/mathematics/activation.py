@@ -1,4 +1,4 @@
-"""Activations with options."""
+"""Activation functions that have attributes."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ __all__ = [
     "thresholded_relu",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 
 
 def _activation(
     op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None, *, half: bool = True
 ) -> Variable:
-    check_variable_and_dtype(x, "x", FLOATS if half else _WIDE, op_type)
+    check_variable_and_dtype(x, "x", FLOATS if half else _FULL_PRECISION, op_type)
     return append_simple_op(op_type, {"X": x}, attrs, name=name)
 
 
 def brelu(
     x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
 ) -> Variable:
-    """`x`, but no less than `t_min` and no more than `t_max`."""
+    """Clamp `x` to [`t_min`, `t_max`]."""
     return _activation("brelu", x, {"t_min": float(t_min), "t_max": float(t_max)}, name)
 
 
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """`x` where it is positive, else `alpha * (exp(x) - 1)`."""
+    """Exponential linear unit: `x` where x > 0, else `alpha * (exp(x) - 1)`."""
     return _activation("elu", x, {"alpha": float(alpha)}, name)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
-    """`x` times the normal distribution of x, or an approximation of that by a tanh."""
+    """Gaussian error linear unit: `x * Φ(x)`, or its tanh approximation if `approximate`."""
     return append_simple_op("gelu", {"X": x}, {"approximate": approximate})
 
 
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """`x` where its absolute value is above `threshold` (0.5), else 0."""
+    """Return `x` where `abs(x) > threshold` (default 0.5), else 0."""
     return _activation("hard_shrink", x, {"threshold": threshold})
 
 
 def hard_sigmoid(
     x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None
 ) -> Variable:
-    """`slope * x + offset`, held between 0 and 1."""
+    """Return `slope * x + offset`, clamped to [0, 1]."""
     return _activation("hard_sigmoid", x, {"slope": float(slope), "offset": float(offset)}, name)
 
 
@@ -83,20 +83,21 @@ def hard_swish(
     offset: float = 3.0,
     name: str | None = None,
 ) -> Variable:
-    """`x * (x + offset, held between 0 and threshold) / scale`."""
+    """Return `x * clamp(x + offset, 0, threshold) / scale`."""
     attrs = {"threshold": float(threshold), "scale": float(scale), "offset": float(offset)}
     return _activation("hard_swish", x, attrs, name)
 
 
 def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
-    """`max(x, alpha * x)`."""
+    """Return `max(x, alpha * x)`."""
     return _activation("leaky_relu", x, {"alpha": float(alpha)}, name)
 
 
 def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
-    """The largest of each `groups` channels in a row: [N, C, H, W] to [N, C / groups, H, W].
+    """Maximum over groups of `groups` channels: [N, C, H, W] to [N, C / groups, H, W].
 
-    `axis` 3, or -1, for channels that come last. Raises ValueError for another one.
+    `axis` is the channel axis: 1, or 3 or -1 for channels-last input. Raises ValueError for any
+    other `axis`.
     """
     if axis not in (1, 3, -1):
         raise ValueError(f"axis of maxout must be 1, or for channels last 3 or -1, not {axis}")
@@ -105,7 +106,7 @@ def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> 
 
 
 def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
-    """`x * tanh(log(1 + exp(x)))`; beyond `threshold`, above 0, the logarithm is cut short."""
+    """Return `x * tanh(softplus(x))`; above `threshold`, softplus(x) is approximated by x."""
     check_type(threshold, "threshold", (float, int), "mish")
     if threshold <= 0:
         raise ValueError(f"threshold of mish must be above 0, but received {threshold}")
@@ -113,16 +114,19 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
 
 
 def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
-    """`x` where it is positive, else a learnt slope, at first 0.25, times x.
+    """Parametric ReLU: `x` where x > 0, else `slope * x` with a learned slope (initially 0.25).
 
-    `mode` "all" learns one slope, "channel" one for each channel (axis 1), "element" one for each
-    element of a row. Raises ValueError for another mode and for too few axes.
+    `mode` is "all" for one slope, "channel" for one slope per channel (axis 1), or "element" for
+    one slope per element of a sample. Raises ValueError for another mode or if `x` has too few
+    axes.
     """
-    check_variable_and_dtype(x, "x", _WIDE, "prelu")
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "prelu")
     if mode not in ("all", "channel", "element"):
         raise ValueError(f"mode of prelu must be all, channel or element, not {mode!r}")
     if mode == "channel" and len(x.shape) < 2:
-        raise ValueError(f"prelu by channel takes two axes or more, but received {list(x.shape)}")
+        raise ValueError(
+            f"prelu with mode 'channel' takes two axes or more, but received {list(x.shape)}"
+        )
     shapes = {"all": [1], "element": [1, *x.shape[1:]]}
     helper = LayerHelper("prelu", param_attr=param_attr, name=name)
     alpha = helper.create_parameter(
@@ -135,51 +139,51 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
-    """`x`, but no less than 0 and no more than `threshold`."""
+    """Clamp `x` to [0, `threshold`]."""
     return _activation("relu6", x, {"threshold": float(threshold)}, name)
 
 
 def selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
-    """`scale` times x where it is positive, else times `alpha * (exp(x) - 1)`.
+    """Scaled ELU: `scale * x` where x > 0, else `scale * alpha * (exp(x) - 1)`.
 
-    By default both are such that activations stay normalised.
+    The default `scale` and `alpha` are those of self-normalizing networks.
     """
     return _activation("selu", x, {"scale": scale, "alpha": alpha}, name, half=False)
 
 
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
-    """`log(1 + exp(x))`, x held between -threshold and threshold."""
+    """Return `log(1 + exp(x))` with x clamped to [-threshold, threshold]."""
     return _activation("soft_relu", x, {"threshold": float(threshold)}, name)
 
 
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """`x` moved towards 0 by `alpha` (0.5), and no further than 0."""
+    """Soft shrinkage: `sign(x) * max(abs(x) - alpha, 0)`, `alpha` 0.5 by default."""
     return _activation("softshrink", x, {"lambda": alpha})
 
 
 def stanh(
     x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
 ) -> Variable:
-    """`scale_b * tanh(scale_a * x)`."""
+    """Return `scale_b * tanh(scale_a * x)`."""
     return _activation("stanh", x, {"scale_a": float(scale_a), "scale_b": float(scale_b)}, name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """`x / (1 + exp(-beta * x))`."""
+    """Return `x * sigmoid(beta * x)`."""
     return _activation("swish", x, {"beta": float(beta)}, name)
 
 
 def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """`x` where it is above `threshold` (1), else 0."""
+    """Return `x` where `x > threshold` (default 1), else 0."""
     return _activation("thresholded_relu", x, {"threshold": threshold})
 
 
 def softmax(
     input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1
 ) -> Variable:
-    """`exp(input)` divided by its sum along `axis`."""
+    """Softmax along `axis`: `exp(input)` divided by its sum along `axis`."""
     check_variable_and_dtype(input, "input", FLOATS, "softmax")
     attrs = {"axis": axis, "use_cudnn": use_cudnn}
     return append_simple_op("softmax", {"X": input}, attrs, name=name)
@@ -188,7 +192,9 @@ def softmax(
 def log_softmax(
     input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """The logarithm of `softmax` along `axis`, the last by default; in `dtype` if that is given."""
+    """Logarithm of the softmax along `axis` (default: the last axis), cast to `dtype` if not
+    None.
+    """
     check_variable(input, "input", "log_softmax")
     helper = LayerHelper("log_softmax", name=name)
     if dtype is None:

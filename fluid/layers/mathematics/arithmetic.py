@@ -1,4 +1,4 @@
-"""Arithmetic, element by element: of two tensors, of many, and with numbers."""
+"""Elementwise arithmetic on tensors and scalars."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = [
     "sum",
 ]
 
-_WIDE = ("float32", "float64", "int32", "int64")
+_WITHOUT_HALF = ("float32", "float64", "int32", "int64")
 _ANY_FLOAT = ("float16", "float32", "float64", "bfloat16")
-_NUMBERS = ("float16", *_WIDE, "bfloat16")
+_NUMBERS = ("float16", *_WITHOUT_HALF, "bfloat16")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -50,58 +50,60 @@ def _elementwise(
 def elementwise_add(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x + y`; the axes of the smaller one are those of the other from `axis` on."""
+    """Return `x + y`; the smaller operand is broadcast, its axes aligned with the other's from
+    `axis`.
+    """
     return _elementwise("elementwise_add", x, y, axis, act, name)
 
 
 def elementwise_sub(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x - y`, aligned like `elementwise_add`."""
+    """Return `x - y`, broadcast like `elementwise_add`."""
     return _elementwise("elementwise_sub", x, y, axis, act, name)
 
 
 def elementwise_mul(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x * y`, aligned like `elementwise_add`."""
+    """Return `x * y`, broadcast like `elementwise_add`."""
     return _elementwise("elementwise_mul", x, y, axis, act, name)
 
 
 def elementwise_div(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x / y`, aligned like `elementwise_add`; whole numbers are cut off towards zero."""
+    """Return `x / y`, broadcast like `elementwise_add`; integer division truncates towards zero."""
     return _elementwise("elementwise_div", x, y, axis, act, name)
 
 
 def elementwise_max(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """The larger of x and y, aligned like `elementwise_add`."""
+    """Return the elementwise maximum of x and y, broadcast like `elementwise_add`."""
     return _elementwise("elementwise_max", x, y, axis, act, name)
 
 
 def elementwise_min(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """The smaller of x and y, aligned like `elementwise_add`."""
+    """Return the elementwise minimum of x and y, broadcast like `elementwise_add`."""
     return _elementwise("elementwise_min", x, y, axis, act, name)
 
 
 def elementwise_pow(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x ** y`, aligned like `elementwise_add`."""
+    """Return `x ** y`, broadcast like `elementwise_add`."""
     return _elementwise("elementwise_pow", x, y, axis, act, name)
 
 
 def elementwise_mod(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """What remains of `x / y`, aligned like `elementwise_add`.
+    """Return the remainder of `x / y`, broadcast like `elementwise_add`.
 
-    It has the sign of x for whole numbers, and of y for others.
+    The result has the sign of x for integers and the sign of y for floats.
     """
     return _elementwise("elementwise_mod", x, y, axis, act, name)
 
@@ -109,12 +111,14 @@ def elementwise_mod(
 def elementwise_floordiv(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """`x / y` for whole numbers, cut off towards zero, aligned like `elementwise_add`."""
+    """Return the integer quotient of `x / y`, truncated towards zero, broadcast like
+    `elementwise_add`.
+    """
     return _elementwise("elementwise_floordiv", x, y, axis, act, name)
 
 
 def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Where x and y are equal: booleans."""
+    """Return `x == y` elementwise, as booleans."""
     helper = LayerHelper("elementwise_equal", name=name)
     out = helper.create_variable_for_type_inference("bool", stop_gradient=True)
     attrs = {"force_cpu": False}
@@ -122,7 +126,7 @@ def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Vari
     return out
 
 
-# ---- with numbers --------------------------------------------------------------------------------
+# ---- with scalars -------------------------------------------------------------------------------
 
 
 def scale(
@@ -133,7 +137,7 @@ def scale(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`scale * x + bias`, or `scale * (x + bias)`."""
+    """Return `scale * x + bias`, or `scale * (x + bias)` if not `bias_after_scale`."""
     check_variable_and_dtype(x, "x", (*_NUMBERS, "int8", "int16", "uint8"), "scale")
     inputs, attrs = {"X": x}, {"bias": float(bias), "bias_after_scale": bias_after_scale}
     if isinstance(scale, Variable):
@@ -144,8 +148,8 @@ def scale(
 
 
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
-    """`x ** factor`; a variable as factor is float32 [1], and has no gradient."""
-    check_variable_and_dtype(x, "x", _WIDE, "pow")
+    """Return `x ** factor`; a Variable `factor` is float32 [1] and receives no gradient."""
+    check_variable_and_dtype(x, "x", _WITHOUT_HALF, "pow")
     if not isinstance(factor, Variable):
         return append_simple_op("pow", {"X": x}, {"factor": float(factor)}, name=name)
     check_dtype(factor.dtype, "factor", ("float32",), "pow")
@@ -154,7 +158,7 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
 
 def sign(x: Variable | np.ndarray) -> Variable:
-    """-1, 0 or 1, as x is below, at or above 0."""
+    """Return the sign of `x` elementwise: -1, 0 or 1."""
     check_type(x, "x", (Variable, np.ndarray), "sign")
     helper = LayerHelper("sign")
     var = assign(x) if isinstance(x, np.ndarray) else x
@@ -163,9 +167,9 @@ def sign(x: Variable | np.ndarray) -> Variable:
 
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """`x`, but nowhere below `min` or above `max`. The result is called `name` if that is given."""
+    """Clamp `x` to [`min`, `max`]. The result is named `name` if it is not None."""
     check_variable_and_dtype(x, "x", _ANY_FLOAT, "clip")
-    return result_called(name, "clip", {"X": x}, {"min": float(min), "max": float(max)})
+    return append_named(name, "clip", {"X": x}, {"min": float(min), "max": float(max)})
 
 
 def clamp(
@@ -175,10 +179,10 @@ def clamp(
     output: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The input, but nowhere below `min` or above `max`, of which one may be left out.
+    """Clamp the input to [`min`, `max`]; at most one of them may be None.
 
-    Variables as bounds are of one element. Written to `output` if given. Raises ValueError without
-    any bound.
+    A Variable bound has one element. The result is written to `output` if it is not None. Raises
+    ValueError if both bounds are None.
     """
     if min is None and max is None:
         raise ValueError("clamp needs a min or a max")
@@ -199,18 +203,18 @@ def clamp(
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """`x`, scaled down to the norm `max_norm` where it is longer.
+    """Scale `x` down to the L2 norm `max_norm` if its norm is larger.
 
-    The result is called `name` if that is given.
+    The result is named `name` if it is not None.
     """
     check_variable_and_dtype(x, "x", ("float32",), "clip_by_norm")
-    return result_called(name, "clip_by_norm", {"X": x}, {"max_norm": float(max_norm)})
+    return append_named(name, "clip_by_norm", {"X": x}, {"max_norm": float(max_norm)})
 
 
-def result_called(
+def append_named(
     name: str | None, op_type: str, inputs: dict[str, Variable], attrs: dict[str, float]
 ) -> Variable:
-    """Append an op whose result has the very name the user gives, or a usual one."""
+    """Append an op whose result is named exactly `name`, or a generated name if None."""
     helper = LayerHelper(op_type, name=name)
     if name is None:
         return helper.append_result(op_type, inputs, attrs)
@@ -219,14 +223,14 @@ def result_called(
     return out
 
 
-# ---- of several ----------------------------------------------------------------------------------
+# ---- sums of tensors ----------------------------------------------------------------------------
 
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
-    """The sum of tensors of one shape."""
+    """Return the elementwise sum of tensors of the same shape."""
     terms = list(x) if isinstance(x, list | tuple) else [x]
     for term in terms:
-        check_variable_and_dtype(term, "x", _WIDE, "sum")
+        check_variable_and_dtype(term, "x", _WITHOUT_HALF, "sum")
     return append_simple_op("sum", {"X": terms}, {"use_mkldnn": False})
 
 
@@ -238,9 +242,9 @@ def addcmul(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`input + value * tensor1 * tensor2`, written to `out` if given."""
+    """Return `input + value * tensor1 * tensor2`, written to `out` if it is not None."""
     for argument, given in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
-        check_variable_and_dtype(given, argument, _WIDE, "addcmul")
+        check_variable_and_dtype(given, argument, _WITHOUT_HALF, "addcmul")
     check_type(value, "value", float if input.element.is_float else int, "addcmul")
     total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
     return total if out is None else assign(total, out)

@@ -1,4 +1,4 @@
-"""Layers of places: parts of tensors, elements by their places, and places as numbers."""
+"""Slicing, gather and scatter, and index computations."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
+from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.nn import reshape
-from fluid.layers.size_arguments import Sizes, has_variable, spelled
+from fluid.layers.size_arguments import Sizes, has_variable, size_operands
 from fluid.layers.tensor import NUMBERS, zeros
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
@@ -37,31 +37,35 @@ __all__ = [
     "where",
 ]
 
-PLACES = ("int32", "int64")
+INDEX_DTYPES = ("int32", "int64")
 
 
-# ---- parts --------------------------------------------------------------------------------------
+# ---- slicing ------------------------------------------------------------------------------------
 
 
-def _part(
+def _append_slice(
     helper: LayerHelper, op_type: str, input: Variable, axes: Sequence[int], **lists: Sizes
 ) -> Variable:
-    """Append a slice: each of `lists` is starts, ends or strides."""
+    """Append a slice op; each entry of `lists` is starts, ends or strides."""
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
     for name, values in lists.items():
         slot = name.capitalize()
-        told, numbers = spelled(helper, values, name, (f"{slot}Tensor", f"{slot}TensorList"))
-        inputs |= told
+        tensors, numbers = size_operands(
+            helper, values, name, (f"{slot}Tensor", f"{slot}TensorList")
+        )
+        inputs |= tensors
         attrs[name] = numbers
-        waiting = [has_variable(each) for each in values] if numbers else [True] * len(axes)
-        flags = [-1 if wait else flag for wait, flag in zip(waiting, flags, strict=False)]
+        is_dynamic = [has_variable(each) for each in values] if numbers else [True] * len(axes)
+        flags = [-1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)]
     return helper.append_result(op_type, inputs, {**attrs, "infer_flags": flags})
 
 
 def slice(input: Variable, axes: Sequence[int], starts: Sizes, ends: Sizes) -> Variable:
-    """The places `starts` to `ends` of each of `axes`, negative ones counted from behind.
+    """Slice `starts[i]:ends[i]` along each of `axes`; negative indices count from the end.
+
+    Starts and ends are integers, int32 variables of one element, or one variable with all of them.
 
     Starts and ends are numbers, int32 variables of one number, or one variable of all of them.
 
@@ -74,23 +78,22 @@ def slice(input: Variable, axes: Sequence[int], starts: Sizes, ends: Sizes) -> V
     for name, values in (("starts", starts), ("ends", ends)):
         if not isinstance(values, list | tuple | Variable):
             raise ValueError(f"{name} of slice must be a variable or a list, not {values!r}")
-    return _part(LayerHelper("slice"), "slice", input, axes, starts=starts, ends=ends)
+    return _append_slice(LayerHelper("slice"), "slice", input, axes, starts=starts, ends=ends)
 
 
 def strided_slice(
     input: Variable, axes: Sequence[int], starts: Sizes, ends: Sizes, strides: Sizes
 ) -> Variable:
-    """Every so many of the places `starts` to `ends` of each of `axes`.
+    """Slice `starts[i]:ends[i]:strides[i]` along each of `axes`.
 
-    A negative stride takes backwards what the positive one takes of the same places; an end of -1
-    then lies before the first place.
+    A negative stride takes the elements in reverse order; an end of -1 is then before index 0.
     """
     check_variable_and_dtype(input, "input", NUMBERS, "strided_slice")
     check_type(axes, "axes", (list, tuple), "strided_slice")
     lists = {"starts": starts, "ends": ends, "strides": strides}
     for name, values in lists.items():
         check_type(values, name, (list, tuple, Variable), "strided_slice")
-    return _part(LayerHelper("strided_slice"), "strided_slice", input, axes, **lists)
+    return _append_slice(LayerHelper("strided_slice"), "strided_slice", input, axes, **lists)
 
 
 def crop(
@@ -99,9 +102,9 @@ def crop(
     offsets: Sequence[int] | Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The part that begins at `offsets` and has a shape, or that of a variable; see `crop_tensor`.
+    """Return the sub-tensor that starts at `offsets` with the given shape; see `crop_tensor`.
 
-    A size of -1 is that of the axis.
+    A size of -1 is that of the axis. `shape` may be a variable, whose shape is used.
     """
     check_variable_and_dtype(x, "x", ["float32"], "crop")
     check_type(shape, "shape", (list, tuple, Variable), "crop")
@@ -121,9 +124,9 @@ def crop_tensor(
     offsets: Sizes | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The part that begins at `offsets` and has these sizes; a size of -1 is all that is left.
+    """Return the sub-tensor at `offsets` with the given sizes; -1 extends to the end of the axis.
 
-    Both are numbers, int32 variables of one number, or one variable of all of them.
+    Both are integers, int32 variables of one element, or one variable with all of them.
 
     >>> import fluid
     >>> volume = fluid.data("volume", [None, 5, 6])
@@ -137,8 +140,8 @@ def crop_tensor(
     offsets = [0] * len(x.shape) if offsets is None else offsets
     _check_numbers(shape, "shape", lambda size: size != 0 and size >= -1)
     _check_numbers(offsets, "offsets", lambda offset: offset >= 0)
-    starts, first = spelled(helper, offsets, "offsets", ("Offsets", "OffsetsTensor"))
-    sizes, attr = spelled(helper, shape, "shape", ("Shape", "ShapeTensor"), unknown=0)
+    starts, first = size_operands(helper, offsets, "offsets", ("Offsets", "OffsetsTensor"))
+    sizes, attr = size_operands(helper, shape, "shape", ("Shape", "ShapeTensor"), unknown=0)
     inputs = {"X": x, **starts, **sizes}
     return helper.append_result("crop_tensor", inputs, {"offsets": first, "shape": attr})
 
@@ -150,23 +153,23 @@ def _check_numbers(values: Any, name: str, allowed: Any) -> None:
         raise ValueError(f"{name} of crop_tensor can not hold {wrong[0]}: {list(listed)}")
 
 
-# ---- elements by their places -------------------------------------------------------------------
+# ---- gather and scatter -------------------------------------------------------------------------
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """The rows of `input` at the places `index`, [count] or [count, 1].
+    """Gather the rows of `input` at `index`, [count] or [count, 1].
 
-    With `overwrite` the gradient of a row that is taken several times is that of its last use
-    alone, else their sum.
+    With `overwrite` the gradient of a row that is gathered more than once is that of its last use,
+    else the sum of all.
     """
     check_variable(input, "input", "gather")
-    check_variable_and_dtype(index, "index", PLACES, "gather")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather")
     inputs = {"X": input, "Index": index}
     return append_simple_op("gather", inputs, {"overwrite": overwrite})
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
-    """What `input` has at each place that `index` lists along its last axis.
+    """Gather the slices of `input` at the index tuples in the last axis of `index`.
 
     >>> import fluid
     >>> lattice = fluid.data("lattice", [3, 4, 5])
@@ -175,7 +178,7 @@ def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Vari
     (7, 5)
     """
     check_variable(input, "input", "gather_nd")
-    check_variable_and_dtype(index, "index", PLACES, "gather_nd")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather_nd")
     return append_simple_op("gather_nd", {"X": input, "Index": index}, name=name)
 
 
@@ -186,14 +189,14 @@ def scatter(
     name: str | None = None,
     overwrite: bool = True,
 ) -> Variable:
-    """`input` with the rows `updates` at the places `index`.
+    """Return `input` with the rows at `index` replaced by `updates`.
 
-    Of several updates of a place the last counts with `overwrite`, else their sum; the row that was
-    there is gone in both cases.
+    For duplicate indices the last update is kept if `overwrite`, else their sum; the original row
+    is replaced in both cases.
     """
     for value, argument in ((input, "input"), (updates, "updates")):
         check_variable(value, argument, "scatter")
-    check_variable_and_dtype(index, "index", PLACES, "scatter")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_simple_op("scatter", inputs, {"overwrite": overwrite}, name=name)
 
@@ -201,13 +204,13 @@ def scatter(
 def scatter_nd_add(
     ref: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
-    """`ref` plus each update at the place that `index` lists for it along its last axis."""
+    """Return `ref` with `updates` added at the index tuples in the last axis of `index`."""
     for value, argument in ((ref, "ref"), (updates, "updates")):
         check_variable(value, argument, "scatter_nd_add")
-    check_variable_and_dtype(index, "index", PLACES, "scatter_nd_add")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise ValueError(
-            f"ref and updates of scatter_nd_add must have one element type, but are "
+            f"ref and updates of scatter_nd_add must have the same dtype, but are "
             f"{ref.dtype.name} and {updates.dtype.name}"
         )
     inputs = {"X": ref, "Index": index, "Updates": updates}
@@ -217,58 +220,58 @@ def scatter_nd_add(
 def scatter_nd(
     index: Variable, updates: Variable, shape: Sequence[int], name: str | None = None
 ) -> Variable:
-    """The sum of updates at their places in zeros of a shape, see `scatter_nd_add`."""
+    """Scatter-add `updates` into zeros of shape `shape`; see `scatter_nd_add`."""
     check_variable(updates, "updates", "scatter_nd")
     return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
 
 
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
-    """The slices of `input` at the places `index` of an axis."""
+    """Select the slices of `input` at `index` along axis `dim`."""
     check_variable_and_dtype(input, "input", NUMBERS, "index_select")
-    check_variable_and_dtype(index, "index", PLACES, "index_select")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "index_select")
     return append_simple_op("index_select", {"X": input, "Index": index}, {"dim": dim})
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
-    """For each row of `x` the elements at the places in the same row of `index`."""
+    """For each row of `x`, gather the elements at the indices in the same row of `index`."""
     check_variable_and_dtype(x, "x", NUMBERS, "index_sample")
-    check_variable_and_dtype(index, "index", PLACES, "index_sample")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "index_sample")
     return append_simple_op("index_sample", {"X": x, "Index": index})
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
-    """Each row from that of several tensors whose number `index`, int32 [rows, 1], has for it."""
+    """Select row i of the result from row i of `inputs[index[i]]`; `index` is int32 [rows, 1]."""
     check_type(inputs, "inputs", (list, tuple), "multiplex")
     if len(inputs) < 2:
         raise ValueError(f"multiplex takes two tensors or more, but received {len(inputs)}")
     for number, each in enumerate(inputs):
         check_variable_and_dtype(each, f"inputs[{number}]", NUMBERS, "multiplex")
-    check_variable_and_dtype(index, "index", PLACES, "multiplex")
+    check_variable_and_dtype(index, "index", INDEX_DTYPES, "multiplex")
     return append_simple_op("multiplex", {"X": list(inputs), "Ids": index})
 
 
 def where(condition: Variable) -> Variable:
-    """The places of the elements that are true, int64 [count, axes]."""
+    """Return the indices of the true elements, int64 [count, rank]."""
     check_variable(condition, "condition", "where")
     return append_simple_op("where_index", {"Condition": condition}, dtype="int64")
 
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
-    """The places of the elements that are not 0, as `where`; or a column for each axis."""
-    places = where(input)
+    """Return the indices of the nonzero elements like `where`; `as_tuple`: one column per axis."""
+    indices = where(input)
     if not as_tuple:
-        return places
+        return indices
     count = len(input.shape)
     if count == 1:
-        return (places,)
-    return tuple(slice(places, [1], [axis], [axis + 1]) for axis in range(count))
+        return (indices,)
+    return tuple(slice(indices, [1], [axis], [axis + 1]) for axis in range(count))
 
 
-# ---- the other way round ------------------------------------------------------------------------
+# ---- reversing and rolling ----------------------------------------------------------------------
 
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
-    """The same backwards along one axis, or several."""
+    """Reverse a tensor along one or more axes."""
     check_variable_and_dtype(x, "x", (*NUMBERS, "uint8"), "reverse")
     check_type(axis, "axis", (int, tuple, list), "reverse")
     axes = [axis] if isinstance(axis, int) else list(axis)
@@ -276,20 +279,20 @@ def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
 
 
 def flip(input: Variable, dims: Sequence[int], name: str | None = None) -> Variable:
-    """The same backwards along the axes `dims`; the result is called `name` if that is given."""
+    """Reverse a tensor along the axes `dims`; the result is named `name` if it is not None."""
     check_variable_and_dtype(input, "input", ("float16", *NUMBERS, "bool"), "flip")
     check_type(dims, "dims", (list, tuple), "flip")
     if not dims:
         raise ValueError("dims of flip is empty, expected one axis or more")
-    return result_called(name, "flip", {"X": input}, {"dims": list(dims)})
+    return append_named(name, "flip", {"X": input}, {"dims": list(dims)})
 
 
 def roll(
     input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
 ) -> Variable:
-    """Every element so many places on along axes, and round at the end.
+    """Shift elements cyclically by `shifts` along `dims`.
 
-    Without axes it goes through all elements in order.
+    Without `dims` the flattened tensor is shifted.
     """
     check_variable(input, "input", "roll")
     helper = LayerHelper("roll")
@@ -303,11 +306,13 @@ def roll(
     return out if several else reshape(out, list(input.shape), inplace=True)
 
 
-# ---- numbers as places --------------------------------------------------------------------------
+# ---- index encodings ----------------------------------------------------------------------------
 
 
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
-    """Rows of `depth` with a 1 at the place that each number of `input`, [.., 1], says.
+    """One-hot encode `input`, [.., 1], as rows of length `depth`.
+
+    An index outside [0, depth) is an error, or an all-zero row if `allow_out_of_range`.
 
     A number that is no place is an error, unless `allow_out_of_range` leaves its row at 0.
 
@@ -322,8 +327,8 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 def one_hot_rows(
     op_type: str, input: Variable, depth: int | Variable, allow_out_of_range: bool
 ) -> Variable:
-    """Append `one_hot` or `one_hot_v2`, which differ in what they do with the last axis."""
-    check_variable_and_dtype(input, "input", PLACES, "one_hot")
+    """Append `one_hot` or `one_hot_v2`, which differ in their treatment of the last axis."""
+    check_variable_and_dtype(input, "input", INDEX_DTYPES, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
@@ -340,9 +345,10 @@ def one_hot_rows(
 def shard_index(
     input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
 ) -> Variable:
-    """Each number as its shard counts it, `ignore_value` for numbers of other shards.
+    """Convert ids to shard-local ids; `ignore_value` for ids of other shards.
 
-    `index_num` numbers fall to `nshards` shards in order, equally many to each but the last.
+    The `index_num` ids are divided among `nshards` shards in order; all shards but the last have
+    the same size.
     """
     check_variable_and_dtype(input, "input", ["int64"], "shard_index")
     if not 0 <= shard_id < nshards:
@@ -352,13 +358,15 @@ def shard_index(
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """The values of a vector in the order of first use, and which of them each element is."""
+    """Return the distinct values of a vector by first occurrence, and each element's index in
+    them.
+    """
     return _unique("unique", x, dtype, ("Index",))
 
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
-    """The same as `unique`, and how often each value comes."""
-    check_dtype(dtype, "dtype", PLACES, "unique_with_counts")
+    """Return the results of `unique` and the count of each distinct value."""
+    check_dtype(dtype, "dtype", INDEX_DTYPES, "unique_with_counts")
     check_variable_and_dtype(x, "x", NUMBERS, "unique_with_counts")
     if len(x.shape) != 1:
         raise ValueError(f"unique_with_counts takes a vector, but {x.name!r} is {list(x.shape)}")

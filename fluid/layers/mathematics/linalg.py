@@ -7,7 +7,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
+from fluid.layers.mathematics.arithmetic import append_named
 from fluid.recording.checks import (
     FLOATS,
     asserting_shapes,
@@ -32,7 +32,7 @@ __all__ = [
     "trace",
 ]
 
-_WIDE = FLOATS[1:]
+_FULL_PRECISION = FLOATS[1:]
 _NUMBERS = (*FLOATS, "int32", "int64")
 
 
@@ -48,7 +48,7 @@ def mul(
     y_num_col_dims: int = 1,
     name: str | None = None,
 ) -> Variable:
-    """The product of x and y seen as matrices, whose rows are their first `…_num_col_dims` axes."""
+    """Matrix product of x and y, each flattened to 2-D at axis `…_num_col_dims`."""
     _check_both("mul", x, y)
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
     return append_simple_op("mul", {"X": x, "Y": y}, attrs, name=name)
@@ -62,9 +62,9 @@ def matmul(
     alpha: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """`alpha * x @ y` over the last two axes, each transposed first if asked.
+    """Return `alpha * x @ y` over the last two axes, with optional transposition of each operand.
 
-    Raises AssertedShapeError for shapes that do not fit.
+    Raises AssertedShapeError for incompatible shapes.
     """
     _check_both("matmul", x, y)
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
@@ -73,7 +73,7 @@ def matmul(
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """The products of two stacks of matrices: [N, I, J] and [N, J, K] to [N, I, K]."""
+    """Batched matrix product: [N, I, J] and [N, J, K] to [N, I, K]."""
     return append_simple_op("bmm", {"X": x, "Y": y}, name=name)
 
 
@@ -85,24 +85,24 @@ def addmm(
     beta: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """`beta * input + alpha * x @ y` for matrices; the input broadcasts to the product."""
+    """Return `beta * input + alpha * x @ y` for matrices; `input` is broadcast to the product."""
     check_variable(input, "input", "addmm")
-    _check_both("addmm", x, y, _WIDE)
+    _check_both("addmm", x, y, _FULL_PRECISION)
     inputs, attrs = {"X": x, "Y": y, "Input": input}, {"Alpha": float(alpha), "Beta": float(beta)}
     return append_simple_op("addmm", inputs, attrs, name=name)
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """The sum of `x * y` along the last axis, which stays with size 1; for one axis or two.
+    """Dot product along the last axis, which is kept with size 1; x and y are 1-D or 2-D.
 
-    The result is called `name` if that is given.
+    The result is named `name` if it is not None.
     """
     _check_both("dot", x, y, _NUMBERS[1:])
-    return result_called(name, "dot", {"X": x, "Y": y}, {})
+    return append_named(name, "dot", {"X": x, "Y": y}, {})
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
-    """Cross products along the axis `dim` of size 3, by default the first of that size."""
+    """Cross product along axis `dim` of size 3 (default: the first axis of size 3)."""
     attrs = {"dim": dim} if dim is not None else {}
     return append_simple_op("cross", {"X": input, "Y": other}, attrs)
 
@@ -110,10 +110,10 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
 def kron(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """The Kronecker product: x with each element replaced by itself times y; to `out` if given."""
+    """Return the Kronecker product of x and y, written to `out` if it is not None."""
     _check_both("kron", x, y, _NUMBERS)
     helper = LayerHelper("kron", name=name)
-    return _written(helper, "kron", {"X": x, "Y": y}, {}, out)
+    return _append_to(helper, "kron", {"X": x, "Y": y}, {}, out)
 
 
 def trace(
@@ -124,23 +124,24 @@ def trace(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The sum along the diagonal of two axes, `offset` columns to the right; to `out` if given.
+    """Sum the diagonal of axes `dim1`, `dim2` shifted right by `offset`; write to `out` if not
+    None.
 
-    Both axes go; at least [1] stays.
+    Both axes are removed; a full reduction has shape [1].
     """
     check_variable_and_dtype(input, "input", _NUMBERS, "trace")
     attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    return _written(LayerHelper("trace", name=name), "trace", {"Input": input}, attrs, out)
+    return _append_to(LayerHelper("trace", name=name), "trace", {"Input": input}, attrs, out)
 
 
-def _written(
+def _append_to(
     helper: LayerHelper,
     op_type: str,
     inputs: dict[str, Variable],
     attrs: dict[str, int],
     out: Variable | None,
 ) -> Variable:
-    """The result of an op, which is `out` where that is given."""
+    """Append an op that writes to `out`, or to a new variable if None, and return its result."""
     if out is None:
         return helper.append_result(op_type, inputs, attrs)
     check_variable_and_dtype(out, "out", _NUMBERS, op_type)
@@ -149,11 +150,13 @@ def _written(
 
 
 def t(input: Variable, name: str | None = None) -> Variable:
-    """A matrix transposed; a tensor of one axis as it is. Raises ValueError for more than two."""
+    """Transpose a matrix; a 1-D tensor is returned unchanged. Raises ValueError for rank above
+    2.
+    """
     check_variable_and_dtype(input, "input", _NUMBERS, "t")
     if len(input.shape) > 2:
         raise ValueError(
-            f"t takes one axis or two, but received {list(input.shape)}: use layers.transpose"
+            f"t takes a rank of 1 or 2, but received {list(input.shape)}: use layers.transpose"
         )
     if len(input.shape) == 1:
         return input
@@ -177,7 +180,7 @@ def bilinear_tensor_product(
     param_attr: Any = None,
     bias_attr: Any = None,
 ) -> Variable:
-    """`act(x @ weight[k] @ y + bias[k])` for k below `size`: [N, I] and [N, J] to [N, size]."""
+    """Return `act(x @ weight[k] @ y + bias[k])` for k < `size`: [N, I] and [N, J] to [N, size]."""
     helper = LayerHelper(
         "bilinear_tensor_product",
         x=x,
@@ -195,14 +198,14 @@ def bilinear_tensor_product(
     return helper.append_activation(out)
 
 
-# ---- norms and distances -------------------------------------------------------------------------
+# ---- norms and distances ------------------------------------------------------------------------
 
 
 def l2_normalize(
     x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None
 ) -> Variable:
-    """`x / sqrt(sum(x ** 2) + epsilon)` along `axis`; None is 1, and of one axis it is that."""
-    check_variable_and_dtype(x, "x", _WIDE, "l2_normalize")
+    """Return `x / sqrt(sum(x ** 2) + epsilon)` along `axis` (None: axis 1, or axis 0 for 1-D x)."""
+    check_variable_and_dtype(x, "x", _FULL_PRECISION, "l2_normalize")
     along = 0 if len(x.shape) == 1 else 1 if axis is None else axis
     helper = LayerHelper("l2_normalize", name=name)
     out, norm = (helper.create_variable_for_type_inference(x.dtype) for _ in range(2))
@@ -216,7 +219,9 @@ def l2_normalize(
 
 
 def cos_sim(X: Variable, Y: Variable) -> Variable:
-    """The cosine of the angle between rows of X and of Y, which may be one for all: [N, 1]."""
+    """Cosine similarity of the rows of X and Y, [N, 1]; Y may have a single row, broadcast to
+    all.
+    """
     check_variable_and_dtype(X, "X", ("float32",), "cos_sim")
     check_variable_and_dtype(Y, "Y", ("float32",), "cos_sim")
     helper = LayerHelper("cos_sim")
@@ -230,7 +235,7 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
 
 
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
-    """The p-norm of `x - y`, which broadcast: [1]. `p` may be 0 and infinite."""
-    _check_both("dist", x, y, _WIDE)
+    """Return the p-norm of `x - y` (broadcast), [1]. `p` may be 0 or infinite."""
+    _check_both("dist", x, y, _FULL_PRECISION)
     check_type(p, "p", (float, int), "dist")
     return append_simple_op("dist", {"X": x, "Y": y}, {"p": float(p)})

@@ -1,4 +1,4 @@
-"""Order and tests of values: sorting, the largest, where they stand, what is finite or close."""
+"""Sorting, argmax/argmin and top-k, and tests for inf, nan and closeness."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ def _arg(op_type: str, x: Variable, axis: int) -> Variable:
 
 
 def argmax(x: Variable, axis: int = 0) -> Variable:
-    """Where along `axis` the largest stands, int64; that axis goes."""
+    """Index of the maximum along `axis`, int64; the axis is removed."""
     return _arg("arg_max", x, axis)
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Where along `axis` the smallest stands, int64; that axis goes."""
+    """Index of the minimum along `axis`, int64; the axis is removed."""
     return _arg("arg_min", x, axis)
 
 
 def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The input sorted along `axis`, and where each element stood before (int64)."""
+    """Return the input sorted along `axis`, and the original index of each element (int64)."""
     check_variable_and_dtype(input, "input", _SORTED, "argsort")
     return _sorted("argsort", input, {"axis": axis, "descending": descending}, name)
 
 
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
-    """The `k` largest entries of the last axis, the largest first, and where they are (int64)."""
+    """Return the `k` largest elements of the last axis in descending order, and their indices
+    (int64).
+    """
     check_variable(input, "input", "topk")
     if isinstance(k, Variable):
         return _sorted("top_k", input, {}, name, K=k)
@@ -69,17 +71,17 @@ def _sorted(
 
 
 def has_inf(x: Variable) -> Variable:
-    """Whether any element is infinite: [1]."""
+    """Return whether any element is infinite: [1]."""
     return append_simple_op("isinf", {"X": x})
 
 
 def has_nan(x: Variable) -> Variable:
-    """Whether any element is not a number: [1]."""
+    """Return whether any element is NaN: [1]."""
     return append_simple_op("isnan", {"X": x})
 
 
 def isfinite(x: Variable) -> Variable:
-    """Whether all elements are finite: [1]."""
+    """Return whether all elements are finite: [1]."""
     check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "isfinite")
     return append_simple_op("isfinite", {"X": x}, dtype="bool")
 
@@ -92,9 +94,9 @@ def allclose(
     equal_nan: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Whether `|input - other| <= atol + rtol * |other|` everywhere: [1].
+    """Return whether `|input - other| <= atol + rtol * |other|` for all elements: [1].
 
-    With `equal_nan` what is not a number is close to its like.
+    With `equal_nan`, NaN compares equal to NaN.
     """
     for argument, given, kind in (("rtol", rtol, float), ("atol", atol, float)):
         check_type(given, argument, kind, "allclose")

@@ -1,7 +1,7 @@
-"""Layers of random numbers.
+"""Layers that generate random numbers.
 
-A `seed` of 0 gives other numbers in every step, any other the same in each; the seed of a program
-is for parameters and dropout only, as in the reference.
+A `seed` of 0 draws new values in every step, any other seed the same values in every step; the
+program's seed applies only to parameters and dropout, as in the reference.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fluid import unique_name
 from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.size_arguments import Sizes, spelled, spelled_shape
+from fluid.layers.size_arguments import Sizes, shape_operands, size_operands
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -36,14 +36,14 @@ SHAPE_SLOTS = ("ShapeTensor", "ShapeTensorList")
 
 
 def _expect_sizes(shape: Any, layer: str) -> None:
-    """ValueError for an empty shape or sizes below 1."""
+    """Raise ValueError for an empty shape or sizes below 1."""
     listed = [] if isinstance(shape, Variable) else list(shape)
     wrong = [size for size in listed if isinstance(size, int) and size < 1]
     if wrong or (not listed and not isinstance(shape, Variable)):
-        raise ValueError(f"shape of {layer} must hold sizes from 1 up, but received {listed}")
+        raise ValueError(f"shape of {layer} must have sizes of at least 1, but received {listed}")
 
 
-def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+def _append_random(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
     out = helper.create_variable_for_type_inference(attrs["dtype"])
     helper.append_op(helper.layer_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
     return out
@@ -52,7 +52,7 @@ def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -
 def uniform_random(
     shape: Sizes, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
 ) -> Variable:
-    """Numbers that are even over `min` to `max`; sizes may be variables, see `fill_constant`.
+    """Sample uniformly from [`min`, `max`); sizes may be variables, see `fill_constant`.
 
     >>> import fluid
     >>> uniform_random([3, 4], seed=7).shape
@@ -62,27 +62,32 @@ def uniform_random(
     check_dtype(dtype, "dtype", REALS, "uniform_random")
     _expect_sizes(shape, "uniform_random")
     helper = LayerHelper("uniform_random")
-    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    inputs, numbers = size_operands(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
     attrs = {"shape": numbers, "seed": seed, "min": float(min), "max": float(max)}
     attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype)}
-    return _drawn(helper, inputs, attrs)
+    return _append_random(helper, inputs, attrs)
 
 
 def gaussian_random(
     shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
-    """Normal numbers of a mean and a standard deviation; sizes may be variables."""
+    """Sample from a normal distribution of mean `mean` and standard deviation `std`.
+
+    Sizes may be variables.
+    """
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random")
     check_dtype(dtype, "dtype", REALS, "gaussian_random")
     helper = LayerHelper("gaussian_random")
-    inputs, numbers = spelled_shape(helper, shape)
+    inputs, numbers = shape_operands(helper, shape)
     attrs = {"shape": numbers, "mean": float(mean), "std": float(std), "seed": seed}
     attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype), "use_mkldnn": False}
-    return _drawn(helper, inputs, attrs)
+    return _append_random(helper, inputs, attrs)
 
 
-def _written(helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any) -> Variable:
-    """Where a layer writes to: what it was given, a variable of a name, or a temporary."""
+def _output_variable(
+    helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any
+) -> Variable:
+    """Return the variable to write to: `out`, a new one named `name`, or a temporary."""
     if out is not None:
         check_variable_and_dtype(out, "out", [dtype], helper.layer_type)
         return out
@@ -102,9 +107,9 @@ def randint(
     seed: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Whole numbers that are even over `low` to `high` - 1, or over 0 to `low` - 1 without `high`.
+    """Sample integers uniformly from [`low`, `high`), or from [0, `low`) if `high` is None.
 
-    They are int64 unless `dtype` is int32; without a shape it is one number.
+    The dtype is int64 (default) or int32; without a shape the result has one element.
     """
     dtype, shape = dtype or "int64", [1] if shape is None else shape
     check_dtype(dtype, "dtype", ("int32", "int64"), "randint")
@@ -112,10 +117,10 @@ def randint(
     _expect_sizes(shape, "randint")
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
-        raise ValueError(f"randint takes low below high, but received {low} and {high}")
+        raise ValueError(f"randint requires low < high, but received {low} and {high}")
     helper = LayerHelper("randint", name=name)
-    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
-    out = _written(helper, name, out, dtype)
+    inputs, numbers = size_operands(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    out = _output_variable(helper, name, out, dtype)
     out.stop_gradient = stop_gradient
     attrs = {"low": low, "high": high, "seed": seed, "dtype": out.dtype}
     attrs |= {} if inputs else {"shape": numbers}
@@ -132,13 +137,13 @@ def randn(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Normal numbers of mean 0 and standard deviation 1, other ones in every step."""
+    """Sample from the standard normal distribution; new values in every step."""
     check_type(shape, "shape", (list, tuple), "randn")
     _expect_sizes(shape, "randn")
     dtype = dtype or "float32"
     check_dtype(dtype, "dtype", REALS, "randn")
     helper = LayerHelper("randn", name=name)
-    out = _written(helper, None, out, dtype)
+    out = _output_variable(helper, None, out, dtype)
     out.stop_gradient = stop_gradient
     attrs = {"shape": list(shape), "mean": 0.0, "std": 1.0, "dtype": out.dtype}
     with device_guard(device):
@@ -154,13 +159,13 @@ def randperm(
     stop_gradient: bool = True,
     seed: int = 0,
 ) -> Variable:
-    """The numbers from 0 to `n` - 1 in a random order."""
+    """Return a random permutation of 0 … `n` - 1."""
     if n < 1:
-        raise ValueError(f"randperm takes a number from 1 up, but received {n}")
+        raise ValueError(f"randperm takes a number of at least 1, but received {n}")
     check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
     check_type(stop_gradient, "stop_gradient", bool, "randperm")
     helper = LayerHelper("randperm")
-    out = _written(helper, None, out, dtype)
+    out = _output_variable(helper, None, out, dtype)
     out.stop_gradient = out.stop_gradient or stop_gradient
     attrs = {"n": n, "dtype": out.dtype, "seed": seed}
     with device_guard(device):
@@ -168,7 +173,7 @@ def randperm(
     return out
 
 
-# ---- tensors as long as another -----------------------------------------------------------------
+# ---- sized like another tensor ------------------------------------------------------------------
 
 
 def _batch_like(op_type: str, input: Variable, dtype: Any, attrs: dict[str, Any]) -> Variable:
@@ -189,7 +194,7 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """`uniform_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    """`uniform_random` with axis `output_dim_idx` sized like axis `input_dim_idx` of `input`."""
     check_variable_and_dtype(
         input, "input", ("float32", "float64"), "uniform_random_batch_size_like"
     )
@@ -208,29 +213,29 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """`gaussian_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    """`gaussian_random` with axis `output_dim_idx` sized like axis `input_dim_idx` of `input`."""
     attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
     attrs |= {"mean": float(mean), "std": float(std), "seed": seed}
     return _batch_like("gaussian_random_batch_size_like", input, dtype, attrs)
 
 
-# ---- choices ------------------------------------------------------------------------------------
+# ---- sampling -----------------------------------------------------------------------------------
 
 
 def sampling_id(
     x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
-    """For each row of weights the place where they pass a random number: a choice by weight."""
+    """Sample one column index per row of `x`, whose elements are the probabilities."""
     check_variable(x, "x", "sampling_id")
     attrs = {"min": min, "max": max, "seed": seed}
     return append_simple_op("sampling_id", {"X": x}, attrs, dtype=dtype)
 
 
 def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None = None) -> Variable:
-    """A part of the shape `shape` of each instance of `x`, at a random place of its own.
+    """Crop each instance of `x` to `shape` at an independent random offset.
 
-    A variable goes on with the seed from step to step; the startup program starts it with `seed`,
-    or by chance.
+    The RNG state is a variable that is updated in every step; the startup program initializes it
+    with `seed`, or with a random one if None.
     """
     known = ("float32", "float64", "uint8", "int16", "int32")
     check_variable_and_dtype(x, "x", known, "random_crop")
@@ -250,7 +255,9 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
 
 
 def _seed_variable(helper: LayerHelper, seed: int | None) -> Variable:
-    """A persistable number that the startup program sets, by chance if it is to be none."""
+    """Create a persistable seed that the startup program initializes, at random if `seed` is
+    None.
+    """
     var = helper.create_global_variable(
         name=unique_name.generate("random_crop_seed"), dtype="int64", shape=[1], persistable=True
     )

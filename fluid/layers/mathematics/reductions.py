@@ -1,4 +1,4 @@
-"""Reductions along axes, and sums on the way."""
+"""Reductions along axes, and cumulative sums."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "reduce_sum",
 ]
 
-_WIDE = ("float32", "float64", "int32", "int64")
+_WITHOUT_HALF = ("float32", "float64", "int32", "int64")
 
 Axes = int | Sequence[int] | None
 
@@ -53,54 +53,54 @@ def _reduce(
 def reduce_sum(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The sum along the axes `dim`, or of all elements: [1]."""
-    return _reduce("reduce_sum", input, dim, keep_dim, name, _WIDE)
+    """Sum over the axes `dim`, or over all elements: [1]."""
+    return _reduce("reduce_sum", input, dim, keep_dim, name, _WITHOUT_HALF)
 
 
 def reduce_mean(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The average along the axes `dim`, or of all elements: [1]."""
-    return _reduce("reduce_mean", input, dim, keep_dim, name, _WIDE)
+    """Mean over the axes `dim`, or over all elements: [1]."""
+    return _reduce("reduce_mean", input, dim, keep_dim, name, _WITHOUT_HALF)
 
 
 def reduce_max(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The largest along the axes `dim`, or of all elements: [1]."""
+    """Maximum over the axes `dim`, or over all elements: [1]."""
     return _reduce("reduce_max", input, dim, keep_dim, name)
 
 
 def reduce_min(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The smallest along the axes `dim`, or of all elements: [1]."""
+    """Minimum over the axes `dim`, or over all elements: [1]."""
     return _reduce("reduce_min", input, dim, keep_dim, name)
 
 
 def reduce_prod(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The product along the axes `dim`, or of all elements: [1]."""
+    """Product over the axes `dim`, or over all elements: [1]."""
     return _reduce("reduce_prod", input, dim, keep_dim, name)
 
 
 def reduce_all(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether all booleans along the axes `dim` are true, or all there are: [1]."""
+    """Logical AND over the axes `dim`, or over all elements: [1]."""
     return _reduce("reduce_all", input, dim, keep_dim, name, ("bool",))
 
 
 def reduce_any(
     input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether any boolean along the axes `dim` is true, or any there is: [1]."""
+    """Logical OR over the axes `dim`, or over all elements: [1]."""
     return _reduce("reduce_any", input, dim, keep_dim, name, ("bool",))
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The average of all elements: [1]."""
+    """Mean of all elements: [1]."""
     check_variable_and_dtype(x, "x", FLOATS, "mean")
     return append_simple_op("mean", {"X": x}, name=name)
 
@@ -112,9 +112,10 @@ def logsumexp(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`log(sum(exp(x)))` along the axes `dim`, or of all elements: [1]; into `out` if given.
+    """Return `log(sum(exp(x)))` over the axes `dim` or all elements ([1]), written to `out` if not
+    None.
 
-    Made of those three ops, so exponentials above the range of the element type are infinite.
+    Composed of these three ops, so it overflows where `exp(x)` does.
     """
     check_variable_and_dtype(x, "x", ("float32", "float64"), "logsumexp")
     total = reduce_sum(exp(x), dim, keepdim)
@@ -128,9 +129,9 @@ def logsumexp(
 def cumsum(
     x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
 ) -> Variable:
-    """Each element the sum of those up to it along `axis`, the last one by default.
+    """Cumulative sum along `axis` (default: the last).
 
-    The element itself does not count if `exclusive`; `reverse` sums from the end.
+    `exclusive` omits the element itself from its sum; `reverse` sums from the end.
     """
     attrs: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     return append_simple_op("cumsum", {"X": x}, attrs)

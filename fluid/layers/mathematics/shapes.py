@@ -1,4 +1,4 @@
-"""Layers of shapes: other axes, many tensors into one and one into many, padding, diagonals."""
+"""Shape changes: transpose, reshape, concat, split, padding and diagonals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from fluid import unique_name
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.mathematics.arithmetic import result_called
-from fluid.layers.size_arguments import Sizes, spelled
+from fluid.layers.mathematics.arithmetic import append_named
+from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.recording.checks import (
     AxisError,
@@ -49,14 +49,14 @@ __all__ = [
     "unstack",
 ]
 
-MOVED = ("float16", *NUMBERS, "bfloat16")
+SHAPE_OP_DTYPES = ("float16", *NUMBERS, "bfloat16")
 NO_PADDING = [0, 0, 0, 0]
 
 
 # ---- axes ---------------------------------------------------------------------------------------
 
 
-def moved(
+def append_xshape(
     helper: LayerHelper,
     op_type: str,
     x: Variable,
@@ -64,7 +64,7 @@ def moved(
     inputs: dict[str, Any] | None = None,
     out: Variable | None = None,
 ) -> Variable:
-    """Append an op that keeps the old shape for its gradient in XShape; returns Out."""
+    """Append an op that stores its input's shape in XShape for the gradient; return Out."""
     if out is None:
         out = helper.create_variable_for_type_inference(x.dtype)
     old_shape = helper.create_variable_for_type_inference(x.dtype)
@@ -74,40 +74,40 @@ def moved(
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Axis i of the result is axis `perm[i]` of `x`.
+    """Transpose `x`: axis i of the result is axis `perm[i]` of `x`.
 
     >>> import fluid
     >>> image = fluid.data("image", [None, 2, 3])
     >>> transpose(image, [0, 2, 1]).shape
     (-1, 3, 2)
     """
-    check_variable_and_dtype(x, "x", MOVED, "transpose")
+    check_variable_and_dtype(x, "x", SHAPE_OP_DTYPES, "transpose")
     check_type(perm, "perm", (list, tuple), "transpose")
     if sorted(perm) != list(range(len(x.shape))):
         raise ValueError(
             f"perm of transpose must have each axis of {x.name!r} {list(x.shape)} once, "
             f"but received {list(perm)}"
         )
-    return moved(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
+    return append_xshape(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before `axis` are its rows, those from it on its columns."""
+    """Flatten to a matrix: axes before `axis` become the rows, the others the columns."""
     check_variable_and_dtype(x, "x", ("int8", *NUMBERS), "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
         raise ValueError(f"axis of flatten must be from 0 to {len(x.shape)}, not {axis!r}")
-    return moved(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
+    return append_xshape(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """The same without the `axes`, which have size 1; without all such axes for an empty list."""
-    check_variable_and_dtype(input, "input", ("int8", *MOVED), "squeeze")
+    """Remove the `axes` of size 1, or all axes of size 1 if the list is empty."""
+    check_variable_and_dtype(input, "input", ("int8", *SHAPE_OP_DTYPES), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
-    return moved(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
+    return append_xshape(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Variable:
-    """The same with an axis of size 1 at each of `axes`, put in one after the other.
+    """Insert an axis of size 1 at each of `axes`, in order.
 
     >>> import fluid
     >>> column = fluid.data("column", [None, 3])
@@ -118,37 +118,37 @@ def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Va
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
     listed = [axes] if isinstance(axes, int) else axes
-    inputs, numbers = spelled(helper, listed, "axes", ("AxesTensor", "AxesTensorList"))
-    return moved(helper, "unsqueeze2", input, {"axes": [] if inputs else numbers}, inputs)
+    inputs, numbers = size_operands(helper, listed, "axes", ("AxesTensor", "AxesTensorList"))
+    return append_xshape(helper, "unsqueeze2", input, {"axes": [] if inputs else numbers}, inputs)
 
 
 def shape(input: Variable) -> Variable:
-    """The sizes of a tensor when it runs, int32 [axes]."""
+    """Return the run-time shape of a tensor, int32 [rank]."""
     check_variable_and_dtype(input, "input", NUMBERS, "shape")
     return append_simple_op("shape", {"Input": input}, dtype="int32")
 
 
 def rank(input: Variable) -> Variable:
-    """How many axes a tensor has, int32."""
+    """Return the rank (number of axes) of a tensor, int32."""
     check_variable(input, "input", "rank")
     return assign(np.array(len(input.shape), "int32"))
 
 
 def size(input: Variable) -> Variable:
-    """How many elements a tensor has, int64 [1]."""
+    """Return the number of elements of a tensor, int64 [1]."""
     check_variable(input, "input", "size")
     return append_simple_op("size", {"Input": input}, dtype="int64")
 
 
-# ---- many into one, one into many ---------------------------------------------------------------
+# ---- concat, split, stack -----------------------------------------------------------------------
 
 
 def _is_array(var: Variable) -> bool:
     return var.type == VarDesc.VarType.LOD_TENSOR_ARRAY
 
 
-def _joined_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
-    """All tensors of an array as one; ValueError where there is more than one array."""
+def _concat_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
+    """Concatenate or stack the tensors of one tensor array; ValueError for more than one array."""
     if len(x) != 1:
         raise ValueError(f"{helper.layer_type} takes one array, but received {len(x)} variables")
     out = helper.create_variable_for_type_inference(x[0].dtype)
@@ -169,7 +169,7 @@ def _listed(input: Any, name: str, op: str) -> list[Variable]:
 def concat(
     input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None
 ) -> Variable:
-    """Tensors one behind the other along an axis, which may be a variable; or those of an array.
+    """Concatenate tensors, or those of a tensor array, along `axis`, which may be a variable.
 
     >>> import fluid
     >>> left, right = fluid.data("left", [None, 2]), fluid.data("right", [None, 3])
@@ -178,11 +178,11 @@ def concat(
     """
     listed = _listed(input, "input", "concat")
     for index, each in enumerate(listed):
-        check_dtype(each.dtype, f"input[{index}]", MOVED, "concat")
+        check_dtype(each.dtype, f"input[{index}]", SHAPE_OP_DTYPES, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
     helper = LayerHelper("concat", input=listed, name=name)
     if _is_array(listed[0]):
-        return _joined_array(helper, listed, axis, use_stack=False)
+        return _concat_array(helper, listed, axis, use_stack=False)
     helper.input_dtype()
     if isinstance(axis, Variable):
         axis.stop_gradient = True
@@ -196,11 +196,10 @@ def split(
     dim: int | Variable = -1,
     name: str | None = None,
 ) -> list[Variable]:
-    """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
+    """Split a tensor along `dim` into equal parts, or into one part per size of a list.
 
-    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no
-    axis `dim`; SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such
-    parts.
+    One size may be -1 and is inferred. Raises AxisError (an IndexError) if there is no axis `dim`;
+    SizesError or AssertedShapeError (both ValueErrors) if the axis cannot be divided this way.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -226,14 +225,16 @@ def split(
         size = input.shape[attrs["axis"]] if "axis" in attrs else -1
         if size > 0 and size % num_or_sections:
             raise SizesError(
-                f"split: an axis of size {size} does not fall into {num_or_sections} equal parts"
+                f"split: an axis of size {size} cannot be split into {num_or_sections} equal parts"
             )
         attrs["num"] = count = num_or_sections
     else:
         count = len(num_or_sections)
         slots = ("", "SectionsTensorList")
-        told, attrs["sections"] = spelled(helper, num_or_sections, "num_or_sections", slots)
-        inputs |= told
+        tensors, attrs["sections"] = size_operands(
+            helper, num_or_sections, "num_or_sections", slots
+        )
+        inputs |= tensors
     parts = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
     with asserting_shapes():
         helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
@@ -241,20 +242,20 @@ def split(
 
 
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
-    """Tensors of one shape side by side along a new axis; or those of an array."""
+    """Stack tensors of the same shape, or those of a tensor array, along a new axis."""
     listed = _listed(x, "x", "stack")
     helper = LayerHelper("stack")
     axis = 0 if axis is None else axis
     if _is_array(listed[0]):
-        return _joined_array(helper, listed, axis, use_stack=True)
+        return _concat_array(helper, listed, axis, use_stack=True)
     return helper.append_result("stack", {"X": listed}, {"axis": axis}, slot="Y")
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """What lies at each place of an axis; `num` of them, if the size of the axis is not known."""
+    """Split along `axis` and remove it; `num` is required if its size is dynamic."""
     check_variable(x, "x", "unstack")
     if num is None and (axis is None or x.shape[axis] <= 0):
-        raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is unknown")
+        raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is dynamic")
     num = x.shape[axis] if num is None else num
     helper = LayerHelper("unstack")
     parts = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
@@ -264,7 +265,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 
 def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
-    """Each of several vectors spread along an axis of its own: all have all sizes as shape."""
+    """Broadcast N vectors to N-D grids, vector i along axis i; all results have the same shape."""
     check_type(input, "input", (list, tuple), "meshgrid")
     listed = _listed(input, "input", "meshgrid")
     helper = LayerHelper("meshgrid", name=name)
@@ -273,11 +274,11 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
     return outs
 
 
-# ---- more of the same ---------------------------------------------------------------------------
+# ---- repetition, padding ------------------------------------------------------------------------
 
 
 def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
-    """The tensor laid out so many times along each axis.
+    """Repeat the tensor `expand_times[i]` times along axis i.
 
     >>> import fluid
     >>> tile_of = fluid.data("tile_of", [2, 3])
@@ -290,14 +291,14 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
         raise ValueError(f"expand takes a bool x only if its stop_gradient is False: {x.name!r}")
     helper = LayerHelper("expand", name=name)
     slots = ("ExpandTimes", "expand_times_tensor")
-    inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
+    inputs, numbers = size_operands(helper, expand_times, "expand_times", slots)
     if any(number < 1 for number in numbers) and not inputs:
-        raise ValueError(f"expand_times of expand must be from 1 up, but received {numbers}")
+        raise ValueError(f"expand_times of expand must be at least 1, but received {numbers}")
     return helper.append_result("expand", {"X": x, **inputs}, {"expand_times": numbers})
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """The tensor laid out as often along each axis as fills the shape of another."""
+    """Repeat the tensor along each axis to the shape of `target_tensor`."""
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand_as")
     check_variable_and_dtype(target_tensor, "target_tensor", ("bool", *NUMBERS), "expand_as")
     inputs = {"X": x, "target_tensor": target_tensor}
@@ -307,8 +308,8 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
-    """A number around a tensor: `paddings` has two numbers an axis, before and behind."""
-    check_variable_and_dtype(x, "x", MOVED, "pad")
+    """Pad a tensor with `pad_value`: `paddings` has two sizes per axis, before and after."""
+    check_variable_and_dtype(x, "x", SHAPE_OP_DTYPES, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return append_simple_op("pad", {"X": x}, attrs, name=name)
 
@@ -321,12 +322,12 @@ def pad2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """More rows and columns around pictures: [top, bottom, left, right] of them.
+    """Pad the height and width of images: `paddings` is [top, bottom, left, right].
 
-    "constant" takes `pad_value`, "edge" the nearest element, "reflect" the mirror image without
-    the element at the edge. The paddings may be an int32 variable.
+    `mode` is "constant" (`pad_value`), "edge" (nearest element) or "reflect" (mirrored without the
+    edge element). The paddings may be an int32 variable.
     """
-    check_variable_and_dtype(input, "input", MOVED, "pad2d")
+    check_variable_and_dtype(input, "input", SHAPE_OP_DTYPES, "pad2d")
     if mode not in ("reflect", "edge", "constant"):
         raise ValueError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
     attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
@@ -341,7 +342,7 @@ def pad2d(
 def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
-    """`y` in the shape of `x`, with a number behind each axis."""
+    """Pad `y` at the end of each axis with `pad_value` to the shape of `x`."""
     check_variable(x, "x", "pad_constant_like")
     check_variable_and_dtype(y, "y", NUMBERS, "pad_constant_like")
     attrs = {"pad_value": float(pad_value)}
@@ -352,7 +353,7 @@ def pad_constant_like(
 
 
 def diag(diagonal: Variable | np.ndarray) -> Variable:
-    """A matrix with a vector on its diagonal."""
+    """Return a square matrix with the vector on its diagonal."""
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     check_dtype(diagonal.dtype, "diagonal", NUMBERS, "diag")
     vector = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
@@ -364,9 +365,10 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
 def diag_embed(
     input: Variable | np.ndarray, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Variable:
-    """Matrices with the last axis of `input` on a diagonal, `offset` above the middle one.
+    """Return matrices with the last axis of `input` on diagonal `offset` (positive: above the main
+    one).
 
-    `dim1` and `dim2` are the axes of the result that count rows and columns.
+    `dim1` and `dim2` are the row and column axes of the result.
     """
     vectors = input if isinstance(input, Variable) else assign(input)
     check_dtype(vectors.dtype, "input", ("float16", *NUMBERS), "diag_embed")
@@ -382,14 +384,14 @@ def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> V
         raise ValueError(f"{layer} takes matrices, but {input.name!r} is {list(input.shape)}")
     check_type(diagonal, "diagonal", int, layer)
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
-    return result_called(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
+    return append_named(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Matrices with zeros above a diagonal, which lies `diagonal` above the middle one."""
+    """Return the lower triangle of matrices: elements above diagonal `diagonal` are zero."""
     return _triangle("tril", input, diagonal, name)
 
 
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Matrices with zeros below a diagonal, which lies `diagonal` above the middle one."""
+    """Return the upper triangle of matrices: elements below diagonal `diagonal` are zero."""
     return _triangle("triu", input, diagonal, name)

@@ -1,1 +1,1 @@
-"""Layers of recommender models: lookup tables, hashing, sampled losses."""
+"""Layers for recommender models: embedding tables, hashing, sampled losses."""

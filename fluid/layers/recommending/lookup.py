@@ -1,4 +1,4 @@
-"""Tables of vectors, looked up by number, and what becomes of their sparse gradients."""
+"""Embedding tables and operations on their sparse gradients."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """The rows of a table of `size` [rows, width], a new parameter, by their numbers.
+    """Look up rows of a new parameter of shape `size` [rows, width].
 
-    `input` is int64 [..., 1], the result [..., width]. Rows of number `padding_idx`, counted from
-    the end where negative, come out as zeros and are not trained. `is_sparse` keeps gradients as
-    the rows that were looked up. Raises TypeError for other kinds of arguments.
+    `input` is int64 [..., 1], the result [..., width]. Index `padding_idx` (negative: from the end)
+    yields zeros and is not trained. With `is_sparse` the gradient is SelectedRows. Raises TypeError
+    for arguments of other types.
 
     >>> import fluid
     >>> words = fluid.layers.data("words", [7, 1], dtype="int64")
@@ -40,7 +40,7 @@ def embedding(
 def lookup_attributes(
     size: Sequence[int], is_sparse: bool, is_distributed: bool, padding_idx: int | None
 ) -> dict[str, Any]:
-    """What an embedding's arguments are as attributes of its op: no padding is number -1."""
+    """Return the attributes of a lookup op; a `padding_idx` of None becomes -1."""
     padding = -1 if padding_idx is None else padding_idx
     if padding_idx is not None and padding_idx < 0:
         padding += size[0]
@@ -56,7 +56,7 @@ def append_lookup(
     dtype: Any,
     attrs: Mapping[str, Any],
 ) -> Variable:
-    """Make a table and append the op that looks rows of it up; TypeError for bad arguments."""
+    """Create a table and append the lookup op; TypeError for invalid arguments."""
     check_variable_and_dtype(input, "input", ["int64"], "embedding")
     check_dtype(dtype, "dtype", ["float16", "float32", "float64", "bfloat16"], "embedding")
     helper = LayerHelper("embedding", param_attr=param_attr)
@@ -65,13 +65,13 @@ def append_lookup(
 
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """A sparse gradient with every row once: the sum of those with its number."""
+    """Merge duplicate rows of a sparse gradient by summation."""
     check_variable(x, "x", "merge_selected_rows")
     return append_simple_op("merge_selected_rows", {"X": x}, name=name)
 
 
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """The values of a sparse gradient as a tensor; TypeError where `x` is not SELECTED_ROWS."""
+    """Return the values of a sparse gradient as a tensor; TypeError unless `x` is SELECTED_ROWS."""
     check_type(x, "x", Variable, "get_tensor_from_selected_rows")
     if x.type != VarDesc.VarType.SELECTED_ROWS:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Layers of models that recommend: hashed words, instances by tag, counts of clicks."""
+"""Layers for recommender models: hashed ids, filtering by tag, click counts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["continuous_value_model", "filter_by_instag", "hash"]
 
 
 def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
-    """Embeddings [N, 2 + D] whose first columns count shows and clicks, as logarithms or without.
+    """Transform or drop the show and click columns of embeddings [N, 2 + D].
 
-    With `use_cvm` the columns become log(show + 1) and log(click + 1) - log(show + 1); without it
-    they go: [N, D]. `cvm`, [N, 2] or two numbers a sequence of `input`, is what the gradient of
-    `input` has in these columns.
+    With `use_cvm` the two columns become log(show + 1) and log(click + 1) - log(show + 1); without
+    it they are removed: [N, D]. `cvm`, [N, 2] or two values per sequence of `input`, is the
+    gradient of these columns.
 
     >>> import fluid
     >>> shown = fluid.data("continuous_value_doc", [None, 10])
@@ -40,11 +40,11 @@ def filter_by_instag(
     is_lod: bool,
     out_val_if_empty: int = 0,
 ) -> list[Variable]:
-    """The instances of `ins` that have one of the tags `filter_tag`, and weights for their losses.
+    """Select the instances of `ins` that have a tag of `filter_tag`; also return loss weights.
 
-    An instance is a sequence of `ins`, or a row of it without `is_lod`; its tags are that sequence
-    of `ins_tag`. Tags are int64, one a row. The weights, [instances, 1], are ones; where no
-    instance passes there is one of weight 0, filled with `out_val_if_empty`.
+    An instance is a sequence of `ins`, or a row if not `is_lod`; its tags are the corresponding
+    sequence of `ins_tag`. Tags are int64, one per row. The weights, [instances, 1], are ones; if no
+    instance is selected, the result is one instance of weight 0 filled with `out_val_if_empty`.
 
     >>> import fluid
     >>> instances = fluid.data("filter_by_instag_doc", [None, 4])
@@ -68,9 +68,9 @@ def filter_by_instag(
 
 
 def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
-    """Rows of whole numbers [N, D] as numbers below `hash_size`: [N, num_hash, 1], by xxHash64.
+    """Hash rows of integers [N, D] to [0, `hash_size`): [N, num_hash, 1], by xxHash64.
 
-    Each of the `num_hash` numbers of a row is hashed with a seed of its own: 0, 1, …
+    The `num_hash` hashes of a row use the seeds 0, 1, …
 
     >>> import fluid
     >>> words = fluid.data("hash_doc", [None, 2], "int64", lod_level=1)

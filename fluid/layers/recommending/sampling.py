@@ -1,4 +1,4 @@
-"""Losses that draw some classes, or split them, where there are very many."""
+"""Losses for very many classes: sampled and hierarchical."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fluid.recording.checks import check_variable_and_dtype
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
 
 _SAMPLERS = ("uniform", "log_uniform", "custom_dist")
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 def nce(
@@ -33,20 +33,20 @@ def nce(
     seed: int = 0,
     is_sparse: bool = False,
 ) -> Variable:
-    """Noise contrastive estimation of the classes of each row: [N, D] and [N, trues] → [N, 1].
+    """Noise contrastive estimation loss: [N, D] and [N, trues] → [N, 1].
 
-    The true classes are told from `num_neg_samples` (10) drawn ones, by the sampler "uniform",
-    "log_uniform" (low numbers are frequent), or "custom_dist" with a probability for each class in
-    `custom_dist`. A `seed` of 0 draws others in every step, unless the program has a seed. The
-    weight is [num_total_classes, D], its gradient sparse if `is_sparse`. Raises ValueError for
-    another sampler or a distribution that is missing.
+    `num_neg_samples` (default 10) negative classes are drawn by the sampler "uniform",
+    "log_uniform" (low indices are frequent), or "custom_dist" with the probabilities `custom_dist`.
+    A `seed` of 0 draws new samples in every step, unless the program has a seed. The weight is
+    [num_total_classes, D], its gradient sparse if `is_sparse`. Raises ValueError for another
+    sampler or a missing distribution.
 
     >>> import fluid
     >>> words, after = fluid.data("words", [None, 8]), fluid.data("after", [None, 1], "int64")
     >>> nce(words, after, 1000, num_neg_samples=5).shape
     (-1, 1)
     """
-    check_variable_and_dtype(input, "input", _WIDE, "nce")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "nce")
     check_variable_and_dtype(label, "label", ("int64",), "nce")
     if sampler not in _SAMPLERS:
         raise ValueError(f"sampler of nce must be one of {_SAMPLERS}, not {sampler!r}")
@@ -75,7 +75,7 @@ def nce(
 
 
 def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict[str, Any]:
-    """A weight with a row for each class, and a bias, None where it is switched off."""
+    """Create a weight with a row per class, and a bias, None if disabled."""
     shape = [rows, input.shape[1]]
     weight = helper.create_parameter(helper.param_attr, shape, input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [rows, 1], input.dtype, is_bias=True)
@@ -83,15 +83,15 @@ def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict
 
 
 def custom_distribution(
-    helper: LayerHelper, chances: Sequence[float] | None, classes: int
+    helper: LayerHelper, probabilities: Sequence[float] | None, classes: int
 ) -> dict[str, Variable]:
-    """Parameters that hold a distribution and the table from which to draw by it."""
-    if chances is None or len(chances) != classes:
-        given = "None" if chances is None else f"{len(chances)} numbers"
+    """Create parameters for a distribution and its alias table."""
+    if probabilities is None or len(probabilities) != classes:
+        given = "None" if probabilities is None else f"{len(probabilities)} numbers"
         raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {given}")
-    alias, kept = alias_table(chances)
+    alias, kept = alias_table(probabilities)
     held = {
-        "CustomDistProbs": np.array(chances, np.float32),
+        "CustomDistProbs": np.array(probabilities, np.float32),
         "CustomDistAlias": np.array(alias, np.int32),
         "CustomDistAliasProbs": np.array(kept, np.float32),
     }
@@ -105,14 +105,15 @@ def _constant(helper: LayerHelper, array: Any) -> Variable:
     return made
 
 
-def alias_table(chances: Sequence[float]) -> tuple[list[int], list[float]]:
-    """Walker's table: draw a class evenly; it stays with its chance, else its alias (-1: none).
+def alias_table(probabilities: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Alias table (Walker): draw a class uniformly, keep it with its probability, else use its
+    alias.
 
     >>> alias_table([0.5, 0.25, 0.25])
     ([-1, 0, 0], [1.0, 0.75, 0.75])
     """
-    scaled = [chance * len(chances) for chance in chances]
-    alias, kept = [-1] * len(chances), [1.0] * len(chances)
+    scaled = [probability * len(probabilities) for probability in probabilities]
+    alias, kept = [-1] * len(probabilities), [1.0] * len(probabilities)
     large = [place for place, share in enumerate(scaled) if share > 1.0]
     small = [place for place, share in enumerate(scaled) if share < 1.0]
     while large and small:
@@ -137,13 +138,14 @@ def hsigmoid(
     is_custom: bool = False,
     is_sparse: bool = False,
 ) -> Variable:
-    """Hierarchical sigmoid: the cost of each row's path through a tree, [N, D] → [N, 1].
+    """Hierarchical sigmoid loss along each row's path in a binary tree: [N, D] → [N, 1].
 
-    The tree is the complete binary one over `num_classes`; with `is_custom` the rows' own paths are
-    given: `path_table` [N, longest] of forks and `path_code` of turns, -1 beyond the end, and
-    `num_classes` is the number of forks. Raises ValueError where these do not go together.
+    The tree is the complete binary one over `num_classes`; with `is_custom` paths are explicit:
+    `path_table` [N, max length] has the inner nodes and `path_code` the branch bits, -1 beyond the
+    end, and `num_classes` is the number of inner nodes. Raises ValueError for inconsistent
+    arguments.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "hsigmoid")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "hsigmoid")
     check_variable_and_dtype(label, "label", ("int64",), "hsigmoid")
     _check_tree(num_classes, path_table, path_code, is_custom)
     is_sparse = is_sparse and is_custom
@@ -189,18 +191,18 @@ def sampled_softmax_with_cross_entropy(
     customized_probabilities: Variable | None = None,
     seed: int = 0,
 ) -> Variable:
-    """Cross entropy of a softmax over the label and `num_samples` drawn classes only: [N, 1].
+    """Softmax cross entropy over the label and `num_samples` sampled classes only: [N, 1].
 
-    `logits` are [N, classes], `label` [N, num_true]. The drawn classes, different and log-uniform,
-    are the same for all rows; `remove_accidental_hits` rules them out where they are the label.
+    `logits` are [N, classes], `label` [N, num_true]. The samples, distinct and log-uniform, are
+    shared by all rows; `remove_accidental_hits` masks those equal to the label.
     `use_customized_samples` takes samples and their probabilities [N, num_true + num_samples].
     """
     helper = LayerHelper("sample_logits")
     make = helper.create_variable_for_type_inference
-    samples, chances = customized_samples, customized_probabilities
+    samples, probabilities = customized_samples, customized_probabilities
     if not use_customized_samples:
-        samples, chances = make("int64"), make(logits.dtype)
-    sampled, places = make(logits.dtype), make("int64")
+        samples, probabilities = make("int64"), make(logits.dtype)
+    sampled, sampled_labels = make(logits.dtype), make("int64")
     targets, logits_dim, labels_dim = (make(logits.dtype) for _ in range(3))
     helper.append_op(
         "sample_logits",
@@ -212,8 +214,8 @@ def sampled_softmax_with_cross_entropy(
         },
         outputs={
             "Samples": samples,
-            "Probabilities": chances,
-            "SampledLabels": places,
+            "Probabilities": probabilities,
+            "SampledLabels": sampled_labels,
             "SampledLogits": sampled,
             "LogitsDim": logits_dim,
             "LabelsDim": labels_dim,
@@ -229,7 +231,7 @@ def sampled_softmax_with_cross_entropy(
     loss, softmax = make(logits.dtype), make(logits.dtype)
     helper.append_op(
         "one_hot",
-        inputs={"X": places},
+        inputs={"X": sampled_labels},
         outputs={"Out": targets},
         attrs={"depth": num_samples + 1},
     )

@@ -1,1 +1,1 @@
-"""Layers of sequences: recurrent networks, decoding, beam search, structured losses."""
+"""Sequence layers: recurrent networks, decoding, beam search, structured losses."""

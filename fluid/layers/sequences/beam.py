@@ -1,4 +1,4 @@
-"""Steps of a beam search, and the sentences they make."""
+"""Beam search: selection step and backtracking."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def beam_search(
     name: str | None = None,
     return_parent_idx: bool = False,
 ) -> tuple[Variable, ...]:
-    """The `beam_size` best continuations for each source: their words and scores [rows, 1].
+    """Select the `beam_size` best continuations per source: their ids and scores [rows, 1].
 
     `ids` and `scores` [prefixes, candidates] continue `pre_ids` and `pre_scores` [prefixes, 1];
-    scores are sums already if `is_accumulated`, else probabilities. `scores` has LoD, whose `level`
-    says which prefixes belong to a source. Both results have two levels, for `beam_search_decode`.
-    With `return_parent_idx` the prefix of each is the third result.
+    scores are accumulated log-probabilities if `is_accumulated`, else probabilities. LoD level
+    `level` of `scores` groups the prefixes by source. Both results have two LoD levels, as
+    `beam_search_decode` requires. `return_parent_idx` also returns the prefix index of each row.
     """
     check_variable_and_dtype(pre_ids, "pre_ids", ["int64"], "beam_search")
     check_variable_and_dtype(pre_scores, "pre_scores", ["float32", "float64"], "beam_search")
@@ -58,9 +58,9 @@ def beam_search(
 def beam_search_decode(
     ids: Variable, scores: Variable, beam_size: int, end_id: int, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The sentences that the beams in arrays `ids` and `scores` make, and the score of each word.
+    """Backtrack the arrays `ids` and `scores` of a beam search to full sentences and word scores.
 
-    The results have two levels of LoD: sentences of a source, the best first, and their words.
+    The results have two LoD levels: sentences per source, best first, and words per sentence.
     """
     check_variable_and_dtype(ids, "ids", ["int64"], "beam_search_decode")
     check_variable_and_dtype(scores, "scores", ["float32"], "beam_search_decode")
@@ -77,7 +77,7 @@ def beam_search_decode(
 
 
 def gather_tree(ids: Variable, parents: Variable) -> Variable:
-    """The whole sentence of each beam: `ids` [steps, batch, beams] followed back by `parents`.
+    """Backtrack beams: follow `parents` through `ids`, both [steps, batch, beams].
 
     >>> import fluid
     >>> ids, parents = (fluid.data(n, [5, 2, 3], "int64") for n in ("ids", "parents"))

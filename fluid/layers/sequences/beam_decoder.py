@@ -1,4 +1,4 @@
-"""`BeamSearchDecoder`: the likeliest sentences that a cell can put out."""
+"""`BeamSearchDecoder`: beam search over the outputs of a recurrent cell."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from fluid.recording.checks import check_variable
 
 __all__ = ["BeamSearchDecoder"]
 
-IMPOSSIBLE = 1e9
-"""What is taken from the score of what must not be chosen."""
+SCORE_PENALTY = 1e9
+"""Subtracted from the score of candidates that must not be selected."""
 
 
 class BeamSearchDecoder(Decoder):
-    """Keeps the `beam_size` likeliest sentences of each batch entry at every step of a cell.
+    """A decoder that keeps the `beam_size` best hypotheses of each batch entry at every step.
 
-    `embedding_fn` makes a step's inputs of words [batch, beams], `output_fn` scores of all words of
-    what the cell puts out. Sentences begin with `start_token` and end with `end_token`. Run it by
-    `dynamic_decode`, with the cell's states before the first step as `inits`.
+    `embedding_fn` maps word ids [batch, beams] to cell inputs, `output_fn` maps cell outputs to
+    logits over the vocabulary. Sentences begin with `start_token` and end with `end_token`. Pass it
+    to `dynamic_decode`, with the initial cell states as `inits`.
     """
 
     class OutputWrapper(NamedTuple):
-        """What a step gives for each beam: its score, its word, and the beam it continues."""
+        """Outputs of a step per beam: score, word id and parent beam."""
 
         scores: Any
         predicted_ids: Any
         parent_ids: Any
 
     class StateWrapper(NamedTuple):
-        """What goes from step to step: the cell's states, and how each beam stands."""
+        """Loop state: cell states, log-probabilities, finished flags and lengths of the beams."""
 
         cell_states: Any
         log_probs: Any
@@ -81,51 +81,51 @@ class BeamSearchDecoder(Decoder):
 
     @staticmethod
     def tile_beam_merge_with_batch(x: Variable, beam_size: int) -> Variable:
-        """Each entry of a batch `beam_size` times: [batch, …] becomes [batch * beam_size, …]."""
+        """Repeat each batch entry `beam_size` times: [batch, …] to [batch * beam_size, …]."""
         check_variable(x, "x", "BeamSearchDecoder.tile_beam_merge_with_batch")
         x = unsqueeze(x, [1])
         rank = len(x.shape)
         x = expand(x, [1, beam_size, *[1] * (rank - 2)])
-        # Batch and beams go to the end and are joined there, where no size must be known.
+        # Move batch and beams to the end and flatten them there: sizes may be dynamic.
         x = transpose(x, [*_axes(2, rank), 0, 1])
         x = reshape(x, shape=[0] * (rank - 2) + [-1])
         return transpose(x, [rank - 2, *_axes(0, rank - 2)])
 
     def _split_batch_beams(self, x: Variable) -> Variable:
-        """[batch * beams, …] as [batch, beams, …]."""
+        """Reshape [batch * beams, …] to [batch, beams, …]."""
         check_variable(x, "x", "BeamSearchDecoder._split_batch_beams")
         return reshape(x, shape=[-1, self.beam_size, *x.shape[1:]])
 
     def _merge_batch_beams(self, x: Variable) -> Variable:
-        """[batch, beams, …] as [batch * beams, …]."""
+        """Reshape [batch, beams, …] to [batch * beams, …]."""
         check_variable(x, "x", "BeamSearchDecoder._merge_batch_beams")
         return reshape(x, shape=[-1, *x.shape[2:]])
 
     def _expand_to_beam_size(self, x: Variable) -> Variable:
-        """[batch, …] as [batch, beams, …], the same for each beam."""
+        """Repeat each batch entry for all beams: [batch, …] to [batch, beams, …]."""
         check_variable(x, "x", "BeamSearchDecoder._expand_to_beam_size")
         x = unsqueeze(x, [1])
         return expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
 
     def _mask_probs(self, probs: Variable, finished: Variable) -> Variable:
-        """Where a beam is finished, only its end is likely."""
+        """Mask log-probabilities of finished beams so that only `end_token` can follow."""
         finished = cast(finished, dtype=probs.dtype)
         whole = expand(unsqueeze(finished, [2]), [1, 1, self.vocab_size])
         ended = elementwise_mul(whole, self.noend_mask_tensor, axis=-1)
         return ended - elementwise_mul(probs, finished - 1, axis=0)
 
     def _gather(self, x: Variable, indices: Variable, batch_size: Variable) -> Variable:
-        """The beams of `x` [batch, beams, …] that `indices` [batch, beams] name."""
+        """Gather the beams of `x` [batch, beams, …] at `indices` [batch, beams]."""
         if batch_size.dtype != indices.dtype:
             batch_size = cast(batch_size, indices.dtype)
         batch_size.stop_gradient = True
-        places = unsqueeze(range(0, batch_size, 1, dtype=indices.dtype), [1])
-        both = stack([expand(places, [1, self.beam_size]), indices], axis=2)
+        batch_indices = unsqueeze(range(0, batch_size, 1, dtype=indices.dtype), [1])
+        both = stack([expand(batch_indices, [1, self.beam_size]), indices], axis=2)
         both.stop_gradient = True
         return gather_nd(x, both)
 
     def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
-        """Every beam begins with `start_token`; only the first one is likely."""
+        """Start every beam with `start_token`; only beam 0 has a finite score."""
         state = flatten(initial_cell_states)[0]
         self.batch_size = shape(state)[0]
         self.start_token_tensor = fill_constant([1], "int64", self.start_token)
@@ -133,8 +133,8 @@ class BeamSearchDecoder(Decoder):
         states = map_structure(self._expand_to_beam_size, initial_cell_states)
         starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
         inputs = expand(starts, [1, self.beam_size])
-        chances = np.array([[0.0] + [-IMPOSSIBLE] * (self.beam_size - 1)], "float32")
-        log_probs = expand(assign(chances), [self.batch_size, 1])
+        initial_scores = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")
+        log_probs = expand(assign(initial_scores), [self.batch_size, 1])
         finished = fill_constant_batch_size_like(
             input=state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
         )
@@ -143,7 +143,7 @@ class BeamSearchDecoder(Decoder):
         return inputs, self.StateWrapper(states, log_probs, finished, lengths), finished
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """One step of the cell for every beam, then the best continuations."""
+        """Run the cell for all beams, then select the best continuations."""
         inputs = map_structure(self._merge_batch_beams, inputs)
         cell_states = map_structure(self._merge_batch_beams, states.cell_states)
         outputs, cell_states = self.cell(inputs, cell_states, **kwargs)
@@ -160,16 +160,16 @@ class BeamSearchDecoder(Decoder):
     def _beam_search_step(
         self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any
     ) -> tuple[Any, Any]:
-        """The best words for all beams together, and how the beams stand then."""
-        self._know_words(logits.shape[-1])
-        chances = self._mask_probs(log(softmax(logits)), beam_state.finished)
-        log_probs = elementwise_add(chances, beam_state.log_probs, axis=0)
+        """Select the top words over all beams; return the step outputs and the new state."""
+        self._set_vocabulary(logits.shape[-1])
+        step_log_probs = self._mask_probs(log(softmax(logits)), beam_state.finished)
+        log_probs = elementwise_add(step_log_probs, beam_state.log_probs, axis=0)
         scores = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
-        best, places = topk(input=scores, k=self.beam_size)
-        beams = elementwise_floordiv(places, self.vocab_size_tensor)
-        words = elementwise_mod(places, self.vocab_size_tensor)
+        best, flat_indices = topk(input=scores, k=self.beam_size)
+        beams = elementwise_floordiv(flat_indices, self.vocab_size_tensor)
+        words = elementwise_mod(flat_indices, self.vocab_size_tensor)
         whole = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
-        totals = self._gather(whole, places, self.batch_size)
+        totals = self._gather(whole, flat_indices, self.batch_size)
         cell_states = map_structure(
             lambda x: self._gather(x, beams, self.batch_size), next_cell_states
         )
@@ -180,21 +180,23 @@ class BeamSearchDecoder(Decoder):
         found = self.OutputWrapper(best, words, beams)
         return found, self.StateWrapper(cell_states, totals, finished, lengths)
 
-    def _know_words(self, count: int) -> None:
-        """How many words there are, and that a finished sentence has only one way to go on."""
+    def _set_vocabulary(self, count: int) -> None:
+        """Record the vocabulary size and build the mask for finished beams."""
         self.vocab_size = count
         self.vocab_size_tensor = fill_constant([1], "int64", count)
-        mask = np.full([count], -IMPOSSIBLE, "float32")
+        mask = np.full([count], -SCORE_PENALTY, "float32")
         mask[self.end_token] = 0.0
         self.noend_mask_tensor = assign(mask)
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """The whole sentence of each beam [steps, batch, beams], and the final states."""
+        """Backtrack to the sentences of all beams [steps, batch, beams]; return them and the
+        states.
+        """
         return gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
 
 def _axes(start: int, stop: int) -> list[int]:
-    """Axes in order; `range` is a layer here.
+    """Return the axes start … stop - 1 (`range` is a layer here).
 
     >>> _axes(2, 5)
     [2, 3, 4]

@@ -1,4 +1,4 @@
-"""Recurrent cells: what one step makes of its input and the states of the step before."""
+"""Recurrent cells, which compute one time step."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Activation = Callable[[Variable], Variable]
 
 
 class RNNCell:
-    """A step of a recurrent net; derive from it, and say what `call` does and `state_shape` is."""
+    """Base class of recurrent cells; subclasses implement `call` and `state_shape`."""
 
     def call(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """What a step makes of its inputs and the states before it: (outputs, new states)."""
+        """Compute one step; returns (outputs, new states)."""
         raise NotImplementedError("RNNCell must implement the call function.")
 
     def __call__(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """The same as `call`."""
+        """Call `call`."""
         return self.call(inputs, states, **kwargs)
 
     def get_initial_states(
@@ -43,16 +43,17 @@ class RNNCell:
         init_value: float = 0,
         batch_dim_idx: int = 0,
     ) -> Any:
-        """States of `init_value` for as many rows as `batch_ref` has along `batch_dim_idx`.
+        """Return states filled with `init_value`, with the batch size of `batch_ref`.
 
-        `shape` is a list of sizes without the rows, or a structure of such, `state_shape` by
-        default; `dtype` is one for all, or such a structure. Raises TypeError for other arguments.
+        `shape` is a shape without the batch axis, or a structure of shapes; default: `state_shape`.
+        `dtype` is one dtype or a matching structure. The batch size is axis `batch_dim_idx` of
+        `batch_ref`. Raises TypeError for other arguments.
         """
         first = flatten(batch_ref)[0]
         kinds = ["float32", "float64", "int32", "int64"]
         check_variable_and_dtype(first, "batch_ref", kinds, "RNNCell")
         check_type(shape, "shape", (list, tuple, type(None), int), "RNNCell")
-        shapes = _with_rows(self.state_shape if shape is None else shape)
+        shapes = _with_batch_axis(self.state_shape if shape is None else shape)
         kind = self._state_dtypes() if dtype is None else dtype
         if len(flatten(kind)) == 1:
             only = flatten(kind)[0]
@@ -73,36 +74,36 @@ class RNNCell:
 
     @property
     def state_shape(self) -> Any:
-        """The sizes of a state without the rows, or a structure of such."""
+        """Shape of the states without the batch axis, or a structure of shapes."""
         raise NotImplementedError("Please add implementation for `state_shape` in the used cell.")
 
     @property
     def state_dtype(self) -> Any:
-        """The element type of a state, or a structure of such."""
+        """Dtype of the states, or a structure of dtypes."""
         raise NotImplementedError("Please add implementation for `state_dtype` in the used cell.")
 
 
 class _Shape:
-    """The sizes of a state: one entry of a structure, though a list."""
+    """A shape treated as a single leaf of a structure, although it is a list."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = list(sizes) if sizes[0] == -1 else [-1, *sizes]
 
 
-def _with_rows(shape: Any) -> Any:
-    """A structure of shapes, each with the rows in front."""
+def _with_batch_axis(shape: Any) -> Any:
+    """Prepend the batch axis to each shape of a structure."""
     if isinstance(shape, int):
         return _Shape([shape])
     if isinstance(shape, dict):
-        return {key: _with_rows(each) for key, each in shape.items()}
+        return {key: _with_batch_axis(each) for key, each in shape.items()}
     if all(isinstance(size, int) for size in shape):
         return _Shape(shape)
-    parts = [_with_rows(each) for each in shape]
+    parts = [_with_batch_axis(each) for each in shape]
     return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
 
 
 class _Weights:
-    """The parameters of a cell, made when it is first called and the size of its input is known."""
+    """The parameters of a cell, created on the first call, when the input size is known."""
 
     def __init__(self, name: str, kind: str, param_attr: Any, bias_attr: Any, dtype: Any) -> None:
         self.helper = LayerHelper(kind, name=unique_name.generate(f"{name}/{kind}"))
@@ -111,7 +112,7 @@ class _Weights:
         self.made: list[Any] = []
 
     def get(self, sizes: Sequence[tuple[int, int]], suffixes: Sequence[str]) -> list[Any]:
-        """A weight of each size, then a bias for each; named ones have a suffix of their own."""
+        """Return a weight of each size, then a bias for each; `suffixes` make the names unique."""
         if not self.made:
             for is_bias, attr in enumerate(self.attrs):
                 for size, suffix in zip(sizes, suffixes, strict=True):
@@ -132,7 +133,7 @@ def _check_cell(hidden_size: Any, dtype: Any, cell: str) -> None:
 
 
 class GRUCell(RNNCell):
-    """A gated recurrent unit: hidden states [rows, hidden_size] are outputs and states.
+    """Gated recurrent unit; output and state are the hidden state [rows, hidden_size].
 
     `r, u = gate([x, h] W + b)`, `c = act([x, r h] V + d)`, `h = u h + (1 - u) c`.
 
@@ -160,7 +161,7 @@ class GRUCell(RNNCell):
         self._weights = _Weights(name, "BasicGRUUnit", param_attr, bias_attr, dtype)
 
     def call(self, inputs: Variable, states: Variable) -> tuple[Variable, Variable]:
-        """The new hidden state, as output and as state."""
+        """Return the new hidden state as output and as state."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "GRUCell")
         check_variable_and_dtype(states, "states", FLOATS, "GRUCell")
         hidden = self._step(inputs, states)
@@ -185,7 +186,7 @@ class GRUCell(RNNCell):
 
 
 class LSTMCell(RNNCell):
-    """A unit of long short-term memory: states are [hidden, cell], each [rows, hidden_size].
+    """Long short-term memory cell; states are [hidden, cell], each [rows, hidden_size].
 
     `i, j, f, o = [x, h] W + b`, `c = c s(f + forget_bias) + s(i) tanh(j)`, `h = tanh(c) s(o)`.
 
@@ -215,7 +216,7 @@ class LSTMCell(RNNCell):
         self._forget_bias.stop_gradient = False
 
     def call(self, inputs: Variable, states: list[Variable]) -> tuple[Variable, list[Variable]]:
-        """The new hidden state, and both new states."""
+        """Return the new hidden state and both new states."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "LSTMCell")
         check_type(states, "states", list, "LSTMCell")
         for index, state in enumerate(states):

@@ -1,4 +1,4 @@
-"""Decoding step by step: decoders, helpers that say what a step gets, and the loop around them."""
+"""Decoder interface, the decoding loop `dynamic_decode` and helpers that select step inputs."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ __all__ = [
 
 
 class Decoder:
-    """What `dynamic_decode` runs; derive from it and say what its methods do."""
+    """Interface of the decoders that `dynamic_decode` runs."""
 
     def initialize(self, inits: Any) -> Any:
-        """(inputs, states, finished) before the first step."""
+        """Return the initial (inputs, states, finished)."""
         raise NotImplementedError
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """One step: (outputs, next states, next inputs, finished)."""
+        """Run one step; returns (outputs, next states, next inputs, finished)."""
         raise NotImplementedError
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> Any:
-        """(outputs, states) of all steps, where they are not what the steps gave."""
+        """Return the final (outputs, states); override to post-process those of all steps."""
         raise NotImplementedError
 
 
@@ -77,12 +77,12 @@ def dynamic_decode(
     return_length: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Run a decoder until all it decodes is finished, or `max_step_num` steps were taken.
+    """Run a decoder until all batch entries are finished, or for `max_step_num` steps.
 
-    Returns (outputs, final states), and with `return_length` how long each was. Outputs are
-    [batch, steps, …], or [steps, batch, …] if `output_time_major`. `impute_finished` keeps the
-    states of what is finished; `is_test` saves the memory that training would need. `kwargs` go to
-    `decoder.step`.
+    Returns (outputs, final states), and also the lengths if `return_length`. Outputs are [batch,
+    steps, …], or [steps, batch, …] if `output_time_major`. `impute_finished` keeps the states of
+    finished entries unchanged; `is_test` saves the memory needed for the backward pass. `kwargs`
+    are passed to `decoder.step`.
     """
     loop = _Decoding(decoder, inits, max_step_num, is_test)
     with loop.while_op.block():
@@ -91,19 +91,20 @@ def dynamic_decode(
     with suppress(NotImplementedError):
         outputs, states = decoder.finalize(outputs, states, loop.lengths)
     if not output_time_major:
-        outputs = map_structure(swapped, outputs)
+        outputs = map_structure(swap_batch_and_time, outputs)
     return (outputs, states, loop.lengths) if return_length else (outputs, states)
 
 
-def swapped(x: Variable) -> Variable:
-    """A tensor with its first two axes, time and batch, in the other order."""
+def swap_batch_and_time(x: Variable) -> Variable:
+    """Swap the first two axes (time and batch)."""
     return transpose(x, [1, 0, *range(2, len(x.shape))])
 
 
 class _Decoding:
-    """The loop of one `dynamic_decode`: what goes from step to step.
+    """The loop of `dynamic_decode` and its loop-carried variables.
 
-    In training, inputs and states of all steps are kept in arrays; else they are written over.
+    For training, inputs and states of all steps are stored in arrays; otherwise they are
+    overwritten.
     """
 
     def __init__(self, decoder: Decoder, inits: Any, max_step_num: int | None, is_test: bool):
@@ -111,11 +112,11 @@ class _Decoding:
         self.inputs, self.states, self.finished = decoder.initialize(inits)
         self.finished.stop_gradient = True
         self.time = fill_constant(shape=[1], dtype="int64", value=0)
-        self.going_on = logical_not(reduce_all(self.finished))
+        self.condition = logical_not(reduce_all(self.finished))
         self.last = None
         if max_step_num is not None:
             self.last = fill_constant(shape=[1], dtype="int64", value=max_step_num)
-        self.while_op = While(self.going_on, is_test=is_test)
+        self.while_op = While(self.condition, is_test=is_test)
         self.lengths = cast(zeros_like(self.finished), "int64")
         self.lengths.stop_gradient = True
         self.arrays: Any = None
@@ -125,7 +126,7 @@ class _Decoding:
         self.outputs: Any = None
 
     def step(self, impute_finished: bool, kwargs: dict[str, Any]) -> None:
-        """The layers of one step, within the loop."""
+        """Append the layers of one step to the loop body."""
         inputs, states = self.inputs, self.states
         if self.arrays is not None:
             read = partial(array_read, i=self.time)
@@ -137,20 +138,20 @@ class _Decoding:
         more = cast(logical_not(self.finished), self.lengths.dtype)
         lengths = elementwise_add(self.lengths, more)
         if impute_finished:
-            keep = partial(_kept_where, mask=self.finished)
+            keep = partial(_select_rows, mask=self.finished)
             next_states = map_structure(keep, states, next_states)
-        self.outputs = map_structure(lambda x: _array_outside(x.dtype), outputs)
+        self.outputs = map_structure(lambda x: _array_in_parent(x.dtype), outputs)
         self._collect(outputs, self.outputs)
         increment(self.time, value=1.0, in_place=True)
-        self._hand_on(next_inputs, next_states)
+        self._update_loop_variables(next_inputs, next_states)
         assign(finished, self.finished)
         assign(lengths, self.lengths)
-        self._decide()
+        self._update_condition()
 
     def _collect(self, values: Any, arrays: Any) -> None:
         map_structure(lambda x, array: array_write(x, self.time, array), values, arrays)
 
-    def _hand_on(self, inputs: Any, states: Any) -> None:
+    def _update_loop_variables(self, inputs: Any, states: Any) -> None:
         if self.arrays is None:
             map_structure(assign, inputs, self.inputs)
             map_structure(assign, states, self.states)
@@ -158,14 +159,14 @@ class _Decoding:
         self._collect(inputs, self.arrays[0])
         self._collect(states, self.arrays[1])
 
-    def _decide(self) -> None:
-        going_on = None if self.last is not None else self.going_on
-        unfinished = logical_not(reduce_all(self.finished), going_on)
+    def _update_condition(self) -> None:
+        condition = None if self.last is not None else self.condition
+        unfinished = logical_not(reduce_all(self.finished), condition)
         if self.last is not None:
-            logical_and(unfinished, less_equal(self.time, self.last), self.going_on)
+            logical_and(unfinished, less_equal(self.time, self.last), self.condition)
 
     def results(self) -> tuple[Any, Any]:
-        """The outputs of all steps, and the states after the last one."""
+        """Return the outputs of all steps, and the final states."""
 
         def stacked(array: Variable) -> Variable:
             return tensor_array_to_tensor(array, axis=0, use_stack=True)[0]
@@ -176,8 +177,8 @@ class _Decoding:
         return outputs, map_structure(lambda array: array_read(array, self.time), self.arrays[1])
 
 
-def _array_outside(dtype: Any) -> Variable:
-    """An array of the block around the loop."""
+def _array_in_parent(dtype: Any) -> Variable:
+    """Create a tensor array in the parent block."""
     program = default_main_program()
     inside = program.current_block_idx
     program.current_block_idx = program.current_block().parent_idx
@@ -187,8 +188,8 @@ def _array_outside(dtype: Any) -> Variable:
         program.current_block_idx = inside
 
 
-def _kept_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
-    """`state` in the rows where `mask` is true, `new_state` in the others."""
+def _select_rows(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+    """Return `state` in the rows where `mask` is true, else `new_state`."""
     dtype = state.dtype
     is_bool = convert_dtype(dtype) == "bool"
     if is_bool:
@@ -201,55 +202,55 @@ def _kept_where(state: Variable, new_state: Variable, mask: Variable) -> Variabl
     return cast(result, dtype) if is_bool else result
 
 
-# ---- what a step gets ---------------------------------------------------------------------------
+# ---- helpers: step inputs -----------------------------------------------------------------------
 
 
 class DecodeHelper:
-    """What `BasicDecoder` asks at every step: derive from it and say what its methods do."""
+    """Interface of the helpers of `BasicDecoder`, which sample and select the next inputs."""
 
     def initialize(self) -> Any:
-        """(inputs, finished) of the first step."""
+        """Return the initial (inputs, finished)."""
 
     def sample(self, time: Variable, outputs: Any, states: Any) -> Any:
-        """What is chosen of the outputs of a step, such as words."""
+        """Return the samples (such as word ids) for the outputs of a step."""
 
     def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Any) -> Any:
-        """(finished, inputs, states) of the next step."""
+        """Return (finished, inputs, states) of the next step."""
 
 
 class TrainingHelper(DecodeHelper):
-    """Gives a decoder the inputs of a known sequence, step by step, as training does.
+    """Helper that feeds the ground-truth sequence (teacher forcing).
 
     `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such;
-    `sequence_length` [batch] is how many steps count.
+    `sequence_length` [batch] is the number of valid steps.
     """
 
     def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
         self.inputs = inputs
         self.sequence_length = sequence_length
         self.time_major = time_major
-        # One step more, so that the step behind the last one can be taken as any other.
-        self.inputs_ = map_structure(self._with_one_more, inputs)
+        # One extra step, so that reading past the last step needs no special case.
+        self.inputs_ = map_structure(self._pad_one_step, inputs)
 
-    def _with_one_more(self, x: Variable) -> Variable:
+    def _pad_one_step(self, x: Variable) -> Variable:
         around = [0, 1] if self.time_major else [0, 0, 0, 1]
         return pad(x, paddings=around + [0, 0] * (len(x.shape) - len(around) // 2))
 
     def initialize(self) -> tuple[Any, Variable]:
-        """The first step's inputs; finished is what has no steps."""
+        """Return the first step's inputs; sequences of length 0 are finished."""
         none = fill_constant(shape=[1], dtype=self.sequence_length.dtype, value=0)
         finished = equal(self.sequence_length, none)
         first = map_structure(lambda x: x[0] if self.time_major else x[:, 0], self.inputs)
         return first, finished
 
     def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
-        """The place of the largest output."""
+        """Return the argmax of the outputs."""
         return argmax(outputs, axis=-1)
 
     def next_inputs(
         self, time: Variable, outputs: Any, states: Any, sample_ids: Any
     ) -> tuple[Variable, Any, Any]:
-        """The known inputs of the next step, whatever was chosen."""
+        """Return the ground-truth inputs of the next step, independent of the samples."""
         if convert_dtype(time.dtype) != "int32":
             time = cast(time, "int32")
         if self.sequence_length.dtype != time.dtype:
@@ -266,9 +267,9 @@ class TrainingHelper(DecodeHelper):
 
 
 class GreedyEmbeddingHelper(DecodeHelper):
-    """Gives a decoder the embedding of the likeliest word of the step before.
+    """Helper that feeds the embedding of the most probable word of the previous step.
 
-    `start_tokens` [batch] come first; what chose `end_token` is finished.
+    `start_tokens` [batch] are the first words; a sequence is finished at `end_token`.
     """
 
     def __init__(
@@ -279,28 +280,28 @@ class GreedyEmbeddingHelper(DecodeHelper):
         self.end_token = fill_constant(shape=[1], dtype="int64", value=end_token)
 
     def initialize(self) -> tuple[Any, Variable]:
-        """The embedding of the first words; nothing is finished."""
+        """Return the embedding of the start tokens; nothing is finished."""
         finished = fill_constant_batch_size_like(
             input=self.start_tokens, shape=[-1], dtype="bool", value=False, force_cpu=True
         )
         return self.embedding_fn(self.start_tokens), finished
 
     def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
-        """The likeliest word."""
+        """Return the most probable word."""
         return argmax(outputs, axis=-1)
 
     def next_inputs(
         self, time: Variable, outputs: Any, states: Any, sample_ids: Any
     ) -> tuple[Variable, Any, Any]:
-        """The embedding of the word that was chosen."""
+        """Return the embedding of the selected words."""
         finished = equal(sample_ids, self.end_token)
         return finished, self.embedding_fn(sample_ids), states
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
-    """Like `GreedyEmbeddingHelper`, with words drawn at random by their probability.
+    """Like `GreedyEmbeddingHelper`, with words sampled from the output distribution.
 
-    A `softmax_temperature` below 1 makes likely words likelier; `seed` makes draws repeatable.
+    Logits are divided by `softmax_temperature`; `seed` makes sampling reproducible.
     """
 
     def __init__(
@@ -319,19 +320,19 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         self.seed = seed
 
     def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
-        """A word drawn at random."""
+        """Return word ids sampled from the distribution."""
         if self.softmax_temperature is not None:
             outputs = outputs / self.softmax_temperature
-        chances = softmax(outputs)
-        chances.stop_gradient = True
-        return sampling_id(chances, seed=self.seed, dtype=self.start_tokens.dtype)
+        probabilities = softmax(outputs)
+        probabilities.stop_gradient = True
+        return sampling_id(probabilities, seed=self.seed, dtype=self.start_tokens.dtype)
 
 
 class BasicDecoder(Decoder):
-    """A cell whose inputs a helper gives; `output_fn` is applied to what the cell puts out."""
+    """A decoder of a cell and a helper; `output_fn` is applied to the cell outputs."""
 
     class OutputWrapper(NamedTuple):
-        """What a step gives: the outputs of the cell, and what was chosen of them."""
+        """Outputs of a step: cell outputs and samples."""
 
         cell_outputs: Any
         sample_ids: Any
@@ -344,12 +345,12 @@ class BasicDecoder(Decoder):
         self.output_fn = output_fn
 
     def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
-        """The helper's first inputs, and the states given."""
+        """Return the helper's initial inputs and the initial cell states."""
         inputs, finished = self.helper.initialize()
         return inputs, initial_cell_states, finished
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """One step of the cell, then what the helper makes of it."""
+        """Run the cell, then sample and select the next inputs with the helper."""
         outputs, states = self.cell(inputs, states, **kwargs)
         if self.output_fn is not None:
             outputs = self.output_fn(outputs)

@@ -1,4 +1,4 @@
-"""Layers of recurrent nets over sequences, and single steps of them."""
+"""Recurrent layers over sequences, and their single-step units."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT_ACTIVATIONS = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
 
 def _check_state(state: Variable | None, name: str, sequences: str, width: int, layer: str) -> None:
-    """TypeError or ValueError where an initial state is none, or not [sequences, width]."""
+    """Raise TypeError or ValueError unless an initial state is None or [sequences, width]."""
     if state is None:
         return
     check_variable_and_dtype(state, name, FLOATS, layer)
@@ -28,8 +28,8 @@ def _check_state(state: Variable | None, name: str, sequences: str, width: int, 
         )
 
 
-def _results(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
-    """A temporary for each output slot."""
+def _create_outputs(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
+    """Create a temporary for each output slot."""
     return {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
 
 
@@ -48,11 +48,11 @@ def dynamic_lstm(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Hidden state and cell [rows, size / 4] of a long short-term memory over sequences.
+    """LSTM over LoD sequences: hidden state and cell [rows, size / 4].
 
-    `input` [rows, size] is what its four gates get from outside: make it by `fc`. `h_0` and `c_0`
-    [count, size / 4] are the states before the first rows. Raises ValueError for a bias_attr of
-    False, and for states of other sizes.
+    `input` [rows, size] is the input projection of the four gates, usually from `fc`. `h_0` and
+    `c_0` [count, size / 4] are the initial states. Raises ValueError for a bias_attr of False, and
+    for states of other sizes.
 
     >>> import fluid
     >>> gates = fluid.data("lstm_gates", [None, 32], lod_level=1)
@@ -70,7 +70,7 @@ def dynamic_lstm(
     weight = helper.create_parameter(helper.param_attr, [width, 4 * width], dtype)
     shape = [1, (7 if use_peepholes else 4) * width]
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
-    outputs = _results(helper, dtype, "Hidden", "Cell", "BatchGate", "BatchCellPreAct")
+    outputs = _create_outputs(helper, dtype, "Hidden", "Cell", "BatchGate", "BatchCellPreAct")
     helper.append_op(
         "lstm",
         inputs={"Input": input, "Weight": weight, "Bias": bias, "H0": h_0, "C0": c_0},
@@ -105,11 +105,12 @@ def dynamic_lstmp(
     cell_clip: float | None = None,
     proj_clip: float | None = None,
 ) -> tuple[Variable, Variable]:
-    """Projected state [rows, proj_size] and cell [rows, size / 4] of a long short-term memory.
+    """LSTM with recurrent projection: projected state [rows, proj_size] and cell [rows, size / 4].
 
-    As `dynamic_lstm`, but each step hands a projection of its hidden state on, `h_0` is [count,
-    proj_size], and the clips hold cell and projection within ± their value. As in the reference,
-    the projection is activated by `cell_activation`, unless `proj_activation` is "identity".
+    Like `dynamic_lstm`, but the recurrent state is a projection of the hidden state, `h_0` is
+    [count, proj_size], and cell and projection are clamped to ± `cell_clip` and `proj_clip`. As in
+    the reference, the projection's activation is `cell_activation`, unless `proj_activation` is
+    "identity".
     """
     check_variable_and_dtype(input, "input", FLOATS, "dynamic_lstmp")
     if bias_attr is False:
@@ -126,7 +127,7 @@ def dynamic_lstmp(
     shape = [1, (7 if use_peepholes else 4) * width]
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
     slots = ("Projection", "Cell", "BatchHidden", "BatchGate", "BatchCellPreAct")
-    outputs = _results(helper, dtype, *slots)
+    outputs = _create_outputs(helper, dtype, *slots)
     weights = {"Weight": weight, "ProjWeight": projection, "Bias": bias}
     helper.append_op(
         "lstmp",
@@ -157,11 +158,11 @@ def dynamic_gru(
     h_0: Variable | None = None,
     origin_mode: bool = False,
 ) -> Variable:
-    """Hidden state [rows, size] of gated recurrent units over sequences.
+    """GRU over LoD sequences: hidden state [rows, size].
 
-    `input` [rows, 3 * size] is what their gates get from outside: make it by `fc`. The new state is
-    `(1 - update) * before + update * candidate`, with `origin_mode` the other way round. `h_0`
-    [count, size] are the states before the first rows. Raises ValueError for other sizes of it.
+    `input` [rows, 3 * size] is the input projection of the gates, usually from `fc`. The new state
+    is `(1 - update) * previous + update * candidate`, with the weights exchanged if `origin_mode`.
+    `h_0` [count, size] is the initial state; ValueError for another shape.
 
     >>> import fluid
     >>> gates = fluid.data("gru_gates", [None, 24], lod_level=1)
@@ -174,7 +175,7 @@ def dynamic_gru(
     weight = helper.create_parameter(helper.param_attr, [size, 3 * size], input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [1, 3 * size], input.dtype, is_bias=True)
     slots = ("Hidden", "BatchGate", "BatchResetHiddenPrev", "BatchHidden")
-    outputs = _results(helper, input.dtype, *slots)
+    outputs = _create_outputs(helper, input.dtype, *slots)
     helper.append_op(
         "gru",
         inputs={"Input": input, "Weight": weight, "Bias": bias, "H0": h_0},
@@ -202,10 +203,10 @@ def gru_unit(
     gate_activation: str = "sigmoid",
     origin_mode: bool = False,
 ) -> tuple[Variable, Variable, Variable]:
-    """One step of gated recurrent units: new state, reset state and gates.
+    """One GRU step: new hidden state, reset hidden state and gates.
 
-    `input` [n, size] is what the gates get from outside, `hidden` [n, size / 3] the state before.
-    Activations are "identity", "sigmoid", "tanh" or "relu"; ValueError for others.
+    `input` [n, size] is the input projection of the gates, `hidden` [n, size / 3] the previous
+    state. Activations are "identity", "sigmoid", "tanh" or "relu"; ValueError for others.
     """
     check_variable_and_dtype(input, "input", FLOATS, "gru_unit")
     check_variable_and_dtype(hidden, "hidden", FLOATS, "gru_unit")
@@ -214,7 +215,7 @@ def gru_unit(
     width = size // 3
     weight = helper.create_parameter(helper.param_attr, [width, 3 * width], input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [1, 3 * width], input.dtype, is_bias=True)
-    outputs = _results(helper, input.dtype, "Gate", "ResetHiddenPrev", "Hidden")
+    outputs = _create_outputs(helper, input.dtype, "Gate", "ResetHiddenPrev", "Hidden")
     helper.append_op(
         "gru_unit",
         inputs={"Input": input, "HiddenPrev": hidden, "Weight": weight, "Bias": bias},
@@ -229,7 +230,7 @@ def gru_unit(
 
 
 def _unit_activation(name: str) -> int:
-    """The number of an activation; ValueError where `gru_unit` does not have it."""
+    """Return the enum value of an activation; ValueError if `gru_unit` does not support it."""
     if name not in UNIT_ACTIVATIONS:
         known = ", ".join(UNIT_ACTIVATIONS)
         raise ValueError(f"gru_unit has the activations {known}, but received {name!r}")
@@ -245,10 +246,10 @@ def lstm_unit(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """One step of a long short-term memory: hidden state and cell [n, width].
+    """One LSTM step: hidden state and cell [n, width].
 
-    `x_t` is [n, size], the state and the cell before [n, width]; the forget gate gets `forget_bias`
-    more. Raises ValueError for other shapes.
+    `x_t` is [n, size], the previous state and cell are [n, width]; `forget_bias` is added to the
+    forget gate. Raises ValueError for other shapes.
     """
     helper = LayerHelper("lstm_unit", name=name)
     states = {"x_t": x_t, "hidden_t_prev": hidden_t_prev, "cell_t_prev": cell_t_prev}
@@ -258,7 +259,7 @@ def lstm_unit(
     joined = append_simple_op("concat", {"X": [x_t, hidden_t_prev]}, {"axis": 1})
     width = cell_t_prev.shape[1]
     gates = fc(joined, 4 * width, param_attr=param_attr, bias_attr=bias_attr)
-    outputs = _results(helper, x_t.dtype, "C", "H")
+    outputs = _create_outputs(helper, x_t.dtype, "C", "H")
     helper.append_op(
         "lstm_unit",
         inputs={"X": gates, "C_prev": cell_t_prev},
@@ -269,18 +270,20 @@ def lstm_unit(
 
 
 def _check_step(states: dict[str, Variable]) -> None:
-    """ValueError unless input, state and cell have as many rows, and the last two one width."""
+    """Raise ValueError unless input, state and cell have equal rows, the latter equal widths."""
     shapes = {name: tuple(value.shape) for name, value in states.items()}
     shown = ", ".join(f"{name} is {list(shape)}" for name, shape in shapes.items())
     if any(len(shape) != 2 for shape in shapes.values()):
         raise ValueError(f"lstm_unit takes matrices, but {shown}")
     if len({shape[0] for shape in shapes.values()}) > 1:
-        raise ValueError(f"lstm_unit takes equally many rows of each, but {shown}")
+        raise ValueError(f"lstm_unit requires equal numbers of rows, but {shown}")
     if shapes["hidden_t_prev"][1] != shapes["cell_t_prev"][1]:
-        raise ValueError(f"the state and the cell of lstm_unit must be of one width, but {shown}")
+        raise ValueError(
+            f"the state and the cell of lstm_unit must have the same width, but {shown}"
+        )
 
 
-# ---- sequences of one length --------------------------------------------------------------------
+# ---- sequences of equal length ------------------------------------------------------------------
 
 
 def lstm(
@@ -297,13 +300,13 @@ def lstm(
     default_initializer: Initializer | None = None,
     seed: int = -1,
 ) -> tuple[Variable, Variable, Variable]:
-    """Layers of long short-term memories over sequences of one length: output, last state, cell.
+    """Multi-layer LSTM over sequences of equal length: output, last hidden state, last cell.
 
-    `input` is [length, batch, size], the output [length, batch, hidden_size], `init_h`, `init_c`
-    and the last state and cell [num_layers, batch, hidden_size]; `is_bidirec` doubles the
-    `hidden_size` of the output and the layers of the states. All weights are one parameter. Between
-    layers, training drops a share `dropout_prob`; a `seed` of -1 drops others in each step, unless
-    the program has a seed. The length is not checked against `max_len`.
+    `input` is [length, batch, size], the output [length, batch, hidden_size], `init_h`, `init_c`,
+    the last state and cell are [num_layers, batch, hidden_size]; `is_bidirec` doubles the
+    `hidden_size` of the output and the layers of the states. All weights are one parameter. In
+    training, dropout with `dropout_prob` is applied between layers; a `seed` of -1 draws a new mask
+    in each step, unless the program has a seed. The length is not checked against `max_len`.
 
     >>> import fluid
     >>> steps = fluid.data("lstm_steps", [7, None, 5])
@@ -323,7 +326,7 @@ def lstm(
     weight = helper.create_parameter(
         helper.param_attr, [count], input.dtype, default_initializer=default_initializer
     )
-    outputs = _results(helper, input.dtype, "Out", "last_h", "last_c")
+    outputs = _create_outputs(helper, input.dtype, "Out", "last_h", "last_c")
     if dropout_prob and not is_test:
         mask = helper.create_variable_for_type_inference("uint8", stop_gradient=True)
         outputs["DropoutMask"] = mask
@@ -347,6 +350,6 @@ def lstm(
 
 
 def _weight_count(size: int, hidden: int, layers: int, directions: int) -> int:
-    """How many numbers the weights of all layers are: matrices, and two biases for each gate."""
+    """Return the number of elements of all weights: matrices, and two biases per gate."""
     sizes = [size, *[hidden * directions] * (layers - 1)]
     return sum(directions * 4 * hidden * (each + hidden + 2) for each in sizes)

@@ -1,4 +1,4 @@
-"""Layers of sequences of several lengths, which lie one after the other in a tensor with a LoD."""
+"""Layers on variable-length sequences, concatenated in one tensor with LoD."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 FLOATS = ("float32", "float64")
-WHOLE = ("int32", "int64")
-NUMBERS = FLOATS + WHOLE
+INTEGERS = ("int32", "int64")
+NUMBERS = FLOATS + INTEGERS
 POOLS = ("average", "sum", "sqrt", "max", "last", "first")
 
 
@@ -52,10 +52,11 @@ def sequence_conv(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Convolve each sequence: row t of the result sees `filter_size` rows of `input` [rows, size].
+    """Convolve each sequence: row t depends on a window of `filter_size` rows of `input` [rows,
+    size].
 
-    The window begins `padding_start` rows after t (before, where negative; None centres it), and
-    what lies outside of the sequence is zeros. `padding` changes nothing; `filter_stride` is 1.
+    The window begins at row t + `padding_start` (None: centered) and is zero-padded at the sequence
+    ends. `padding` has no effect; `filter_stride` must be 1.
 
     >>> import fluid
     >>> words = fluid.data("convolved_words", [None, 8], lod_level=1)
@@ -80,9 +81,10 @@ def sequence_conv(
 def row_conv(
     input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None
 ) -> Variable:
-    """Each row becomes a sum of itself and the next `future_context_size`, weighted by column.
+    """Lookahead convolution: a per-column weighted sum of each row and the next rows.
 
-    `input` is [rows, size] with a LoD, or [batch, length, size].
+    The window has `future_context_size` + 1 rows. `input` is [rows, size] with LoD, or [batch,
+    length, size].
     """
     check_variable_and_dtype(input, "input", ("float32",), "row_conv")
     helper = LayerHelper("row_conv", param_attr=param_attr, act=act)
@@ -94,7 +96,7 @@ def row_conv(
 
 
 def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
-    """The softmax of each sequence by itself; `input` is [rows] or [rows, 1]."""
+    """Softmax within each sequence; `input` is [rows] or [rows, 1]."""
     check_variable_and_dtype(input, "input", FLOATS, "sequence_softmax")
     return append_simple_op("sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, name=name)
 
@@ -102,10 +104,10 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
 def sequence_pool(
     input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0
 ) -> Variable:
-    """Make each sequence of the innermost LoD level one row.
+    """Reduce each sequence of the innermost LoD level to one row.
 
-    `pool_type` is "average", "sum", "sqrt" (the sum divided by the root of the length), "max",
-    "last" or "first"; empty sequences become `pad_value`. Raises ValueError for other types.
+    `pool_type` is "average", "sum", "sqrt" (sum / sqrt(length)), "max", "last" or "first"; empty
+    sequences become `pad_value`. Raises ValueError for other types.
 
     >>> import fluid
     >>> words = fluid.data("pooled_words", [None, 8], lod_level=1)
@@ -118,33 +120,33 @@ def sequence_pool(
         raise ValueError(f"pool_type of sequence_pool is {pool_type!r}, not one of {POOLS}")
     helper = LayerHelper("sequence_pool")
     out = helper.create_variable_for_type_inference(input.dtype)
-    places = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    max_index = helper.create_variable_for_type_inference("int32", stop_gradient=True)
     helper.append_op(
         "sequence_pool",
         inputs={"X": input},
-        outputs={"Out": out, "MaxIndex": places},
+        outputs={"Out": out, "MaxIndex": max_index},
         attrs={"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)},
     )
     return out
 
 
 def sequence_first_step(input: Variable) -> Variable:
-    """The first row of each sequence."""
+    """Return the first row of each sequence."""
     return sequence_pool(input, "first")
 
 
 def sequence_last_step(input: Variable) -> Variable:
-    """The last row of each sequence."""
+    """Return the last row of each sequence."""
     return sequence_pool(input, "last")
 
 
-# ---- rows in another order, or not all of them --------------------------------------------------
+# ---- concat, slice, reorder ---------------------------------------------------------------------
 
 
 def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
-    """Put the first sequences of all inputs one after the other, then the second ones, and so on.
+    """Concatenate the i-th sequences of all inputs, for each i.
 
-    Raises TypeError where `input` is no list of variables.
+    Raises TypeError if `input` is not a list of variables.
     """
     check_type(input, "input", list, "sequence_concat")
     for index, each in enumerate(input):
@@ -156,24 +158,24 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Varia
 def sequence_slice(
     input: Variable, offset: Variable, length: Variable, name: str | None = None
 ) -> Variable:
-    """`length` rows of each sequence from its row `offset` on; both are [count, 1]."""
+    """Slice `length` rows from row `offset` of each sequence; both are [count, 1]."""
     check_variable_and_dtype(input, "input", NUMBERS, "sequence_slice")
-    check_variable_and_dtype(offset, "offset", WHOLE, "sequence_slice")
-    check_variable_and_dtype(length, "length", WHOLE, "sequence_slice")
+    check_variable_and_dtype(offset, "offset", INTEGERS, "sequence_slice")
+    check_variable_and_dtype(length, "length", INTEGERS, "sequence_slice")
     offset.stop_gradient = length.stop_gradient = True
     inputs = {"X": input, "Offset": offset, "Length": length}
     return append_simple_op("sequence_slice", inputs, name=name)
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
-    """Each sequence backwards."""
-    check_variable_and_dtype(x, "x", (*FLOATS, "int8", *WHOLE), "sequence_reverse")
+    """Reverse each sequence."""
+    check_variable_and_dtype(x, "x", (*FLOATS, "int8", *INTEGERS), "sequence_reverse")
     helper = LayerHelper("sequence_reverse", name=name)
     return helper.append_result("sequence_reverse", {"X": x}, slot="Y")
 
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
-    """The numbers of each sequence in rows of `new_dim`, which must fill them."""
+    """Reshape each sequence to rows of `new_dim` elements, which must divide its size."""
     check_variable_and_dtype(input, "input", NUMBERS, "sequence_reshape")
     return append_simple_op("sequence_reshape", {"X": input}, {"new_dim": new_dim})
 
@@ -181,9 +183,9 @@ def sequence_reshape(input: Variable, new_dim: int) -> Variable:
 def sequence_scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
-    """`input`, with sequence i of `updates` added to row i at the places in `index`."""
+    """Add sequence i of `updates` to row i of `input`, at the columns in `index`."""
     check_variable_and_dtype(input, "input", NUMBERS, "sequence_scatter")
-    check_variable_and_dtype(index, "index", WHOLE, "sequence_scatter")
+    check_variable_and_dtype(index, "index", INTEGERS, "sequence_scatter")
     check_variable_and_dtype(updates, "updates", NUMBERS, "sequence_scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_simple_op("sequence_scatter", inputs, name=name)
@@ -192,8 +194,8 @@ def sequence_scatter(
 def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
 ) -> Variable:
-    """The `win_size` numbers from each row on, `pad_value` after the end: [rows, win_size]."""
-    check_variable_and_dtype(input, "input", WHOLE, "sequence_enumerate")
+    """Windows of `win_size` ids from each row, padded with `pad_value`: [rows, win_size]."""
+    check_variable_and_dtype(input, "input", INTEGERS, "sequence_enumerate")
     helper = LayerHelper("sequence_enumerate", name=name)
     out = helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
     attrs = {"win_size": win_size, "pad_value": pad_value}
@@ -201,15 +203,15 @@ def sequence_enumerate(
     return out
 
 
-# ---- as often as another's LoD says -------------------------------------------------------------
+# ---- expansion by LoD, LoD changes --------------------------------------------------------------
 
 
 def sequence_expand(
     x: Variable, y: Variable, ref_level: int = -1, name: str | None = None
 ) -> Variable:
-    """Each sequence of x (or row, where it has no LoD) as often as y's level has items for it.
+    """Repeat each sequence of x (each row if it has no LoD) as often as y's level has items.
 
-    `ref_level` counts from the outermost; -1 is the innermost.
+    `ref_level` counts from the outermost level of y; -1 is the innermost.
     """
     check_variable_and_dtype(x, "x", NUMBERS, "sequence_expand")
     check_variable(y, "y", "sequence_expand")
@@ -218,7 +220,7 @@ def sequence_expand(
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Row i of x as often as sequence i of y is long; the result has y's LoD."""
+    """Repeat row i of x for the length of sequence i of y; the result has y's LoD."""
     check_variable_and_dtype(x, "x", NUMBERS, "sequence_expand_as")
     check_variable(y, "y", "sequence_expand_as")
     return append_simple_op("sequence_expand_as", {"X": x, "Y": y}, name=name)
@@ -227,9 +229,9 @@ def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Var
 def lod_reset(
     x: Variable, y: Variable | None = None, target_lod: Sequence[int] | None = None
 ) -> Variable:
-    """`x` with another LoD: that of `y`, or one level of offsets, y's numbers or `target_lod`.
+    """Return `x` with the LoD of `y`, or with offsets from the elements of `y` or `target_lod`.
 
-    Raises ValueError where neither is given.
+    Raises ValueError if both are None.
     """
     check_variable_and_dtype(x, "x", NUMBERS, "lod_reset")
     if y is not None:
@@ -241,9 +243,9 @@ def lod_reset(
 
 
 def lod_append(x: Variable, level: Variable | Sequence[int]) -> Variable:
-    """`x` with one more LoD level inside of those it has: offsets, or a variable that has them.
+    """Return `x` with an additional innermost LoD level: offsets, or a variable that has them.
 
-    Raises ValueError where `level` is neither.
+    Raises ValueError for another type of `level`.
     """
     check_variable_and_dtype(x, "x", NUMBERS, "lod_append")
     if not isinstance(level, Variable | list | tuple):
@@ -255,15 +257,15 @@ def lod_append(x: Variable, level: Variable | Sequence[int]) -> Variable:
     return helper.append_result("lod_reset", {"X": x}, attrs)
 
 
-# ---- sequences of one length --------------------------------------------------------------------
+# ---- padding and masks --------------------------------------------------------------------------
 
 
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Sequences filled up to one length [count, length, …], and their real lengths (int64).
+    """Pad sequences to equal length [count, length, …]; also return their lengths (int64).
 
-    The length is `maxlen`, or None for that of the longest. `pad_value` is one number, or has the
+    The length is `maxlen`, or that of the longest if None. `pad_value` has one element, or the
     shape of a row.
     """
     check_variable_and_dtype(x, "x", NUMBERS, "sequence_pad")
@@ -282,7 +284,7 @@ def sequence_pad(
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
-    """The first `length[i]` rows of each x[i], one after the other, with a LoD that says so."""
+    """Concatenate the first `length[i]` rows of each x[i] to LoD sequences."""
     check_variable_and_dtype(x, "x", NUMBERS, "sequence_unpad")
     check_variable_and_dtype(length, "length", ("int64",), "sequence_unpad")
     length.stop_gradient = True
@@ -295,7 +297,7 @@ def sequence_mask(
     dtype: Any = "int64",
     name: str | None = None,
 ) -> Variable:
-    """1 at place j where j < x, else 0: [..., maxlen]. None means up to the largest number of x.
+    """Return a mask [..., maxlen], 1 where j < x, else 0; `maxlen` None is the maximum of x.
 
     >>> import fluid
     >>> lengths = fluid.data("masked_lengths", [None], dtype="int64")

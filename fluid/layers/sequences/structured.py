@@ -1,4 +1,4 @@
-"""Losses and counts over whole sequences: CRF, CTC, edit distance, chunks."""
+"""Structured losses and metrics on sequences: CRF, CTC, edit distance, chunks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = [
     "warpctc",
 ]
 
-_WIDE = ("float32", "float64")
+_FULL_PRECISION = ("float32", "float64")
 
 
 def linear_chain_crf(
     input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
 ) -> Variable:
-    """The cost of each sequence of tags, -log of its probability in a linear chain: [count, 1].
+    """Negative log-likelihood of tag sequences under a linear-chain CRF: [count, 1].
 
-    `input` [rows, tags] has the weight of each tag by row, `label` [rows, 1] the true ones, both
-    with LoD; or [lines, longest, tags] and [lines, longest] with `length` [lines, 1]. The parameter
-    [tags + 2, tags] has the weights to start, to end, and to go from tag to tag.
+    `input` [rows, tags] are the emission scores, `label` [rows, 1] the true tags, both with LoD; or
+    [batch, max length, tags] and [batch, max length] with `length` [batch, 1]. The parameter [tags
+    + 2, tags] has the start, end and transition weights.
 
     >>> import fluid
     >>> scores = fluid.data("tag_scores", [None, 3], lod_level=1)
@@ -40,7 +40,7 @@ def linear_chain_crf(
     >>> linear_chain_crf(scores, tags, attr).shape, crf_decoding(scores, attr).shape
     ((-1, 1), (-1, 1))
     """
-    check_variable_and_dtype(input, "input", _WIDE, "linear_chain_crf")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "linear_chain_crf")
     check_variable_and_dtype(label, "label", ("int64",), "linear_chain_crf")
     helper = LayerHelper("linear_chain_crf", input=input, param_attr=param_attr)
     size, dtype = input.shape[1 if length is None else 2], helper.input_dtype()
@@ -58,12 +58,12 @@ def crf_decoding(
     label: Variable | None = None,
     length: Variable | None = None,
 ) -> Variable:
-    """The likeliest tags of each row; given `label`, 1 where they are right and 0 elsewhere.
+    """Viterbi decoding of a linear-chain CRF; with `label`, 1 where the tag is correct, else 0.
 
-    `param_attr.name` names the parameter of `linear_chain_crf`, whose shapes `input` and `length`
-    have. The tags are int64 [rows, 1], or [lines, longest] with `length`.
+    `param_attr.name` is the parameter of `linear_chain_crf`; `input` and `length` are as there. The
+    tags are int64 [rows, 1], or [batch, max length] with `length`.
     """
-    check_variable_and_dtype(input, "input", _WIDE, "crf_decoding")
+    check_variable_and_dtype(input, "input", _FULL_PRECISION, "crf_decoding")
     helper = LayerHelper("crf_decoding")
     transition = helper.get_parameter(param_attr.name)
     inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
@@ -78,15 +78,15 @@ def warpctc(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> Variable:
-    """The CTC cost of each sequence, -log of the probability of its labels: [count, 1].
+    """CTC loss, the negative log-likelihood of each sequence's labels: [count, 1].
 
-    `input` [rows, classes] (unscaled, the blank one of them) and `label` [labels, 1] int32 have
-    LoD; or they are [longest, count, classes] and [count, longest] with both lengths [count].
+    `input` [rows, classes] (logits, including the blank) and `label` [labels, 1] int32 have LoD; or
+    they are [max length, count, classes] and [count, max length] with both lengths [count].
     `norm_by_times` divides the gradient of each sequence by its length.
     """
     check_variable_and_dtype(input, "input", ("float32",), "warpctc")
     check_variable_and_dtype(label, "label", ("int32",), "warpctc")
-    lengths = _both(LogitsLength=input_length, LabelLength=label_length)
+    lengths = _length_inputs(LogitsLength=input_length, LabelLength=label_length)
     for slot, length in lengths.items():
         check_variable_and_dtype(length, slot, ("int64",), "warpctc")
     helper = LayerHelper("warpctc")
@@ -107,11 +107,11 @@ def ctc_greedy_decoder(
     padding_value: int = 0,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """The labels of the likeliest path: of repeated classes one, and no blanks, int64.
+    """Labels of the best CTC path, repeated classes merged and blanks removed, int64.
 
-    `input` is [rows, classes] with LoD, and so are the labels: [labels, 1], or -1 alone if there
-    are none at all. Or it is [lines, longest, classes] with `input_length` [lines, 1]; then the
-    labels are filled up with `padding_value`, and how many they are [lines, 1] is returned too.
+    `input` is [rows, classes] with LoD, and so are the labels: [labels, 1], or a single -1 if there
+    are none. Or it is [batch, max length, classes] with `input_length` [batch, 1]; then the labels
+    are padded with `padding_value`, and their lengths [batch, 1] are returned too.
     """
     helper = LayerHelper("ctc_greedy_decoder", name=name)
     _, path = topk(input, k=1)
@@ -128,8 +128,8 @@ def ctc_greedy_decoder(
     return labels, counts
 
 
-def _both(**lengths: Variable | None) -> dict[str, Variable]:
-    """Lengths by slot; none of them unless all are given."""
+def _length_inputs(**lengths: Variable | None) -> dict[str, Variable]:
+    """Return the lengths by slot, or none unless all are set."""
     given = {slot: length for slot, length in lengths.items() if length is not None}
     return given if len(given) == len(lengths) else {}
 
@@ -142,11 +142,11 @@ def edit_distance(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> tuple[Variable, Variable]:
-    """How many tokens must be put in, left out or changed to make `label` of `input`: [count, 1].
+    """Levenshtein distance between `input` and `label` per sequence: [count, 1].
 
-    Both are int64 [tokens, 1] with LoD, or [count, longest] with both lengths. `normalized` divides
-    by the length of `label`; `ignored_tokens` are taken out of both first, which needs LoD. Also
-    returns the number of sequences, [1] int64.
+    Both are int64 [tokens, 1] with LoD, or [count, max length] with both lengths. `normalized`
+    divides by the length of `label`; `ignored_tokens` are removed from both first, which requires
+    LoD. Also returns the number of sequences, [1] int64.
     """
     check_variable_and_dtype(input, "input", ("int64",), "edit_distance")
     check_variable_and_dtype(label, "label", ("int64",), "edit_distance")
@@ -156,7 +156,7 @@ def edit_distance(
         input, label = (
             helper.append_result("sequence_erase", {"X": each}, attrs) for each in (input, label)
         )
-    lengths = _both(HypsLength=input_length, RefsLength=label_length)
+    lengths = _length_inputs(HypsLength=input_length, RefsLength=label_length)
     distance, count = (helper.create_variable_for_type_inference("int64") for _ in range(2))
     helper.append_op(
         "edit_distance",
@@ -175,10 +175,11 @@ def chunk_eval(
     excluded_chunk_types: Sequence[int] | None = None,
     seq_length: Variable | None = None,
 ) -> tuple[Variable, ...]:
-    """Precision, recall, F1, and the chunks in `input`, in `label` and in both: six of shape [1].
+    """Precision, recall, F1 and the chunk counts of `input`, `label` and both: six of shape [1].
 
-    Both are int64 [rows, 1] with LoD, or [lines, longest] with `seq_length`; a label is the type of
-    chunk times the tags of the scheme ("IOB", "IOE", "IOBES", "plain"), plus the tag.
+    Both are int64 [rows, 1] with LoD, or [batch, max length] with `seq_length`; a label is the
+    chunk type times the number of tags of the scheme ("IOB", "IOE", "IOBES", "plain"), plus the
+    tag.
     """
     check_variable_and_dtype(input, "input", ("int64",), "chunk_eval")
     check_variable_and_dtype(label, "label", ("int64",), "chunk_eval")
