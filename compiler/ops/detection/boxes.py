@@ -1,7 +1,7 @@
-"""Boxes measured, cut, compared, encoded and decoded. None of this has a gradient.
+"""Box ops: overlap, clipping, encoding and decoding. None has a gradient.
 
-Boxes are (x1, y1, x2, y2). Where they are not `normalized`, they count elements, and a side from a
-to b has b - a + 1 of them.
+Boxes are (x1, y1, x2, y2). If they are not `normalized`, coordinates are element indices, and a
+side from a to b has b - a + 1 elements.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
-    """ShapeError unless the last axis of an input holds the four edges of a box."""
+    """Raise ShapeError unless the last axis of an input holds the four edges of a box."""
     if boxes.rank < 2 or differ(boxes.shape[-1], 4) or not boxes.dtype.is_float:
         raise ShapeError(f"{op}: {slot} is {boxes}, expected boxes […, 4]")
 
 
 def overlaps(one: Array, other: Array, extra: float) -> Array:
-    """Intersection over union of boxes [N, 4] with boxes [M, 4]: [N, M]; `extra` adds to sides."""
+    """Return intersection over union of boxes [N, 4] and [M, 4]: [N, M]; `extra` adds to sides."""
     first, second = one[:, None], other[None]
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
@@ -40,7 +40,7 @@ def overlaps(one: Array, other: Array, extra: float) -> Array:
 class IouSimilarity(OpDef, op="iou_similarity"):
     """Out[i, j] = the intersection of boxes X[i] and Y[j] over their union.
 
-    X is [N, 4], maybe in sequences, which are those of Out [N, M]. Reference: iou_similarity_op.h.
+    X is [N, 4]; Out [N, M] has its LoD, if there is one. Reference: iou_similarity_op.h.
     """
 
     X = reads(no_grad=True)
@@ -68,13 +68,13 @@ class IouSimilarity(OpDef, op="iou_similarity"):
 
 
 def centre_and_size(boxes: Array, extra: float) -> tuple[Array, Array]:
-    """The middle and the sides of boxes, both […, 2]."""
+    """Return the centres and the sides of boxes, both […, 2]."""
     size = boxes[..., 2:] - boxes[..., :2] + extra
     return boxes[..., :2] + size / 2, size
 
 
 def encoded(boxes: Array, priors: Array, extra: float) -> Array:
-    """Boxes [N, 4] as seen from priors [M, 4]: how far off, and how much larger; [N, M, 4]."""
+    """Encode boxes [N, 4] relative to priors [M, 4]: centre offsets, log size ratios [N, M, 4]."""
     middle, size = centre_and_size(priors, extra)
     centre = (boxes[:, None, :2] + boxes[:, None, 2:]) / 2
     sides = boxes[:, None, 2:] - boxes[:, None, :2] + extra
@@ -82,19 +82,19 @@ def encoded(boxes: Array, priors: Array, extra: float) -> Array:
 
 
 def decoded(codes: Array, priors: Array, extra: float) -> Array:
-    """The boxes that codes mean, seen from priors of a shape that broadcasts."""
+    """Decode boxes from codes relative to priors of a broadcastable shape."""
     middle, size = centre_and_size(priors, extra)
     centre, half = codes[..., :2] * size + middle, np.exp(codes[..., 2:]) * size / 2
     return np.concatenate([centre - half, centre + half - extra], axis=-1)
 
 
 class BoxCoder(OpDef, op="box_coder"):
-    """Boxes as seen from priors, or back: OutputBox [N, M, 4].
+    """Encode boxes relative to priors, or decode them: OutputBox [N, M, 4].
 
-    `encode_center_size` codes every TargetBox [N, 4], maybe in sequences, by every PriorBox [M, 4];
-    `decode_center_size` takes codes [N, M, 4], and priors that go with axis 1 of them (`axis` 0) or
-    with axis 0 (`axis` 1). Codes are divided, or multiplied, by PriorBoxVar, of the shape of
-    PriorBox, or by the four numbers of `variance`. Reference: box_coder_op.h.
+    `encode_center_size` encodes every TargetBox [N, 4], optionally with LoD, by every PriorBox [M,
+    4]; `decode_center_size` takes codes [N, M, 4], and priors that broadcast along their axis 1
+    (`axis` 0) or axis 0 (`axis` 1). Codes are divided, or multiplied, by PriorBoxVar, of the shape
+    of PriorBox, or by the four numbers of `variance`. Reference: box_coder_op.h.
     """
 
     PriorBox = reads(no_grad=True)
@@ -166,10 +166,10 @@ class BoxCoder(OpDef, op="box_coder"):
 
 
 class BoxClip(OpDef, op="box_clip"):
-    """Output = the boxes of Input cut at the edges of their picture.
+    """Output = the boxes of Input clipped to their image.
 
-    Input is […, 4] in sequences by picture, ImInfo [N, 3] the height, width and scale of each: the
-    picture has as many elements as its size over its scale, rounded. Reference: box_clip_op.h.
+    Input is […, 4] in one sequence per image, ImInfo [N, 3] the height, width and scale of each:
+    the image has size / scale elements, rounded. Reference: box_clip_op.h.
     """
 
     Input = reads(no_grad=True)
@@ -208,10 +208,10 @@ class BoxClip(OpDef, op="box_clip"):
 
 
 class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
-    """Output[n, c, y, x] = 4·x - Input, for odd c 4·y - Input: distances as places.
+    """Output[n, c, y, x] = 4·x - Input, for odd c 4·y - Input: offsets become positions.
 
-    Input is [N, C, H, W], the corners of a polygon as seen from each place, a quarter as large.
-    Reference: polygon_box_transform_op.cc.
+    Input is [N, C, H, W], the offsets of polygon corners from each position of a map at a quarter
+    of the resolution. Reference: polygon_box_transform_op.cc.
     """
 
     Input = reads(no_grad=True)
@@ -234,10 +234,10 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
 
 
 class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
-    """DecodeBox = a box for every class, OutputAssignBox = that of the likeliest class but 0.
+    """DecodeBox = a box per class, OutputAssignBox = that of the most likely class except 0.
 
-    PriorBox is [R, 4], PriorBoxVar [4], TargetBox [R, classes·4] codes, BoxScore [R, classes]. Logs
-    of sizes are cut at `box_clip`. Reference: box_decoder_and_assign_op.h.
+    PriorBox is [R, 4], PriorBoxVar [4], TargetBox [R, classes·4] codes, BoxScore [R, classes]. Log
+    sizes are clipped at `box_clip`. Reference: box_decoder_and_assign_op.h.
     """
 
     PriorBox = reads(no_grad=True)

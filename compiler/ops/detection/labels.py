@@ -1,4 +1,4 @@
-"""What the second stage of a detector is to learn of proposals: `generate_proposal_labels`."""
+"""Training targets of the second stage of a detector: `generate_proposal_labels`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
 
 
 class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
-    """Of each picture's proposals those to learn from: boxes, classes, and codes for their class.
+    """Sample proposals of each image for training: boxes, classes, and box codes for their class.
 
-    RpnRois [R, 4] come in elements of the scaled picture, GtBoxes [G, 4] in those of the original,
-    both in sequences by picture; ImInfo [N, 3] is height, width and scale. A box that shares
-    `fg_thresh` with a true one is foreground, one from `bg_thresh_lo` up to `bg_thresh_hi`
-    background, class 0; `batch_size_per_im` are taken, `fg_fraction` of them foreground at most:
-    the first, or with `use_random` some, the same every time. True boxes stand before the
-    proposals. `is_cascade_rcnn` takes all proposals, and as many of the first as there are true
-    boxes for those, in elements of the original picture, as the reference does. Targets are
-    [K, 4·class_nums], codes over `bbox_reg_weights` where the weights are 1.
-    Reference: generate_proposal_labels_op.cc.
+    RpnRois [R, 4] are in coordinates of the scaled image, GtBoxes [G, 4] in those of the original,
+    both in one sequence per image; ImInfo [N, 3] is height, width and scale. A box whose overlap
+    with a ground-truth box is at least `fg_thresh` is foreground, one from `bg_thresh_lo` up to
+    `bg_thresh_hi` background, class 0; `batch_size_per_im` are sampled, at most `fg_fraction` of
+    them foreground: the first, or with `use_random` a random choice with a fixed seed. Ground-truth
+    boxes precede the proposals. `is_cascade_rcnn` takes all proposals, and treats as many of the
+    first as there are ground-truth boxes as those, in coordinates of the original image, as the
+    reference does. Targets are [K, 4·class_nums], codes over `bbox_reg_weights` where the weights
+    are 1. Reference: generate_proposal_labels_op.cc.
     """
 
     no_kernel_reason = "samples of boxes are drawn one after the other"
@@ -139,10 +139,10 @@ def taken_boxes(
     counts: tuple[int, int],
     at_random: bool,
 ) -> tuple[Array, int]:
-    """The boxes to learn from, foreground first, and how many of them are.
+    """Return the sampled boxes, foreground first, and the number of foreground boxes.
 
-    `limits` are the overlaps of foreground, and of background, upper and lower; `counts` how many
-    boxes may be taken, and how many foreground; 0 for all.
+    `limits` are the overlap thresholds of foreground, and of background, upper and lower; `counts`
+    the maximum number of boxes, and of foreground boxes; 0 for all.
     """
     most = np.where(crowd, -1.0, shared.max(axis=1, initial=0))
     true = np.flatnonzero(most >= limits[0])
@@ -154,7 +154,7 @@ def taken_boxes(
 
 
 def spread(codes: Array, places: Array, classes: int) -> tuple[Array, Array]:
-    """Codes of the first boxes at the place of their class, [K, 4·classes]; 1 where they are."""
+    """Scatter codes of the first boxes to their class; return them and a mask [K, 4·classes]."""
     made, weight = np.zeros((2, len(places), classes, 4))
     rows = np.arange(len(codes))
     able = places[: len(codes)] > 0

@@ -1,4 +1,4 @@
-"""What the mask branch of a detector is to learn: `generate_mask_labels`, polygons as masks."""
+"""Training targets of the mask branch of a detector: `generate_mask_labels`, polygons as masks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compiler.ops.detection.nms import offsets_of
 from compiler.ops.type_checks import differ, require_dtype
 
 FINER = 5
-"""Outlines are drawn on a grid so many times as fine as the mask."""
+"""Factor by which the grid that outlines are rasterised on is finer than the mask."""
 
 
 def outline(points: Array) -> tuple[Array, Array]:
-    """All places of a fine grid along a polygon, side by side, corner to corner."""
+    """Rasterise the outline of a polygon on a fine grid: consecutive columns and rows."""
     corners = (FINER * points + 0.5).astype(np.int64)
     columns: list[Array] = []
     rows: list[Array] = []
@@ -37,9 +37,9 @@ def outline(points: Array) -> tuple[Array, Array]:
 
 
 def polygon_mask(points: Array, size: int) -> Array:
-    """A mask [size, size] of what a polygon [corners, 2] encloses, in elements of the mask.
+    """Return a mask [size, size] of the interior of a polygon [corners, 2], in mask coordinates.
 
-    As in COCO's tools: in each column the outline starts and ends runs, from the top down.
+    As in COCO's tools: in each column, outline crossings start and end runs, from the top down.
     """
     u, v = outline(points)
     before, after = u[:-1], u[1:]
@@ -53,27 +53,27 @@ def polygon_mask(points: Array, size: int) -> Array:
 
 
 def box_mask(polygons: list[Array], box: Array, size: int) -> Array:
-    """A mask of what polygons enclose in a box."""
+    """Return a mask of the part of a box that polygons cover."""
     sides = np.maximum(box[2:] - box[:2], 1)
     found = [polygon_mask((each - box[:2]) * size / sides, size) for each in polygons]
     return (np.add.reduce(found) > 0).astype(np.int32)
 
 
 def bounds(polygons: list[Array]) -> Array:
-    """The smallest box around polygons."""
+    """Return the bounding box of polygons."""
     points = np.concatenate(polygons)
     return np.concatenate([points.min(axis=0), points.max(axis=0)])
 
 
 class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
-    """Of the boxes with a class, MaskInt32 [K, num_classes·resolution²]: a mask for that class.
+    """MaskInt32 [K, num_classes·resolution²] = a mask for the class of each foreground box.
 
-    Rois [R, 4] in elements of the scaled picture and LabelsInt32 [R, 1] come in sequences by
-    picture, as GtClasses and IsCrowd [G, 1]; GtSegms [points, 2] in those of polygons, of objects,
-    and of pictures; ImInfo [N, 3] is height, width and scale. A box is filled by the object whose
-    bounds it shares most with; other classes are -1. MaskRois are the boxes, RoiHasMaskInt32 their
-    numbers. A picture without such boxes gives its first one, all -1.
-    Reference: generate_mask_labels_op.cc.
+    Rois [R, 4] in coordinates of the scaled image and LabelsInt32 [R, 1] are in one sequence per
+    image, as GtClasses and IsCrowd [G, 1]; GtSegms [points, 2] has three LoD levels: images,
+    objects and polygons. ImInfo [N, 3] is height, width and scale. The mask is that of the object
+    whose bounding box overlaps most; other classes are -1. MaskRois are the boxes, RoiHasMaskInt32
+    their indices. An image without such boxes yields its first background box, all -1. Reference:
+    generate_mask_labels_op.cc.
     """
 
     no_kernel_reason = "outlines of any length are drawn as masks"
@@ -158,14 +158,14 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
 
 
 def polygons_of(points: Array, lod: list[Array], number: int) -> list[Array]:
-    """The polygons of one object."""
+    """Return the polygons of one object."""
     _, objects, polygons = lod
     among = range(int(objects[number]), int(objects[number + 1]))
     return [points[polygons[i] : polygons[i + 1]] for i in among]
 
 
 def masks_of(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
-    """A mask in each box of the object whose bounds it shares most with: [K, size, size]."""
+    """Return a mask [K, size, size] in each box of the object whose bounding box overlaps most."""
     shared = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
     made: list[Array] = []
     for number, box in enumerate(boxes):
@@ -175,7 +175,7 @@ def masks_of(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
 
 
 def of_class(masks: Array, labels: Array, classes: int) -> Array:
-    """Masks at the place of their class, -1 at the others: [K, classes·size²]."""
+    """Scatter masks to their class, -1 for the others: [K, classes·size²]."""
     made = np.full((len(masks), classes, *masks.shape[1:]), -1, np.int32)
     rows = np.flatnonzero(labels > 0)
     made[rows, labels[rows]] = masks[rows]

@@ -1,6 +1,7 @@
-"""Which prior box stands for which true box, and what it is to learn from it.
+"""Matching of prior boxes with ground-truth boxes, and their training targets.
 
-Pictures are sequences of true boxes; priors are the same for all. None of this has a gradient.
+Images are sequences of ground-truth boxes; priors are the same for all. No op has a gradient
+except `sigmoid_focal_loss`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
 
 NEAR_NOTHING = 1e-6
-"""A distance below this is no match."""
+"""Values below this are no match."""
 
 
 def match_best(distance: Array) -> Array:
-    """For each column the row that is its match, or -1: the nearest pair first, each row once."""
+    """Return the matching row of each column, or -1: largest entry first, each row once."""
     found = np.full(distance.shape[1], -1, np.int32)
     left = distance.copy()
     for _ in range(min(distance.shape)):
@@ -37,7 +38,7 @@ def match_best(distance: Array) -> Array:
 
 
 def match_every(distance: Array, found: Array, threshold: float) -> Array:
-    """Columns without a match take the nearest row, if it is at least as near as a threshold."""
+    """Match each unmatched column to its largest row, if that entry reaches a threshold."""
     best = distance.argmax(axis=0)
     near = distance.max(axis=0)
     free = (found < 0) & (near >= max(threshold, NEAR_NOTHING))
@@ -45,12 +46,12 @@ def match_every(distance: Array, found: Array, threshold: float) -> Array:
 
 
 class BipartiteMatch(OpDef, op="bipartite_match"):
-    """For each column of DistMat the row that is its match, or -1, and how near it is, or 0.
+    """The matching row of each column of DistMat, or -1, and the entry of the match, or 0.
 
-    DistMat [rows, M] has a sequence of rows a picture, or one picture; both outputs are [N, M]. The
-    nearest pair is matched first, then the nearest of the others; with `match_type`
-    per_prediction, columns that are left take their nearest row if it is `dist_threshold` near.
-    Reference: bipartite_match_op.cc.
+    DistMat [rows, M] has a sequence of rows per image, or one image; both outputs are [N, M]. The
+    largest entry is matched first, then the largest of the remaining rows and columns; with
+    `match_type` per_prediction, unmatched columns take their largest row if it is at least
+    `dist_threshold`. Reference: bipartite_match_op.cc.
     """
 
     no_kernel_reason = "a pair is matched after all that are nearer"
@@ -93,11 +94,11 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
 
 
 class TargetAssign(OpDef, op="target_assign"):
-    """Out[n, m] = what X has for prior m of picture n at its match, OutWeight 1; else 0.
+    """Out[n, m] = the row of X that prior m of image n is matched to, OutWeight 1; otherwise 0.
 
-    X is [rows, P, K] in sequences by picture, P 1 or as many as priors; MatchIndices int32 [N, M].
-    Without a match Out is `mismatch_value`, and so it is, with weight 1, for the priors that
-    NegIndices int32 [total, 1] has for each picture. Reference: target_assign_op.h.
+    X is [rows, P, K] in one sequence per image, P 1 or the number of priors; MatchIndices int32 [N,
+    M]. Without a match Out is `mismatch_value`, and so it is, with weight 1, for the priors that
+    NegIndices int32 [total, 1] lists for each image. Reference: target_assign_op.h.
     """
 
     X = reads(no_grad=True)
@@ -175,12 +176,12 @@ class TargetAssign(OpDef, op="target_assign"):
 
 
 class MineHardExamples(OpDef, op="mine_hard_examples"):
-    """NegIndices = the priors without a match whose loss is largest, a sequence a picture.
+    """NegIndices = the unmatched priors with the largest loss, one sequence per image.
 
-    ClsLoss and MatchDist are [N, M], MatchIndices int32 [N, M]. `max_negative` takes priors below
-    `neg_dist_threshold`, `neg_pos_ratio` times as many as are matched. `hard_example` takes
-    `sample_size` of all, by both losses, and UpdatedMatchIndices forgets the matches that are not
-    among them. Indices come in order. Reference: mine_hard_examples_op.cc.
+    ClsLoss and MatchDist are [N, M], MatchIndices int32 [N, M]. `max_negative` selects priors below
+    `neg_dist_threshold`, `neg_pos_ratio` times the number of matched ones. `hard_example` selects
+    `sample_size` of all, by the sum of both losses, and UpdatedMatchIndices drops the matches that
+    are not selected. Indices are sorted. Reference: mine_hard_examples_op.cc.
     """
 
     no_kernel_reason = "only data decides how many examples are hard"
@@ -242,11 +243,11 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
 
 
 class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
-    """Out = the cross entropy of each class by itself, small where the answer is sure.
+    """Out = the focal loss of each class: cross entropy, down-weighted for confident predictions.
 
-    X [N, D] are logits of classes 1 to D, Label int32 [N, 1] the class, 0 for none of them, -1 for
-    rows that do not count. With p = sigmoid(X), a true class costs alpha (1-p)^gamma (-log p), a
-    wrong one (1-alpha) p^gamma (-log(1-p)), over FgNum or 1. Reference: sigmoid_focal_loss_op.h.
+    X [N, D] are logits of classes 1 to D, Label int32 [N, 1] the class, 0 for background, -1 for
+    ignored rows. With p = sigmoid(X), the true class costs alpha (1-p)^gamma (-log p), another
+    one (1-alpha) p^gamma (-log(1-p)), over max(FgNum, 1). Reference: sigmoid_focal_loss_op.h.
     """
 
     X = reads()
@@ -318,7 +319,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         at: Sequence[Number],
         dtype: DType,
     ) -> tuple[Number, Number]:
-        """`focal_weights` for one element."""
+        """Return `focal_weights` of one element."""
         count, label = k.astype(k.maximum(FgNum.reshaped((1,))[0], 1), dtype), Label[at[0], 0]
         true = k.equal(label, at[1] + 1)
         wrong = k.where(true | k.equal(label, -1), 0.0, (1 - self.alpha) / count)
@@ -326,21 +327,21 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
 
 
 def focal_lanes(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
-    """`focal_parts` of one element."""
+    """Return `focal_parts` of one element."""
     p = 1.0 / (1.0 + k.exp(-x))
     rest = -k.maximum(x, 0.0) - k.log1p(k.exp(-k.absolute(x)))
     return p, k.log(k.maximum(p, float(np.finfo(np.float32).tiny))), rest
 
 
 def focal_weights(X: Array, Label: Array, FgNum: Array, alpha: float) -> tuple[Array, Array]:
-    """What the true class of each row weighs, and what the others do: [N, D]."""
+    """Return the weights of the true class of each row, and of the others: [N, D]."""
     count, labels = max(int(FgNum.reshape(-1)[0]), 1), Label.reshape(-1, 1)
     true: Array = labels == np.arange(1, int(X.shape[1]) + 1)
     return true * (alpha / count), (~true & (labels != -1)) * ((1 - alpha) / count)
 
 
 def focal_parts(X: Array) -> tuple[Array, Array, Array]:
-    """P = sigmoid(X), log(p), and log(1 - p), none of them infinite."""
+    """Return p = sigmoid(X), log(p), and log(1 - p), all finite."""
     p = 1 / (1 + np.exp(-X))
     rest = -np.maximum(X, 0) - np.log1p(np.exp(-np.abs(X)))
     return p, np.log(np.maximum(p, np.finfo(np.float32).tiny)), rest

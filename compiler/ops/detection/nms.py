@@ -1,7 +1,7 @@
-"""Detections: of all boxes, those that are likely and do not say the same. No gradient.
+"""Non-maximum suppression ops. None has a gradient.
 
-How many there are only the data knows; they come as sequences by picture, rows of the class, the
-score and the box.
+The number of detections depends on the data; they are one sequence per image, each row the class,
+the score and the box.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from compiler.ops.detection.nms_numpy import (
 from compiler.ops.type_checks import differ, shown
 
 POLYGONS = (8, 16, 24, 32)
-"""How many numbers a polygon may have: x and y of 4, 8, 12 or 16 corners."""
+"""Numbers per polygon: x and y of 4, 8, 12 or 16 corners."""
 NO_OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
-"""The type of offsets that are those of one picture where nothing is kept of any."""
+"""Type of the offsets, which are those of a single image if no box is kept."""
 
 
 class Detections(OpDef):
-    """Out [K, 6]: class, score and box of what is kept of boxes BBoxes with Scores.
+    """Out [K, 6]: class, score and box of the detections kept from BBoxes with Scores.
 
-    BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in sequences by picture, and [M, C].
-    With Scores of three axes boxes may be polygons, [N, M, 8] and so on, and Out is [K, 10] then.
+    BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in one sequence per image, and [M, C].
+    With Scores of rank 3 boxes may be polygons, [N, M, 8] and so on, and Out is [K, 10] then.
     """
 
     BBoxes = reads(no_grad=True)
@@ -51,7 +51,7 @@ class Detections(OpDef):
     def kept(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
-        """The types of Out and its LoD; ShapeError where boxes and scores do not go together."""
+        """Return the types of Out and its LoD; raises ShapeError for incompatible inputs."""
         both_rank_3 = BBoxes.rank == 3 and Scores.rank == 3
         polygons = self.takes_polygons and both_rank_3 and BBoxes.shape[-1] in POLYGONS
         if not polygons or not BBoxes.dtype.is_float:
@@ -72,9 +72,9 @@ class Detections(OpDef):
 def by_picture(
     boxes: Array, scores: Array, lod: list[Array] | None
 ) -> list[tuple[Array, Array, int]]:
-    """For each picture its boxes, its scores [C, M], and the number of its first box.
+    """Return for each image its boxes, its scores [C, M], and the index of its first box.
 
-    Raises ValueError where scores have two axes and nobody says which rows are of which picture.
+    Raises ValueError if scores have rank 2 and no LoD assigns rows to images.
     """
     if scores.ndim == 3:
         return [(boxes[i], scores[i], i * boxes.shape[1]) for i in range(len(scores))]
@@ -88,21 +88,21 @@ def by_picture(
 
 
 def rows_of(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
-    """Class, score and box of what was chosen of one picture."""
+    """Return class, score and box of the selected boxes of one image."""
     chosen = boxes[number] if boxes.ndim == 2 else boxes[number, label]
     columns = [label[:, None], scores[label, number][:, None], chosen]
     return np.concatenate(columns, axis=1).astype(boxes.dtype)
 
 
 def offsets_of(parts: list[Array]) -> Array:
-    """Where the rows of each picture start, and the last end."""
+    """Return the LoD offsets of rows per image."""
     return np.cumsum([0, *[len(each) for each in parts]], dtype=np.int64)
 
 
 class MulticlassNms(Detections, op="multiclass_nms"):
-    """Non-maximum suppression, a class at a time; then at most `keep_top_k` boxes a picture.
+    """Non-maximum suppression per class; then at most `keep_top_k` boxes per image.
 
-    Of no boxes at all Out is [[-1]]. Reference: multiclass_nms_op.cc.
+    If no box is kept, Out is [[-1]]. Reference: multiclass_nms_op.cc.
     """
 
     no_kernel_reason = "a box is kept or not after all before it"
@@ -131,7 +131,7 @@ class MulticlassNms(Detections, op="multiclass_nms"):
 
 
 class IndexedNms(Detections):
-    """Suppression that also says which boxes were kept: Index [K, 1], counted through all."""
+    """Non-maximum suppression with Index [K, 1], the indices of kept boxes in the batch."""
 
     Index = writes()
     Index_lod = writes_lod("Index")
@@ -141,7 +141,7 @@ class IndexedNms(Detections):
     def both(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
-        """The types of Out and Index."""
+        """Return the types of Out and Index."""
         made = self.kept(BBoxes, BBoxes_lod, Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
         return {**made, "Index": index, "Index_lod": made["Out_lod"]}
@@ -155,7 +155,7 @@ def indexed_nms(
     keep: int,
     options: tuple[int, bool, bool],
 ) -> tuple[dict[str, object], Array]:
-    """What is kept, by slot, and how many boxes of each picture."""
+    """Return the outputs by slot, and the number of kept boxes per image."""
     made: list[Array] = []
     places: list[Array] = []
     for boxes, scores, first in by_picture(BBoxes, Scores, BBoxes_lod):
@@ -171,7 +171,7 @@ def indexed_nms(
 
 
 class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
-    """`multiclass_nms` with the Index of what was kept."""
+    """`multiclass_nms` with the Index of the kept boxes."""
 
     no_kernel_reason = "a box is kept or not after all before it"
 
@@ -189,7 +189,7 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 
 
 class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
-    """`multiclass_nms2` as 2.x has it: RoisNum in place of sequences, NmsRoisNum beside them."""
+    """`multiclass_nms2` of 2.x: RoisNum instead of LoD, and NmsRoisNum as an additional output."""
 
     no_kernel_reason = "a box is kept or not after all before it"
 
@@ -225,7 +225,7 @@ class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
 class LocalityAwareNms(Detections, op="locality_aware_nms"):
     """`multiclass_nms` of boxes that are first merged with their neighbours in the list.
 
-    Boxes that follow each other and share more than `nms_threshold` become one, weighed by their
+    Consecutive boxes that overlap by more than `nms_threshold` become one, weighted by their
     scores, which add up. Scores are [N, 1, M]. BBoxes may be polygons instead, [N, M, 8] and so on:
     x and y of 4, 8, 12 or 16 corners. Reference: locality_aware_nms_op.cc.
     """
@@ -259,9 +259,9 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
 
 
 class MatrixNms(Detections, op="matrix_nms"):
-    """Boxes whose scores stay above `post_threshold` when lowered by what better ones share.
+    """Matrix NMS: boxes whose scores, decayed by overlaps, exceed `post_threshold`.
 
-    BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] counts through all boxes.
+    BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] is the index in the batch.
     Reference: matrix_nms_op.cc.
     """
 

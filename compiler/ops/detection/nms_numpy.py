@@ -1,6 +1,6 @@
-"""Suppression of boxes that say the same, as functions that generated code carries.
+"""Non-maximum suppression, as functions that generated modules carry.
 
-Boxes are [M, 4], scores [M]; what is chosen comes as numbers of boxes, the best first.
+Boxes are [M, 4], scores [M]; results are box indices, in descending order of score.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from compiler.ops.detection.polygons import polygon_overlaps
 
 
 def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
-    """Intersection over union of boxes [K, 4] with boxes [L, 4]: [K, L]; 0 unless they touch.
+    """Return the intersection over union of boxes [K, 4] and [L, 4]: [K, L]; 0 unless they touch.
 
     Polygons [K, 2n] have n corners each.
     """
@@ -39,19 +39,19 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
 
 
 def shared_sides(ends: Array, other_ends: Array, starts: Array, other_starts: Array) -> Array:
-    """Lengths of the intersections of intervals [K] with others [L]: [K, L], negative for gaps."""
+    """Return lengths of the intersections of intervals [K] and [L]: [K, L], negative for gaps."""
     sides = np.minimum(ends[:, None], other_ends)
     sides -= np.maximum(starts[:, None], other_starts)
     return sides
 
 
 def box_areas(sides: Array, extra: float) -> Array:
-    """Areas of boxes whose left, top, right and bottom are the rows of `sides`."""
+    """Return areas of boxes whose left, top, right and bottom are the rows of `sides`."""
     return (sides[2] - sides[0] + extra) * (sides[3] - sides[1] + extra)
 
 
 def best_first(scores: Array, threshold: float, top: int) -> Array:
-    """The boxes above a threshold, the best first, at most `top` of them; -1 for all."""
+    """Return the boxes above a threshold by descending score, at most `top` of them; -1 for all."""
     able = np.flatnonzero(scores > threshold)
     if -1 < top < len(able):
         last = len(able) - max(top, 1)
@@ -63,11 +63,11 @@ def best_first(scores: Array, threshold: float, top: int) -> Array:
 def suppress(
     boxes: Array, scores: Array, limits: tuple[float, float, float, int], normalized: bool
 ) -> Array:
-    """The boxes that share no more than a threshold with a better one that is kept.
+    """Return the boxes whose overlap with better kept boxes does not exceed a threshold.
 
-    `limits` are the least score, the threshold, what it shrinks by with each box while it is above
-    a half, and how many boxes are looked at. Candidates are compared in blocks of 128: with each
-    other, then those that are kept with all that are left.
+    `limits` are the minimum score, the threshold, the factor that shrinks it with each kept box
+    while it is above 0.5, and the maximum number of candidates. Candidates are compared in blocks
+    of 128: with each other, then the kept ones with all remaining ones.
     """
     least, threshold, eta, top = limits
     order = best_first(scores, least, top)
@@ -89,11 +89,11 @@ def suppress(
 def keep_of_block(
     shared: Array, most: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
-    """The positions that are kept of a block, and the threshold after them.
+    """Return the positions kept from a block, and the updated threshold.
 
-    `shared` are the overlaps of its candidates, the best first; `most` is the greatest overlap of
-    each with what is kept so far. While the threshold stays the same, which candidates each one
-    removes are the bits of a number.
+    `shared` are the overlaps of its candidates, in descending order of score; `most` is the largest
+    overlap of each with the boxes kept so far. While the threshold is constant, the candidates that
+    each one removes are a bit mask.
     """
     if eta < 1 and threshold > 0.5:
         return keep_by_turns(shared, most, threshold, eta)
@@ -110,7 +110,7 @@ def keep_of_block(
 def keep_by_turns(
     shared: Array, most: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
-    """`keep_of_block` with a threshold that shrinks with each box that is kept; updates `most`."""
+    """`keep_of_block` with a threshold that shrinks with each kept box; updates `most`."""
     kept: list[int] = []
     for position in range(len(shared)):
         if most[position] > threshold:
@@ -128,10 +128,10 @@ def best_of_classes(
     keep: int,
     options: tuple[int, bool, bool],
 ) -> tuple[Array, Array]:
-    """Classes and numbers of the boxes of one picture that are kept, class by class.
+    """Return classes and indices of the kept boxes of one image, class by class.
 
-    Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the class of the background, whether
-    boxes are normalized, and whether the boxes of a class come in order of their number.
+    Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the background class, whether boxes
+    are normalized, and whether the boxes of a class are sorted by index.
     """
     background, normalized, in_order = options
     labels: list[Array] = []
@@ -155,9 +155,9 @@ def best_of_classes(
 
 
 def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:
-    """Merge every box, in place, into the one before it that it overlaps: their weighted mean.
+    """Merge each box in place into the preceding box that it overlaps: their weighted mean.
 
-    The scores of what was merged add up, and that of a box that is gone becomes lower than any.
+    The scores of merged boxes add up, and that of a removed box becomes -inf.
     """
     last = 0
     for number in range(1, len(boxes)):
@@ -174,9 +174,9 @@ def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: 
 def decayed_scores(
     boxes: Array, scores: Array, sigma: float, gaussian: bool, normalized: bool
 ) -> Array:
-    """Scores of boxes, the best first, lowered by how much they share with better ones.
+    """Return scores, sorted in descending order, decayed by the overlap with better boxes.
 
-    A block of 128 boxes at a time is compared with those that are as good or better.
+    Blocks of 128 boxes are compared with those that are as good or better.
     """
     lowered, most = scores.copy(), np.zeros(len(boxes), boxes.dtype)
     for start in range(0, len(boxes), 128):

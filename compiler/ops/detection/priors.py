@@ -1,6 +1,6 @@
-"""Boxes to start from: of several sizes and shapes around every place of a feature map.
+"""Prior boxes (anchors): several sizes and aspect ratios at each position of a feature map.
 
-Boxes are (x1, y1, x2, y2). None of this has a gradient.
+Boxes are (x1, y1, x2, y2). None has a gradient.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from compiler.ops.image.windows import require_images
 from compiler.ops.shared_kernels import too_many
 
 SAME_RATIO = 1e-6
-"""Aspect ratios nearer than this are one."""
+"""Aspect ratios closer than this are equal."""
 
 
 def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
-    """1 and the ratios, each once, and the inverse of each if they `flip`."""
+    """Return 1 and the distinct ratios, and the inverse of each if `flip`."""
     found = [1.0]
     for ratio in ratios:
         if all(abs(ratio - each) >= SAME_RATIO for each in found):
@@ -35,7 +35,7 @@ def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
 def prior_sizes(
     smallest: Sequence[float], largest: Sequence[float], ratios: Sequence[float], square_first: bool
 ) -> list[tuple[float, float]]:
-    """Width and height of each box at a place: those of a smallest size, and one between sizes."""
+    """Return width and height of each box at a position: minimum sizes, and their means."""
     found: list[tuple[float, float]] = []
     for number, size in enumerate(smallest):
         between = (size * largest[number]) ** 0.5 if largest else 0.0
@@ -57,7 +57,7 @@ def is_one(ratio: float) -> bool:
 def centres(
     sizes: Sequence[int], image: Sequence[int], steps: Sequence[float], offset: float
 ) -> tuple[Array, Array, list[float]]:
-    """X and y of the places of a feature map in an image, both [H, W], and the steps between."""
+    """Return image x and y of the positions of a feature map, both [H, W], and the steps."""
     height, width = sizes
     down = steps[0] or image[0] / height
     right = steps[1] or image[1] / width
@@ -68,12 +68,12 @@ def centres(
 
 
 def spread_variances(variances: Sequence[float], boxes: Array) -> Array:
-    """The variances of a box for every box."""
+    """Broadcast the variances of a box to all boxes."""
     return np.broadcast_to(np.array(variances, boxes.dtype), boxes.shape).copy()
 
 
 class Priors(OpDef):
-    """Boxes [H, W, priors, 4] around every place of a feature map, and Variances of that shape."""
+    """Boxes [H, W, priors, 4] at each position of a feature map, and Variances of that shape."""
 
     results: ClassVar[tuple[str, str]] = ("Boxes", "Variances")
     Input = reads(no_grad=True)
@@ -81,7 +81,7 @@ class Priors(OpDef):
     offset = attr(0.5)
 
     def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
-        """The types of the outputs for so many boxes a place."""
+        """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
         if len(self.variances) != 4 or min(self.variances) <= 0:
             wanted = "expected 4 numbers above 0"
@@ -91,10 +91,10 @@ class Priors(OpDef):
 
 
 class PriorBox(Priors, op="prior_box"):
-    """Boxes of every size and aspect ratio at each place, as shares of the Image.
+    """Boxes of every size and aspect ratio at each position, as fractions of the Image.
 
-    Steps between places are those of the image over the feature map where they are 0.
-    Reference: prior_box_op.h.
+    A step of 0 is replaced by the image size over that of the feature map. Reference:
+    prior_box_op.h.
     """
 
     Image = reads(no_grad=True)
@@ -134,7 +134,7 @@ class PriorBox(Priors, op="prior_box"):
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def halves(self) -> list[tuple[float, float, float, float]]:
-        """Of each box at a place: half its width and its height, to all sides."""
+        """Return the edges of each box relative to its position."""
         ratios = expanded_ratios(self.aspect_ratios, self.flip)
         order = self.min_max_aspect_ratios_order
         sizes = prior_sizes(self.min_sizes, self.max_sizes, ratios, order)
@@ -159,10 +159,10 @@ class PriorBox(Priors, op="prior_box"):
 
 
 class DensityPriorBox(Priors, op="density_prior_box"):
-    """Boxes of fixed sizes and ratios, `densities`² of each set apart evenly around each place.
+    """Boxes of fixed sizes and ratios, `densities`² of each evenly spaced at each position.
 
-    They are shares of the Image, and cut at its edges; `flatten_to_2d` makes rows [boxes, 4] of
-    them. Reference: density_prior_box_op.h.
+    They are fractions of the Image, clipped to it; `flatten_to_2d` reshapes them to [boxes, 4].
+    Reference: density_prior_box_op.h.
     """
 
     Image = reads(no_grad=True)
@@ -206,7 +206,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def around(self, Input: Shape, Image: Shape) -> list[tuple[float, float, float, float]]:
-        """The edges of each box around a place; nothing where sizes that they lean on have names.
+        """Return the edges of each box around its position; empty if required sizes are symbolic.
 
         They are all within the image, so that clipping changes nothing.
         """
@@ -240,7 +240,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
 def dense_places(
     sizes: Sequence[float], densities: Sequence[int], ratios: Sequence[float], step: int
 ) -> list[tuple[float, float, float, float]]:
-    """Of each box at a place: how far right and down it lies, half its width and its height."""
+    """Return for each box at a position: offset right and down, half its width and height."""
     found: list[tuple[float, float, float, float]] = []
     for size, density in zip(sizes, densities, strict=True):
         shift = step // density
@@ -256,9 +256,9 @@ def dense_places(
 
 
 class AnchorGenerator(Priors, op="anchor_generator"):
-    """Boxes of every aspect ratio and size at each place, in elements of the image.
+    """Boxes of every aspect ratio and size at each position, in image coordinates.
 
-    `stride` is the step between places to the right and down. Reference: anchor_generator_op.h.
+    `stride` is the step between positions to the right and down. Reference: anchor_generator_op.h.
     """
 
     results = ("Anchors", "Variances")
@@ -289,7 +289,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         return {"Anchors": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def halves(self) -> list[tuple[float, float, float, float]]:
-        """Of each anchor: half its width and its height, to all sides."""
+        """Return the edges of each anchor relative to its position."""
         sizes = anchor_shapes(self.anchor_sizes, self.aspect_ratios, self.stride)
         pairs = [((wide - 1) / 2, (tall - 1) / 2) for wide, tall in sizes]
         return [(-w, -h, w, h) for w, h in pairs]
@@ -315,7 +315,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 def anchor_shapes(
     sizes: Sequence[float], ratios: Sequence[float], stride: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """Width and height of each anchor at a place."""
+    """Return width and height of each anchor at a position."""
     found: list[tuple[float, float]] = []
     for ratio in ratios:
         width = int((stride[0] * stride[1] / ratio) ** 0.5 + 0.5)

@@ -1,7 +1,7 @@
-"""Proposals of a region network, and their way through a pyramid of feature maps. No gradient.
+"""Region proposals, and their distribution over a feature pyramid. None has a gradient.
 
-Boxes are (x1, y1, x2, y2) in elements, both ends included. How many are left only the data knows;
-they come as sequences by picture.
+Boxes are (x1, y1, x2, y2) in elements, both ends inclusive. The number of results depends on the
+data; they are one sequence per image.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, shown
 
 LARGEST_GROWTH = 1000 / 16
-"""A code makes a side at most so many times as large."""
+"""Maximum factor by which a code enlarges a side."""
 
 
 def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
-    """The boxes that codes mean, seen from anchors."""
+    """Decode boxes from codes relative to anchors."""
     middle, size = centre_and_size(anchors, 1.0)
     shifts = codes * variances
     centre = shifts[:, :2] * size + middle
@@ -33,7 +33,7 @@ def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
 
 
 def large_enough(boxes: Array, info: Array, least: float) -> Array:
-    """True for boxes with sides of a least size in the original picture, and a middle inside it."""
+    """Return True for boxes centred in the image, of a minimum size in the original image."""
     sides = boxes[:, 2:] - boxes[:, :2]
     middle = boxes[:, :2] + (sides + 1) / 2
     able = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
@@ -41,12 +41,12 @@ def large_enough(boxes: Array, info: Array, least: float) -> Array:
 
 
 class GenerateProposals(OpDef, op="generate_proposals"):
-    """RpnRois [K, 4], RpnRoiProbs [K, 1] = the likeliest boxes of each picture.
+    """RpnRois [K, 4], RpnRoiProbs [K, 1] = the most likely boxes of each image.
 
     Scores are [N, A, H, W], BboxDeltas [N, 4·A, H, W] codes, ImInfo [N, 3] height, width and scale,
-    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, cut at the edges, left
-    out below `min_size`, and suppressed; `post_nms_topN` are left. RpnRoisLod [N] says where those
-    of each picture end. Reference: generate_proposals_op.cc.
+    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, clipped, dropped below
+    `min_size`, and suppressed; at most `post_nms_topN` remain. RpnRoisLod [N] holds the end offset
+    of each image. Reference: generate_proposals_op.cc.
     """
 
     no_kernel_reason = "a box is kept or not after all before it"
@@ -118,15 +118,15 @@ class GenerateProposals(OpDef, op="generate_proposals"):
 
 
 LEVELS = between(-64, 64)
-"""Levels of a pyramid of features: boxes of the smallest and the largest float lie between them."""
+"""Range of feature pyramid levels: boxes of the smallest and the largest float lie within it."""
 
 
 class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
-    """MultiFpnRois = the boxes of each level, by their size; RestoreIndex = where each one went.
+    """MultiFpnRois = the boxes of each level, by size; RestoreIndex = the new row of each box.
 
-    A box of side `refer_scale` goes to `refer_level`, one twice as large a level up, none below
-    `min_level` or above `max_level`. Row i of FpnRois is row RestoreIndex[i] of all levels, one
-    after the other. Reference: distribute_fpn_proposals_op.h.
+    A box of side `refer_scale` is assigned to `refer_level`, one twice as large to the next level,
+    clamped to `min_level` and `max_level`. Row i of FpnRois is row RestoreIndex[i] of all levels
+    concatenated. Reference: distribute_fpn_proposals_op.h.
     """
 
     no_kernel_reason = "only data decides how many boxes a level has"
@@ -175,9 +175,9 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
 
 
 class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
-    """FpnRois = the best `post_nms_topN` boxes of all levels, in sequences by picture.
+    """FpnRois = the best `post_nms_topN` boxes of all levels, in one sequence per image.
 
-    MultiLevelRois and MultiLevelScores have sequences by picture, one tensor a level.
+    MultiLevelRois and MultiLevelScores have one sequence per image, one tensor per level.
     Reference: collect_fpn_proposals_op.h.
     """
 
@@ -222,11 +222,11 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
 
 
 class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
-    """Out [K, 6] = class (from 1), score and box of what is kept of all levels of each picture.
+    """Out [K, 6] = class (from 1), score and box of the detections of all levels of each image.
 
-    For each level BBoxes are codes [N, M, 4], Scores [N, M, classes] and Anchors [M, 4]; ImInfo
-    [N, 3] is height, width and scale. The best `nms_top_k` of a level above `score_threshold` (of
-    the last level all) are decoded, cut, suppressed by class; `keep_top_k` a picture are left.
+    For each level BBoxes are codes [N, M, 4], Scores [N, M, classes] and Anchors [M, 4]; ImInfo [N,
+    3] is height, width and scale. The best `nms_top_k` of a level above `score_threshold` (in the
+    last level above 0) are decoded, clipped, suppressed by class; `keep_top_k` per image remain.
     Reference: retinanet_detection_output_op.cc.
     """
 
@@ -294,7 +294,7 @@ def level_candidates(
     limits: tuple[float, int],
     last: bool,
 ) -> Array:
-    """Class, score and box, in the original picture, of the best of one level."""
+    """Return class, score and box, in original image coordinates, of the best of one level."""
     flat = scores.reshape(-1)
     able = np.flatnonzero(flat > (0.0 if last else limits[0]))
     order = able[np.argsort(-flat[able], kind="stable")][: limits[1]]
@@ -306,7 +306,7 @@ def level_candidates(
 
 
 def proposed_plain(anchors: Array, codes: Array) -> Array:
-    """The boxes that codes mean, seen from anchors; they may grow as they like."""
+    """Decode boxes from codes relative to anchors, without a limit on their size."""
     middle, size = centre_and_size(anchors, 1.0)
     centre, half = codes[:, :2] * size + middle, np.exp(codes[:, 2:]) * size / 2
     return np.concatenate([centre - half, centre + half - 1], axis=1)

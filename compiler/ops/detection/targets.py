@@ -1,7 +1,7 @@
-"""What anchors and proposals are to learn: which are foreground, and the codes of their boxes.
+"""Training targets of anchors and proposals: foreground samples, and their box codes.
 
-Boxes are (x1, y1, x2, y2) in elements, both ends included; true boxes come as sequences by picture.
-How many are chosen only the data knows. None of this has a gradient.
+Boxes are (x1, y1, x2, y2) in elements, both ends inclusive; ground-truth boxes are one sequence per
+image. The number of samples depends on the data. None has a gradient.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from compiler.ops.detection.nms import offsets_of
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 AS_NEAR = 1e-5
-"""An anchor this near to the best of a true box is as good."""
+"""Tolerance within which an anchor is as good as the best one of a ground-truth box."""
 
 
 def codes_of(boxes: Array, true: Array) -> Array:
-    """True boxes as seen from boxes, row by row."""
+    """Encode ground-truth boxes relative to boxes, row by row."""
     (middle, size), (centre, sides) = centre_and_size(boxes, 1.0), centre_and_size(true, 1.0)
     return np.concatenate([(centre - middle) / size, np.log(sides / size)], axis=1)
 
 
 def sampled(places: Array, count: int, at_random: bool) -> Array:
-    """At most `count` of some places: the first, or some that are the same every time."""
+    """Return at most `count` of `places`: the first, or a random choice with a fixed seed."""
     if len(places) <= count:
         return places
     if not at_random:
@@ -38,7 +38,7 @@ def sampled(places: Array, count: int, at_random: bool) -> Array:
 
 
 def foreground(shared: Array, positive: float) -> Array:
-    """True for anchors that share enough with a true box, or as much as its best one."""
+    """Return True for anchors with enough overlap, or the best one of some ground-truth box."""
     if not shared.shape[1]:
         return np.zeros(len(shared), np.bool_)
     best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < AS_NEAR
@@ -46,18 +46,18 @@ def foreground(shared: Array, positive: float) -> Array:
 
 
 def most_shared(shared: Array) -> Array:
-    """How much each anchor shares with the true box it shares most with."""
+    """Return the largest overlap of each anchor with a ground-truth box."""
     return shared.max(axis=1, initial=0) if shared.shape[1] else np.zeros(len(shared))
 
 
 def assigned(
     shared: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Anchors that learn a place, their weight, those that learn to be true, and to be none.
+    """Return anchors with box targets, their weights, foreground anchors, and background anchors.
 
-    `overlap` is what makes an anchor true and none, `counts` how many may be true, and be in all;
-    below 0 all may. An anchor that is both counts as none, and in its place stands the first true
-    one with weight 0.
+    `overlap` are the thresholds of foreground and background, `counts` the maximum number of
+    foreground anchors, and of all; negative for no limit. An anchor that is both is background, and
+    its box target is replaced by the first foreground anchor with weight 0.
     """
     all_true = np.flatnonzero(foreground(shared, overlap[0]))
     true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
@@ -71,10 +71,10 @@ def assigned(
 
 
 class TargetAssignment(OpDef):
-    """What the anchors of each picture learn: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
+    """Training targets of the anchors of each image: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
 
-    LocationIndex and ScoreIndex count through the anchors of all pictures. All outputs come in
-    sequences by picture.
+    LocationIndex and ScoreIndex index the anchors of all images. All outputs are one sequence per
+    image.
     """
 
     Anchor = reads(no_grad=True)
@@ -97,7 +97,7 @@ class TargetAssignment(OpDef):
     def targets(
         self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
     ) -> dict[str, object]:
-        """The types of the outputs; ShapeError where boxes and pictures are none."""
+        """Return the output types; raises ShapeError for inputs of other shapes."""
         require_boxes(self.kind, "Anchor", Anchor)
         require_boxes(self.kind, "GtBoxes", GtBoxes)
         require_dtype(self.kind, "IsCrowd", IsCrowd, DType.INT32)
@@ -122,7 +122,7 @@ def target_rows(
     anchors: int,
     dtype: np.dtype,
 ) -> dict[str, Any]:
-    """The outputs of target assignment, from what was found in each picture."""
+    """Return the outputs of target assignment from the results per image."""
     location = [each[0] + number * anchors for number, each in enumerate(found)]
     score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
     weights = np.concatenate([each[1] for each in found])
@@ -142,13 +142,13 @@ def target_rows(
 
 
 class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
-    """Targets of a region network: some anchors that are true, and as many that are none as fit.
+    """RPN targets: sampled foreground anchors, and background anchors up to the batch size.
 
-    An anchor is true if it shares `rpn_positive_overlap` with a true box, or as much as the best
-    one does, and none below `rpn_negative_overlap`; of those `rpn_batch_size_per_im` a picture, the
-    share `rpn_fg_fraction` true, are taken: the first, or with `use_random` some, the same every
-    time. Anchors over the edge by `rpn_straddle_thresh`, and crowds, are left out. Reference:
-    rpn_target_assign_op.cc.
+    An anchor is foreground if its overlap with a ground-truth box is at least
+    `rpn_positive_overlap`, or the best of that box, and background below `rpn_negative_overlap`; of
+    those `rpn_batch_size_per_im` per image, a fraction `rpn_fg_fraction` foreground, are sampled:
+    the first, or with `use_random` a random choice with a fixed seed. Anchors beyond the edge by
+    `rpn_straddle_thresh`, and crowds, are excluded. Reference: rpn_target_assign_op.cc.
     """
 
     no_kernel_reason = "samples of anchors are drawn one after the other"
@@ -194,7 +194,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
 
 
 def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
-    """The boxes that are not over the edge of a picture by more than a slack; all if it is < 0."""
+    """Return the boxes that exceed the image by at most `slack`; all if it is < 0."""
     if slack < 0:
         return np.arange(len(boxes))
     low: Array = boxes[:, :2] >= -slack
@@ -203,11 +203,11 @@ def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
 
 
 class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
-    """Targets of every anchor: a class where it shares `positive_overlap` with a true box, else 0.
+    """Targets of all anchors: a class if the overlap reaches `positive_overlap`, otherwise 0.
 
-    Those between `negative_overlap` and that learn nothing. GtLabels int32 [G, 1] are the classes,
-    ForegroundNumber [N, 1] how many anchors of a picture are true, and one more. Crowds are left
-    out. Reference: rpn_target_assign_op.cc.
+    Anchors from `negative_overlap` up to that are ignored. GtLabels int32 [G, 1] are the classes,
+    ForegroundNumber [N, 1] the number of foreground anchors per image plus 1. Crowds are excluded.
+    Reference: rpn_target_assign_op.cc.
     """
 
     no_kernel_reason = "only data decides how many anchors count"

@@ -1,7 +1,7 @@
-"""What a YOLOv3 head says: `yolo_box`, its boxes and scores.
+"""Decoding of a YOLOv3 head: `yolo_box`, its boxes and scores.
 
-X is [N, anchors·(5 + classes), H, W]: at every place and for every anchor the middle of a box, its
-sides, how sure it is, and the classes.
+X is [N, anchors·(5 + classes), H, W]: at every position and for every anchor the centre of a box,
+its sides, its objectness, and the classes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1 / (1 + np.exp(-x))
 
 
 def anchor_pairs(anchors: Sequence[int]) -> Array:
-    """Width and height of each anchor: [anchors, 2]."""
+    """Return width and height of each anchor: [anchors, 2]."""
     return np.array(anchors, np.float64).reshape(-1, 2)
 
 
 def predicted_boxes(head: Array, anchors: Array, scale: float, cells: int, size: Array) -> Array:
-    """The middle and the sides of all boxes, [N, anchors, H, W, 4], for shares of an image.
+    """Return centre and sides of all boxes, [N, anchors, H, W, 4], as fractions of an image.
 
-    `head` is [N, anchors, 5 + classes, H, W]; `cells` divide the image, `size` [2] is that of the
+    `head` is [N, anchors, 5 + classes, H, W]; `cells` is the grid size, `size` [2] is that of the
     image the anchors are measured in.
     """
     rows, columns = np.indices(head.shape[3:])
@@ -46,10 +46,10 @@ def predicted_boxes(head: Array, anchors: Array, scale: float, cells: int, size:
 
 
 class YoloBox(OpDef, op="yolo_box"):
-    """Boxes [N, M, 4] in elements of the pictures, and Scores [N, M, classes] of them.
+    """Boxes [N, M, 4] in image coordinates, and Scores [N, M, classes] of them.
 
-    There is one for each of the M = anchors·H·W; those less sure than `conf_thresh` are 0. ImgSize
-    int32 [N, 2] has the height and width of the pictures, `clip_bbox` cuts boxes at their edges.
+    There are M = anchors·H·W per image; those with objectness below `conf_thresh` are 0. ImgSize
+    int32 [N, 2] is the height and width of the images, `clip_bbox` clips boxes to them.
     Reference: yolo_box_op.h.
     """
 
@@ -113,7 +113,7 @@ class YoloBox(OpDef, op="yolo_box"):
 
 
 def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:
-    """How many anchors there are; an error unless X has 5 + classes channels for each."""
+    """Return the number of anchors; raises unless X has 5 + classes channels for each."""
     if not anchors or len(anchors) % 2 or min(anchors) <= 0 or classes < 1:
         wanted = "expected widths and heights above 0, and at least a class"
         raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {wanted}")

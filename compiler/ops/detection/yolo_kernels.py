@@ -1,4 +1,4 @@
-"""The kernels of YOLOv3: a lane for each place and anchor of a head, or each element of it."""
+"""Device kernels of YOLOv3: one program per position and anchor of a head, or per element."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compiler.ops.shared_kernels import listed
 
 @dataclass(frozen=True)
 class Head:
-    """A head X [N, anchors·(5 + classes), H, W] and what its numbers are measured in.
+    """A head X [N, anchors·(5 + classes), H, W] and its units.
 
-    `cells` divide an image, of which a side is `size` in the measure of the anchors.
+    `cells` is the grid size of an image, `size` its side in the units of the anchors.
     """
 
     X: DeviceOperand
@@ -28,18 +28,18 @@ class Head:
 
     @property
     def places(self) -> tuple[Size, int, Size, Size]:
-        """Pictures, anchors, rows and columns."""
+        """Sizes: images, anchors, rows and columns."""
         batch, _, height, width = self.X.shape
         return batch, len(self.anchors), height, width
 
     def said(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
-        """A number of the head for a picture, anchor, row and column; 0 where `where` is false."""
+        """Load a channel of the head at image, anchor, row and column; 0 where `where` is false."""
         n, anchor, row, column = at
         channel = anchor * (5 + self.classes) + entry
         return self.X.at(n, channel, row, column, where=where, other=0)
 
     def box(self, k: KernelBuilder, at: Sequence[Number]) -> Box:
-        """The middle and the sides of a predicted box, as shares of the image."""
+        """Return centre and sides of a predicted box, as fractions of the image."""
         _, anchor, row, column = at
         shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
         found: list[Number] = []
@@ -54,7 +54,7 @@ class Head:
 
 
 def sigmoid(k: KernelBuilder, x: Number) -> Number:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + k.exp(-x))
 
 
@@ -66,7 +66,7 @@ def boxes(
     clip: bool,
     out: DeviceOperand,
 ) -> None:
-    """A kernel for the edges of all boxes in elements of their pictures, 0 where one is not sure.
+    """Emit a kernel for the edges of all boxes in image coordinates, 0 below the threshold.
 
     `images` [N, 2] has the height and the width of each.
     """
@@ -85,7 +85,7 @@ def boxes(
 
 
 def scores(k: KernelBuilder, head: Head, threshold: float, out: DeviceOperand) -> None:
-    """A kernel for how likely each box is one of each class."""
+    """Emit a kernel for the score of each box and class."""
     *at, of = k.grid(*head.places, head.classes)
     sure = sigmoid(k, head.said(at, 4))
     likely = k.where(sure >= threshold, sure, 0.0) * sigmoid(k, head.said(at, 5 + of))

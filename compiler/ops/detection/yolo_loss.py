@@ -1,4 +1,4 @@
-"""What a YOLOv3 head is to learn: `yolov3_loss`."""
+"""Training loss of a YOLOv3 head: `yolov3_loss`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 SMALLEST = 1e-6
-"""A true box with a side below this is none."""
+"""Ground-truth boxes with a side up to this are padding."""
 COUNTS = 1e-5
-"""A place whose objectness is above this holds a true box; below -0.5 it does not matter."""
+"""Objectness mask above this: a ground-truth box; below -0.5: ignored."""
 SMOOTHEST = 1 / 40
-"""The most that smoothing takes from a label."""
+"""Maximum label smoothing."""
 
 
 def centred_overlaps(one: Array, other: Array) -> Array:
-    """Intersection over union of boxes (middle, sides), broadcast."""
+    """Return the intersection over union of boxes (centre, sides), broadcast."""
     low = np.maximum(one[..., :2] - one[..., 2:] / 2, other[..., :2] - other[..., 2:] / 2)
     high = np.minimum(one[..., :2] + one[..., 2:] / 2, other[..., :2] + other[..., 2:] / 2)
     shared = np.maximum(high - low, 0).prod(axis=-1)
@@ -36,20 +36,20 @@ def centred_overlaps(one: Array, other: Array) -> Array:
 
 
 def binary_cross_entropy(x: Array, label: Array) -> Array:
-    """-label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
+    """Return -label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
     return np.maximum(x, 0) - x * label + np.log1p(np.exp(-np.abs(x)))
 
 
 def true_boxes(boxes: Array) -> Array:
-    """Boxes, those that are none without sides, so that they share nothing with others."""
+    """Return boxes with padding boxes zeroed, so that these overlap nothing."""
     small: Array = boxes[..., 2:] <= SMALLEST
     return np.where(small.any(axis=-1, keepdims=True), 0, boxes)
 
 
 def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int) -> Array:
-    """For each true box the place in `mask` of the anchor most like it, -1 if it is not there.
+    """Return, per ground-truth box, the index in `mask` of the most similar anchor, or -1.
 
-    -1 also stands for what is no box.
+    Padding boxes are -1 too.
     """
     shapes = np.concatenate([np.zeros_like(anchors), anchors / size], axis=1)
     true = boxes[..., None, :] * np.array([0, 0, 1, 1])
@@ -62,7 +62,7 @@ def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int)
 
 
 def true_places(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
-    """Of the true boxes that count: picture, number, anchor, row and column of the head."""
+    """Return image, box, anchor, row and column of the matched ground-truth boxes."""
     picture, number = np.nonzero(match >= 0)
     found = boxes[picture, number]
     row, column = (
@@ -75,7 +75,7 @@ def true_places(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array
 def box_targets(
     boxes: Array, anchors: Array, places: tuple[Array, ...], cells: int, size: int
 ) -> Array:
-    """What the head should say of true boxes: [K, 4]."""
+    """Return the regression targets of ground-truth boxes: [K, 4]."""
     column_row = np.stack([places[4], places[3]], axis=1)
     return np.concatenate(
         [boxes[:, :2] * cells - column_row, np.log(boxes[:, 2:] * size / anchors)], axis=1
@@ -83,23 +83,24 @@ def box_targets(
 
 
 def class_labels(numbers: Array, classes: int, smooth: bool) -> Array:
-    """The label of every class of true boxes: 1 and 0, or a little inside."""
+    """Return the label of every class of ground-truth boxes: 1 and 0, or smoothed."""
     less = min(1 / classes, SMOOTHEST) if smooth else 0.0
     return np.where(numbers[:, None] == np.arange(classes), 1 - less, less)
 
 
 MOST_ANCHORS = 128
-"""Anchors that an op may have: each has code of its own."""
+"""Maximum number of anchors per op: each is unrolled in the kernel."""
 
 
 class Yolov3Loss(OpDef, op="yolov3_loss"):
-    """Loss [N]: of places, sizes, objectness and classes of all boxes, summed over a picture.
+    """Loss [N]: of centres, sizes, objectness and classes of all boxes, summed over an image.
 
     X is [N, anchors·(5 + classes), H, W] for the anchors in `anchor_mask`; GTBox [N, B, 4] has the
-    middle and the sides of true boxes as shares of the picture, GTLabel int32 [N, B] their classes,
-    GTScore what they count. A true box belongs to the anchor most like it, GTMatchMask says which
-    of the mask. ObjectnessMask is the score where a true box lies, -1 where a predicted one shares
-    more than `ignore_thresh` with one, else 0. Reference: yolov3_loss_op.h.
+    centre and the sides of ground-truth boxes as fractions of the image, GTLabel int32 [N, B] their
+    classes, GTScore their weights. A ground-truth box belongs to the most similar anchor,
+    GTMatchMask is its index in the mask. ObjectnessMask is the score at the position of a
+    ground-truth box, -1 where a predicted box overlaps one by more than `ignore_thresh`, otherwise
+    0. Reference: yolov3_loss_op.h.
     """
 
     X = reads()
@@ -195,7 +196,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         return {"X": d_head.reshape(X.shape).astype(X.dtype)}
 
     def head(self, X: DeviceOperand) -> Head:
-        """The head as kernels have it."""
+        """Return the head for device kernels."""
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
         own, size = [pairs[place] for place in self.anchor_mask], X.shape[2] * self.downsample_ratio
         return Head(X, own, self.class_num, self.scale_x_y, X.shape[2], size)
@@ -203,7 +204,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     def truth(
         self, boxes: DeviceOperand, labels: DeviceOperand, scores: DeviceOperand | None
     ) -> Truth:
-        """True boxes as kernels have them."""
+        """Return ground-truth boxes for device kernels."""
         less = min(1 / self.class_num, SMOOTHEST) if self.use_label_smooth else 0.0
         return Truth(boxes, labels, scores, SMALLEST, less)
 
@@ -253,7 +254,7 @@ def true_shares(
     anchors: Array,
     size: int,
 ) -> tuple[Array, Array, Array, tuple[Array, Array]]:
-    """Of true boxes: what the head says, the class, what it should say, and what they weigh."""
+    """Return, for matched ground-truth boxes: head output, class, box targets, and weights."""
     picture, number, anchor, row, column = places
     boxes = GTBox[picture, number]
     said = np.moveaxis(head, 2, -1)[picture, anchor, row, column]
@@ -268,7 +269,7 @@ def true_shares(
 
 
 def true_losses(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
-    """The loss of each true box, without that of objectness: [K]."""
+    """Return the loss of each ground-truth box, without that of objectness: [K]."""
     middle = binary_cross_entropy(said[:, :2], wanted[:, :2]).sum(axis=1)
     sides = np.abs(wanted[:, 2:] - said[:, 2:4]).sum(axis=1)
     classes = binary_cross_entropy(said[:, 5:], labels).sum(axis=1)
@@ -276,7 +277,7 @@ def true_losses(said: Array, wanted: Array, labels: Array, weights: tuple[Array,
 
 
 def true_slopes(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
-    """The gradient of `true_losses` by what the head says: [K, 5 + classes]."""
+    """Return the gradient of `true_losses` by the head output: [K, 5 + classes]."""
     middle = (sigmoid(said[:, :2]) - wanted[:, :2]) * weights[0][:, None]
     sides = np.where(said[:, 2:4] > wanted[:, 2:], 1.0, -1.0) * weights[0][:, None]
     classes = (sigmoid(said[:, 5:]) - labels) * weights[1][:, None]

@@ -1,7 +1,7 @@
-"""The kernels of `yolov3_loss`: what true boxes belong to, what places should say, what it costs.
+"""Device kernels of `yolov3_loss`: anchor matching, objectness targets, losses, gradient.
 
-A place asks every true box of its picture whether it lies there, so that nothing is added in an
-order that changes; of several at one place, the last says how much the place counts.
+A position gathers from all ground-truth boxes of its image, so the order of additions is
+deterministic; of several boxes at one position, the last defines its score.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from compiler.ops.shared_kernels import inside, listed
 
 @dataclass(frozen=True)
 class Truth:
-    """True boxes [N, B, 4], middle and sides as shares of a picture; their classes and scores.
+    """Ground-truth boxes [N, B, 4], centre and sides as fractions of an image; classes and scores.
 
-    `small` is the side below which one is none, `less` what smoothing takes from a label.
+    Boxes with a side up to `small` are padding; `less` is the label smoothing.
     """
 
     boxes: DeviceOperand
@@ -32,24 +32,24 @@ class Truth:
 
     @property
     def count(self) -> Size:
-        """How many boxes a picture has."""
+        """Number of boxes per image."""
         return self.boxes.shape[1]
 
     def box(self, n: Number, b: Number) -> Box:
-        """A true box."""
+        """Load a ground-truth box."""
         return [self.boxes[n, b, edge] for edge in range(4)]
 
     def score(self, n: Number, b: Number, where: Number | None = None) -> Number:
-        """What a true box counts."""
+        """Return the weight of a ground-truth box."""
         return 1.0 if self.scores is None else self.scores.at(n, b, where=where, other=0)
 
     def is_none(self, box: Box) -> Number:
-        """Whether a box has no sides to speak of."""
+        """Test if a box is padding."""
         return (box[2] <= self.small) | (box[3] <= self.small)
 
 
 def overlap(k: KernelBuilder, one: Box, other: Box) -> Number:
-    """`centred_overlaps` of two boxes."""
+    """Return `centred_overlaps` of two boxes."""
     shared: Number = 1.0
     for axis in (0, 1):
         low = k.maximum(one[axis] - one[axis + 2] / 2.0, other[axis] - other[axis + 2] / 2.0)
@@ -63,7 +63,7 @@ def matches(
     k: KernelBuilder, truth: Truth, anchors: Sequence[tuple[float, float]], mask: Sequence[int],
     size: Size, out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for the place in `mask` of the anchor most like each true box, -1 for none."""
+    """Emit a kernel for the index in `mask` of the anchor most similar to each box, -1 for none."""
     n, b = k.grid(*out.shape)
     box, best, most = truth.box(n, b), n * 0, None
     sides = [k.astype(side, DType.FP64) for side in box[2:]]
@@ -87,14 +87,14 @@ def lies_at(
     at: Sequence[Number],
     b: Number,
 ) -> Number:
-    """Whether a true box belongs to an anchor at a place of the head."""
+    """Test if a ground-truth box belongs to an anchor at a position of the head."""
     n, anchor, row, column = at
     y, x = _place(k, head, truth.box(n, b))
     return k.equal(match[n, b], anchor) & k.equal(y, row) & k.equal(x, column)
 
 
 def _place(k: KernelBuilder, head: Head, box: Box) -> tuple[Number, Number]:
-    """The row and the column of the head that a true box lies in."""
+    """Return the row and the column of the head that contain the centre of a box."""
     _, _, height, width = head.places
     dtype = head.X.type.dtype
     sizes = (k.astype(k.size(size), dtype) for size in (height, width))
@@ -110,7 +110,7 @@ def objectness(
     ignore: float,
     out: DeviceOperand,
 ) -> None:
-    """A kernel for what each place is to say: a score, 0, or -1 where it does not matter."""
+    """Emit a kernel for the objectness target of each position: a score, 0, or -1 for ignored."""
     at = k.grid(*head.places)
     b = k.loop(truth.count)
     box, true = head.box(k, at), truth.box(at[0], b)
@@ -125,7 +125,7 @@ def objectness(
 def wanted(
     k: KernelBuilder, head: Head, truth: Truth, at: Sequence[Number], b: Number
 ) -> list[Number]:
-    """What the head should say of a true box that lies at a place."""
+    """Return the regression targets of a ground-truth box at a position."""
     n, anchor, row, column = at
     box = truth.box(n, b)
     found = [box[axis] * real(k, head.cells) - place for axis, place in ((0, column), (1, row))]
@@ -137,18 +137,18 @@ def wanted(
 
 
 def weights(k: KernelBuilder, truth: Truth, n: Number, b: Number) -> tuple[Number, Number]:
-    """What the box and the class of a true box weigh."""
+    """Return the weights of box and class losses of a ground-truth box."""
     box, score = truth.box(n, b), truth.score(n, b)
     return (2.0 - box[2] * box[3]) * score, score
 
 
 def cross_entropy(k: KernelBuilder, x: Number, label: Number) -> Number:
-    """-label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
+    """Return -label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
     return k.maximum(x, 0.0) - x * label + k.log1p(k.exp(-k.absolute(x)))
 
 
 def label_of(k: KernelBuilder, truth: Truth, n: Number, b: Number, of: Number) -> Number:
-    """The label of a class for a true box: 1 or 0, or a little inside."""
+    """Return the label of a class for a ground-truth box: 1 or 0, or smoothed."""
     return k.where(k.equal(truth.labels[n, b], of), 1.0 - truth.less, truth.less)
 
 
@@ -161,7 +161,7 @@ def losses(
     counts: float,
     out: DeviceOperand,
 ) -> None:
-    """Kernels for what true boxes cost, and with the places what pictures cost."""
+    """Emit kernels for the loss of each ground-truth box, and for the total loss of each image."""
     batch, places = head.X.shape[0], head.places
     each = k.scratch((batch, truth.count), DType.FP64)
     n, b = k.grid(*each.shape)
@@ -197,7 +197,7 @@ def gradient(
     d_Loss: DeviceOperand,
     d_X: DeviceOperand,
 ) -> None:
-    """A kernel for the gradient of each number that the head says."""
+    """Emit a kernel for the gradient of each element of the head."""
     batch, anchors, height, width = head.places
     n, anchor, entry, row, column = k.grid(batch, anchors, 5 + head.classes, height, width)
     at, b = (n, anchor, row, column), k.loop(truth.count)

@@ -1,4 +1,4 @@
-"""Convolution of images: `conv2d`, `depthwise_conv2d` (the same with many groups), and `conv3d`."""
+"""Convolution ops: `conv2d`, `depthwise_conv2d` (one group per channel) and `conv3d`."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ Axes: TypeAlias = tuple[Axis, ...]
 class Convolution(OpDef):
     """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
 
-    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case
-    ([…, C/groups, F] where the compiler has turned it, which filter_format says), Bias [F]. Filters
-    of a group see the channels of that group. Paddings p have one size an axis, or two: before and
-    after. Reference: conv_op.cc.
+    Input is [N, C, …] (or [N, …, C], see data_format), Filter [F, C/groups, …] in either case
+    ([…, C/groups, F] where the compiler has permuted it, see filter_format), Bias [F]. The filters
+    of a group read the channels of that group. Paddings p have one size per axis, or two: before
+    and after. Reference: conv_op.cc.
     """
 
     linear_in = (("Input",), ("Filter",))
@@ -76,7 +76,7 @@ class Convolution(OpDef):
     is_test = attr(False)
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        """The type of Output; ShapeError where images and filters do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
         windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
         windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
@@ -102,7 +102,7 @@ class Convolution(OpDef):
         d_Input: DeviceOperand | None,
         d_Filter: DeviceOperand | None,
     ) -> None:
-        """Write the kernels of the gradients that are wanted."""
+        """Emit the kernels of the requested gradients."""
         g = self.windows(Input, Filter)
         if d_Input is not None:
             image_gradient(k, g, d_Output, Filter, d_Input)
@@ -110,24 +110,24 @@ class Convolution(OpDef):
             filter_gradient(k, g, Input, d_Output, d_Filter)
 
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
-        """What kernels of a device go by."""
+        """Return the geometry that the device kernels use."""
         axes = self.axes(Input.shape, windows.filters_first(self.filter_format, Filter.shape)[2:])
         return Windows(self.data_format, self.groups, axes, self.filter_format)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """With channels last; a constant filter is read in longer runs with its own axes last."""
+        """Permute to channels last, and a constant filter too for longer contiguous reads."""
         found = windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
         axes = (*range(2, len(order)), 1, 0)
         ahead = {"ahead": {"Filter": axes}, "ahead_attrs": {"filter_format": HWIO}}
         return found and replace(found, **ahead)
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
-        """Products of two numbers that Output takes, given the shapes of Filter and Output."""
+        """Number of multiplications that compute Output, given the shapes of Filter and Output."""
         filters = windows.filters_first(self.filter_format, shapes["Filter"])
         return product(shapes["Output"]) * product(filters[1:])
 
     def axes(self, Input: Shape, taps: Sequence[Size]) -> Axes:
-        """Where the filters stand on each axis."""
+        """Return the window geometry of each axis."""
         sliding = Sliding(
             self.kind,
             self.strides,
@@ -186,7 +186,7 @@ class Conv3d(Convolution, op="conv3d"):
 
 
 class Conv2d(Convolution, op="conv2d"):
-    """Convolution of pictures: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
+    """Convolution of 2-D images: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
 
     Bias = reads(optional=True)
     gaps = frozenset({"Input", "Output"})
@@ -302,7 +302,7 @@ class Conv2d(Convolution, op="conv2d"):
         d_Input: Operand | None,
         d_Filter: Operand | None,
     ) -> tuple[Operand | None, Operand | None]:
-        """Write products of images as they lie; returns the gradients that tiles make faster."""
+        """Emit products of the images; return the gradients that tiling computes faster."""
         matrix = (g.filters, g.images.shape[1])
         if d_Input is not None:
             k.line(f"np.matmul({Filter.view(matrix)}.T, {flat(d_Output)}, out={flat(d_Input)})")
@@ -315,7 +315,7 @@ class Conv2d(Convolution, op="conv2d"):
         return None, None
 
     def lower_windows(self, k: SourceBuilder, g: Geometry, seen: str) -> None:
-        """Write filters times windows, by rows of an image or by whole images."""
+        """Emit filters times windows, by rows of an image or by whole images."""
         tiling = forward_tiling(g)
         if tiling is None:
             k.line(f"{k.function(convolve)}({seen}, {workplace(k, g)})")
@@ -324,7 +324,7 @@ class Conv2d(Convolution, op="conv2d"):
         k.line(f"{k.function(convolve_rows)}({seen}, {tile_work(k, tiling)}, {place})")
 
     def filters(self, k: SourceBuilder, Filter: Operand) -> Operand:
-        """Filters as [F, C, taps…]: a copy where they lie otherwise."""
+        """Return filters as [F, C, taps…]; emits a copy if they have another layout."""
         if self.filter_format == "OIHW":
             return Filter
         copy = k.scratch(windows.filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
@@ -332,30 +332,30 @@ class Conv2d(Convolution, op="conv2d"):
         return copy
 
     def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
-        """The sizes a lowering goes by."""
+        """Return the sizes that the lowering uses."""
         images = windows.channels_first(self.data_format, Input.shape)
         rows, columns = self.axes(Input.shape, Filter.shape[2:])
         typed = Input.type.with_shape(images)
         return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
 
     def seen(self, k: SourceBuilder, images: Operand) -> str:
-        """The expression for images as [N, C, H, W]."""
+        """Return an expression for the images as [N, C, H, W]."""
         return windows.text_channels_first(k, self.data_format, images)
 
     def is_product(self, g: Geometry) -> bool:
-        """True where every output place sees one place: images are multiplied as they lie."""
+        """True if each window covers exactly its position: a product without gathering."""
         plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.is_identity for axis in (g.rows, g.columns))
 
     def is_sampled(self, g: Geometry) -> bool:
-        """True where every output place sees one place, and some places are left out."""
+        """True where each window covers one position and strides may skip some."""
         plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.kernel == 1 and axis.is_padless for axis in (g.rows, g.columns))
 
     def lower_samples(
         self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
-        """Write one product of matrices an image, of the places that are seen."""
+        """Emit one matrix product per image, over the sampled positions."""
         channels, dtype = g.images.shape[1], g.images.dtype
         rows, columns = g.rows.stride, g.columns.stride
         seen = k.at_bind(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
@@ -367,18 +367,18 @@ class Conv2d(Convolution, op="conv2d"):
     def lower_product(
         self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
-        """Write one product of matrices an image."""
+        """Emit one matrix product per image."""
         matrix = Filter.view((g.filters, g.images.shape[1]))
         k.line(f"np.matmul({matrix}, {flat(Input)}, out={flat(Output)})")
 
 
 def flat(images: Operand) -> str:
-    """The expression for images [N, C, H, W] as matrices [N, C, places]."""
+    """Return an expression for images [N, C, H, W] as matrices [N, C, positions]."""
     return images.view((*images.shape[:2], product(images.shape[2:])))
 
 
 class DepthwiseConv2d(Conv2d, op="depthwise_conv2d"):
-    """`conv2d` in which each channel is a group: its filters see that channel alone.
+    """`conv2d` in which each channel is a group with filters of its own.
 
     Reference: conv_op.cc registers the same operator under this name.
     """

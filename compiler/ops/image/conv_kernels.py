@@ -1,15 +1,15 @@
-"""Convolutions on a device: products of matrices whose elements lie where windows see them.
+"""Device kernels of convolution as implicit matrix products: operands are indexed, not gathered.
 
-Of an image's filters, places and taps two are the sides of the product and one is summed over:
+Of the filters, positions and taps, two are M and N of the product and one is reduced:
 
-    forward            places x filters,            summed over taps and channels
-    image's gradient   image places x channels,     summed over taps and filters
-    filters' gradient  filters x taps and channels, summed over places
+    forward            positions x filters,         reduced over taps and channels
+    image gradient     image positions x channels,  reduced over taps and filters
+    filter gradient    filters x taps and channels, reduced over positions
 
-With channels first the sides of the first two change places: what lies together in memory stands
-across a tile. Groups are a stack of products; narrow ones have kernels of their own. Where each
-window sees one place, as with filters of one tap, the images are matrices as they lie. A transposed
-convolution is the image's gradient, and its gradients are the other two.
+With channels first, M and N of the first two are swapped: the axis that is contiguous in memory is
+N. Groups are a batch of products; narrow ones have separate kernels. Where each window covers one
+position, as with 1x1 filters, the images are used as matrices directly. A transposed convolution
+is the image gradient, and its gradients are the other two.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from compiler.ops.math.reduce import sum_axes
 
 Places: TypeAlias = Sequence[Number]
 Factor: TypeAlias = Callable[[Places, Number, Number], Number]
-"""A factor for the group, if there are several, a side of the product, and a turn of the sum."""
+"""Loads a factor at a group (if there are several), an M or N index, and a reduction index."""
 
 Store: TypeAlias = Callable[[Places, Number, Number, Number], None]
-"""Takes the sum of a place and a channel of a group."""
+"""Stores the sum of a group at a position and a channel."""
 
 
 def first_of(k: KernelBuilder, group: Places, each: Size) -> Number:
-    """The first channel of a group."""
+    """Return the first channel of a group."""
     return group[0] * k.size(each) if group else 0
 
 
@@ -45,7 +45,7 @@ def across(
     k: KernelBuilder, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
     store: Store,
 ) -> None:  # fmt: skip
-    """Products of places and channels, the sides in the order in which they lie in memory."""
+    """Emit products of positions and channels, with the axis that is contiguous in memory as N."""
     places, channels, turns = sides
     pixel, weight = factors
 
@@ -67,7 +67,7 @@ def kept(
     k: KernelBuilder, g: Windows, places: Sequence[Size], each: Size, out: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> Store:  # fmt: skip
-    """Stores a sum, with its channel's bias, where `places` of `each` channels a group lie."""
+    """Return a function that stores sum plus bias at one of `places`, `each` channels a group."""
 
     def store(group: Places, place: Number, channel: Number, total: Number) -> None:
         n, *at = k.unravel(place, places)
@@ -168,7 +168,7 @@ def filter_gradient(
 
 
 def channel_sums(k: KernelBuilder, layout: str, images: DeviceOperand, sums: DeviceOperand) -> None:
-    """sums[c] = all elements of a channel together: the gradient of what is added to it."""
+    """sums[c] = the sum of all elements of channel c: the gradient of a bias."""
     places = channels_first(layout, tuple(range(len(images.shape))))
     axes = tuple(sorted(int(str(axis)) for axis in (places[0], *places[2:])))
     sum_axes(k, images, axes, sums)

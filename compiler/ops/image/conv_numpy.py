@@ -1,9 +1,10 @@
-"""What convolution means on images of any number of axes, as functions generated code carries.
+"""Reference implementation of N-D convolution, as functions that generated modules carry.
 
-Every image by itself: the windows of the padded image are gathered as columns [C·taps, places], and
-filters times columns are the output. The gradients are the transposed products; that of the image
-scatters columns back, which also is what a transposed convolution does. Images are [N, C, …],
-filters [F, C/groups, …]. An axis is (kernel, stride, dilation, before, after, count).
+Each image separately: the windows of the padded image are gathered as columns [C·taps, positions],
+and filters times columns are the output (im2col). The gradients are the transposed products; the
+image gradient scatters columns back (col2im), which is also what a transposed convolution does.
+Images are [N, C, …], filters [F, C/groups, …]. An axis is
+(kernel, stride, dilation, before, after, count).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def window_axes(
     dilations: Sequence[int],
     algorithm: str,
 ) -> Axes:
-    """Where windows stand on each axis of an image; ValueError where one does not fit."""
+    """Return the window geometry of each image axis; raises ValueError if a window does not fit."""
     found: Axes = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         padding = padding_of(paddings, axis, len(sizes))
@@ -40,19 +41,19 @@ def window_axes(
 
 
 def pad_image(image: Array, axes: Axes) -> Array:
-    """An image [C, …] with zeros around it."""
+    """Return an image [C, …] padded with zeros."""
     return np.pad(image, [(0, 0), *((axis[3], axis[4]) for axis in axes)])
 
 
 def inside_of(padded: Array, axes: Axes) -> Array:
-    """The image in its padding; a view."""
+    """Return the image without its padding; a view."""
     sizes = zip(axes, padded.shape[1:], strict=True)
     inside = [slice(axis[3], size - axis[4]) for axis, size in sizes]
     return padded[(slice(None), *inside)]
 
 
 def tap_places(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
-    """The index of what one tap of all windows sees in a padded image [C, …]."""
+    """Return the index in a padded image [C, …] of the elements under one tap of all windows."""
     found: list[slice] = []
     for place, (_, stride, dilation, _, _, count) in zip(tap, axes, strict=True):
         first = place * dilation
@@ -61,7 +62,7 @@ def tap_places(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
 
 
 def gather_columns(padded: Array, axes: Axes) -> Array:
-    """What every window of a padded image sees: [C, taps, …places]."""
+    """Gather all windows of a padded image into columns [C, taps, …positions] (im2col)."""
     taps, places = [axis[0] for axis in axes], [axis[5] for axis in axes]
     columns = np.empty((len(padded), int(np.prod(taps)), *places), padded.dtype)
     for number, tap in enumerate(np.ndindex(*taps)):
@@ -70,13 +71,13 @@ def gather_columns(padded: Array, axes: Axes) -> Array:
 
 
 def scatter_columns(columns: Array, padded: Array, axes: Axes) -> None:
-    """Add columns [C, taps, …places] to the places of a padded image that they come from."""
+    """Add columns [C, taps, …positions] to their positions in a padded image (col2im)."""
     for number, tap in enumerate(np.ndindex(*[axis[0] for axis in axes])):
         padded[tap_places(tap, axes)] += columns[:, number]
 
 
 def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array:
-    """Filters times what every window sees: [N, F, …places]."""
+    """Return the convolution of images with filters: [N, F, …positions]."""
     places = [axis[5] for axis in axes]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
     outputs = np.empty((len(images), len(filters), *places), images.dtype)
@@ -90,7 +91,7 @@ def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array
 def convolution_image_gradient(
     d_outputs: Array, filters: Array, axes: Axes, groups: int, sizes: Sequence[int]
 ) -> Array:
-    """Give every element of images of these sizes the sum over the windows that saw it."""
+    """Return the gradient of images of these sizes: for each element, the sum over its windows."""
     matrix = filters.reshape(groups, len(filters) // groups, -1)
     depth, places = groups * filters.shape[1], [axis[5] for axis in axes]
     padded = [n + axis[3] + axis[4] for n, axis in zip(sizes, axes, strict=True)]
@@ -104,7 +105,7 @@ def convolution_image_gradient(
 
 
 def convolution_filter_gradient(images: Array, d_outputs: Array, axes: Axes, groups: int) -> Array:
-    """Sum over all places: the output's gradient times what the window saw, [F, C/groups, …]."""
+    """Return the filter gradient [F, C/groups, …]: output gradient times windows, summed."""
     taps, rows = [axis[0] for axis in axes], d_outputs.shape[1] // groups
     depth = images.shape[1] // groups
     total = np.zeros((groups, rows, depth * int(np.prod(taps))), images.dtype)

@@ -1,7 +1,7 @@
-"""Transposed convolution: every element of the input stamps its filters onto the output.
+"""Transposed convolution: each input element adds its scaled filters to the output.
 
-`conv2d_transpose`, `depthwise_conv2d_transpose` and `conv3d_transpose` are the gradients of the
-convolutions by their images, and their own gradients are convolutions.
+`conv2d_transpose`, `depthwise_conv2d_transpose` and `conv3d_transpose` are the image gradients of
+the convolutions, and their own gradients are convolutions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, require_same_sh
 def stamped_size(
     size: Any, taps: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str
 ) -> tuple[Any, Any, int]:
-    """The least size of the output on an axis, the padding before it, and the dilation."""
+    """Return the minimum output size on an axis, the padding before it, and the dilation."""
     before, after, dilation, _ = window_axis(
         size, taps, stride, dilation, padding, algorithm, False
     )
@@ -57,7 +57,7 @@ def stamp_axes(
     output_size: Sequence[int],
     output_padding: Sequence[int],
 ) -> tuple[Axes, list[int]]:
-    """Where a convolution of the output would have its windows, and the sizes of the output."""
+    """Return the axes of the convolution that maps output to input, and the sizes of the output."""
     found: Axes = []
     made: list[int] = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
@@ -73,10 +73,10 @@ def stamp_axes(
 class ConvTranspose(OpDef):
     """Output[n, f, s·y + d·i - p] = Σ Filter[c, f, i] Input[n, c, y], summed over c, y and i.
 
-    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [C, F/groups, …] in either case.
-    Output has (size - 1)*stride - paddings + dilation*(taps - 1) + 1 places on an axis, and
-    `output_padding` more, or what `output_size` says, up to stride - 1 more. SAME pads as for a
-    convolution of Input, as the reference does. Reference: conv_transpose_op.cc.
+    Input is [N, C, …] (or [N, …, C], see data_format), Filter [C, F/groups, …] in either case.
+    An axis of Output has size (size - 1)*stride - paddings + dilation*(taps - 1) + 1 plus
+    `output_padding`, or else `output_size`, which may exceed the minimum by up to stride - 1. SAME
+    pads as for a convolution of Input, as the reference does. Reference: conv_transpose_op.cc.
     """
 
     image_axes: ClassVar[int] = 2
@@ -100,11 +100,11 @@ class ConvTranspose(OpDef):
         return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
-        """Products of two numbers that Output takes, given the shapes of Input and Filter."""
+        """Number of multiplications that compute Output, given the shapes of Input and Filter."""
         return product(shapes["Input"]) * product(shapes["Filter"][1:])
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        """The type of Output; ShapeError where images and filters do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
         windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
         windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
@@ -120,7 +120,7 @@ class ConvTranspose(OpDef):
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
     def places(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
-        """The sizes of the output images; ShapeError where `output_size` is out of reach."""
+        """Return the sizes of the output; raises ShapeError if `output_size` is out of range."""
         self.check()
         found = [self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)]
         if not self.output_size:
@@ -135,7 +135,7 @@ class ConvTranspose(OpDef):
         return [*self.output_size]
 
     def check(self) -> None:
-        """BadAttribute where a list of sizes has the wrong length."""
+        """Raise BadAttribute if a list of sizes has the wrong length."""
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         Sliding(self.kind, *sliding, axes=self.image_axes)
         for name in ("output_size", "output_padding"):
@@ -145,7 +145,7 @@ class ConvTranspose(OpDef):
                 raise BadAttribute(f"{self.kind}: {name} is {given}, {wanted}")
 
     def least(self, axis: int, size: Size, kernel: Size) -> Size:
-        """The least size of the output on an axis."""
+        """Return the minimum output size on an axis."""
         padding = padding_of(self.paddings, axis, self.image_axes)
         sliding = (self.strides[axis], self.dilations[axis], padding, self.padding_algorithm)
         return stamped_size(size, kernel, *sliding)[0]
@@ -159,7 +159,7 @@ class ConvTranspose(OpDef):
         d_Input: DeviceOperand | None,
         d_Filter: DeviceOperand | None,
     ) -> None:
-        """Write the kernels of the gradients that are wanted."""
+        """Emit the kernels of the requested gradients."""
         g = self.windows(Input, Filter, d_Output)
         if d_Input is not None:
             convolve(k, g, d_Output, Filter, d_Input)
@@ -169,7 +169,7 @@ class ConvTranspose(OpDef):
     def windows(
         self, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> Windows:
-        """The convolution of Output to Input that this one undoes."""
+        """Return the geometry of the convolution from Output to Input that this op transposes."""
         counts, sizes = (
             channels_first(self.data_format, each.shape)[2:] for each in (Input, Output)
         )
@@ -185,7 +185,7 @@ class ConvTranspose(OpDef):
 
 
 class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
-    """Transposed convolution of pictures, with an optional Bias [F]."""
+    """Transposed convolution of 2-D images, with an optional Bias [F]."""
 
     Bias = reads(optional=True)
     is_test = attr(False)

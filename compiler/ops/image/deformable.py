@@ -1,4 +1,4 @@
-"""Deformable convolution: every tap of every window is moved by its own offset, and weighed.
+"""Deformable convolution: each tap of each window has an offset of its own, and a weight.
 
 `deformable_conv` is version 2, with a mask; `deformable_conv_v1` has none.
 """
@@ -24,9 +24,9 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def deformed_places(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:
-    """Rows and columns [parts, taps, places] that the taps of all windows see in an image.
+    """Return rows and columns [parts, taps, positions] of an image that the shifted taps sample.
 
-    `offset` is [parts·taps·2, …places]: down and right for each tap.
+    `offset` is [parts·taps·2, …positions]: down and right for each tap.
     """
     (tall, step, apart, before, _, high), (broad, over, between, ahead, _, wide) = axes
     moved = offset.reshape(parts, tall * broad, 2, high * wide)
@@ -39,12 +39,12 @@ def deformed_places(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array
 
 
 def parts_of(image: Array, parts: int) -> Array:
-    """An image [C, H, W] as pictures [parts, H, W, C/parts]."""
+    """Return an image [C, H, W] as images [parts, H, W, C/parts]."""
     return np.moveaxis(image.reshape(parts, -1, *image.shape[1:]), 1, -1)
 
 
 def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | None) -> Array:
-    """What the taps see: [C·taps, places]."""
+    """Return the weighted samples of all taps: [C·taps, positions]."""
     seen = sample(parts_of(image, len(rows)), every(rows), rows, columns)
     weighed = seen if mask is None else seen * mask.reshape(rows.shape)[..., None]
     return np.moveaxis(weighed, -1, 1).reshape(-1, rows.shape[2])
@@ -53,7 +53,7 @@ def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | No
 def deformable_convolution(
     images: Array, offsets: Array, masks: Array | None, filters: Array, axes: Axes, parts: int
 ) -> Array:
-    """Filters times what the moved taps see: [N, F, …places]."""
+    """Return filters times the samples of the shifted taps: [N, F, …positions]."""
     groups = images.shape[1] // filters.shape[1]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
     made = np.empty((len(images), len(filters), *[axis[5] for axis in axes]), images.dtype)
@@ -74,7 +74,7 @@ def deformable_gradient(
     axes: Axes,
     parts: int,
 ) -> dict[str, Array]:
-    """The gradients of all inputs, by slot. An offset far outside the image has none."""
+    """Return the gradients of all inputs, by slot; 0 for offsets far outside the image."""
     groups = images.shape[1] // filters.shape[1]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
     made = {"Input": np.empty_like(images), "Offset": np.empty_like(offsets)}
@@ -104,11 +104,11 @@ def deformable_gradient(
 class DeformableConvolution(OpDef):
     """Output[n, f, y] = Σ Filter[f, c, i] Mask[n, i, y] Input[n, c, s·y + d·i - p + o].
 
-    Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset
-    [N, G·h·w·2, …places] has a move down and one to the right for each tap, Mask
-    [N, G·h·w, …places] a weight; each of the G `deformable_groups` of channels has its own.
-    `im2col_step` changes nothing here; the reference mixes pictures up where it is above 1.
-    Reference: deformable_conv_op.cc.
+    Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset [N,
+    G·h·w·2, …positions] has a shift down and one to the right for each tap, Mask [N, G·h·w,
+    …positions] a weight; each of the G `deformable_groups` of channels has separate ones.
+    `im2col_step` has no effect here; the reference mixes up images where it is above 1. Reference:
+    deformable_conv_op.cc.
     """
 
     Input = reads()
@@ -123,7 +123,7 @@ class DeformableConvolution(OpDef):
     im2col_step = attr(64)
 
     def output(self, Input: TensorType, Filter: TensorType, **moves: TensorType) -> TensorType:
-        """The type of Output; ShapeError where inputs do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible inputs."""
         for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
             windows.require_images(self.kind, slot, type)
         require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
@@ -139,7 +139,7 @@ class DeformableConvolution(OpDef):
         return Input.with_shape((Input.shape[0], Filter.shape[0], rows.count, columns.count))
 
     def check(self, slot: str, type: TensorType | None, wanted: Sequence[Size]) -> None:
-        """ShapeError where what goes with the taps has another shape."""
+        """Raise ShapeError if a per-tap input has another shape than `wanted`."""
         if type and any(differ(a, b) for a, b in zip(type.shape, wanted, strict=True)):
             shape = type.with_shape(wanted)
             raise ShapeError(f"{self.kind}: {slot} is {type}, expected {shape}")
@@ -147,7 +147,7 @@ class DeformableConvolution(OpDef):
     def deformed(
         self, Input: DeviceOperand, Offset: DeviceOperand, Mask: DeviceOperand | None, Filter: Shape
     ) -> Deformed:
-        """The convolution as kernels have it."""
+        """Return the geometry that the device kernels use."""
         sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
         axes = sliding.over(Input.shape[2:], Filter[2:])
         return Deformed(Input, Offset, Mask, axes, self.deformable_groups, self.groups)
@@ -157,7 +157,7 @@ def gradients(
     k: KernelBuilder, d: Deformed, Filter: DeviceOperand, d_Output: DeviceOperand,
     wanted: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Kernels for those gradients that are wanted: of the input, offsets, mask and filters."""
+    """Emit kernels for the requested gradients: of input, offsets, mask and filters."""
     images, offset, mask, filters = wanted
     if filters is not None:
         deformable_lanes.filter_gradient(k, d, d_Output, filters)

@@ -1,7 +1,7 @@
-"""The kernels of deformable convolution: products of matrices whose taps look where offsets say.
+"""Device kernels of deformable convolution: implicit matrix products with data-dependent taps.
 
-The image's gradient is added up where taps happen to look, in any order; those of offsets and masks
-are gathered. Both start from the gradient of what the taps saw, as large as all windows together.
+The image gradient is accumulated with atomic adds, in any order; those of offsets and masks are
+gathered. Both start from the gradient of the sampled columns, as large as all windows together.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from compiler.ops.shared_kernels import fill
 
 @dataclass(frozen=True)
 class Deformed(OverAxes):
-    """A convolution whose taps are moved by `offset` and weighed by `mask`, if there is one.
+    """A convolution whose taps are shifted by `offset` and weighted by `mask`, if there is one.
 
-    `parts` groups of channels have offsets of their own, `groups` have filters of their own.
+    Each of `parts` groups of channels has separate offsets, each of `groups` separate filters.
     """
 
     images: DeviceOperand
@@ -32,13 +32,13 @@ class Deformed(OverAxes):
     groups: int
 
     def part(self, k: KernelBuilder, channel: Number) -> Number:
-        """The group of offsets that a channel has."""
+        """Return the offset group of a channel."""
         return k.div(channel, k.size(self.images.shape[1] // self.parts))
 
     def place(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> tuple[Number, Number]:
-        """The row and the column that a tap of a window looks at."""
+        """Return the row and the column that a tap of a window samples."""
         offsets = self.offset.reshaped(
             (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
         )
@@ -52,17 +52,17 @@ class Deformed(OverAxes):
     def corners(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> list[Corner]:
-        """The elements around that."""
+        """Return the elements around that position."""
         return corners(k, *self.place(k, n, part, tap, y), self.images.shape[2:])
 
     def at(self, n: Number, c: Number, corner: Corner) -> Number:
-        """An element of an image; 0 outside."""
+        """Load an element of an image; 0 outside."""
         return self.images.at(n, c, corner.row, corner.column, where=corner.inside, other=0)
 
     def weight(
         self, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number | None:
-        """What a tap weighs; None for 1."""
+        """Return the weight of a tap; None for 1."""
         if self.mask is None:
             return None
         masks = self.mask.reshaped((self.mask.shape[0], self.parts, *self.taps, *self.counts))
@@ -71,7 +71,7 @@ class Deformed(OverAxes):
     def seen(
         self, k: KernelBuilder, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number:
-        """What a tap sees of a channel, weighed."""
+        """Return the weighted sample of a tap in a channel."""
         part = self.part(k, c)
         value = looked(self.corners(k, n, part, tap, y), lambda corner: self.at(n, c, corner))
         weight = self.weight(n, part, tap, y)
@@ -79,7 +79,7 @@ class Deformed(OverAxes):
 
 
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
-    """A kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
+    """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, turns = count // d.groups, [depth, *d.taps]
     columns = product([batch, *d.counts])
@@ -95,7 +95,7 @@ def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: Devi
 def filter_gradient(
     k: KernelBuilder, d: Deformed, above: DeviceOperand, filters: DeviceOperand
 ) -> None:
-    """A kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
+    """Emit a kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, turns, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
     stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(turns))
@@ -110,7 +110,7 @@ def filter_gradient(
 def seen_gradient(
     k: KernelBuilder, d: Deformed, filters: DeviceOperand, above: DeviceOperand
 ) -> DeviceOperand:
-    """A kernel for the gradient of what the taps saw: [N, C, taps, …places]."""
+    """Emit a kernel for the gradient of the sampled columns: [N, C, taps, …positions]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
     made = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), above.type.dtype)
@@ -126,7 +126,7 @@ def seen_gradient(
 def image_gradient(
     k: KernelBuilder, d: Deformed, seen: DeviceOperand, images: DeviceOperand
 ) -> None:
-    """Kernels that add what the taps saw to where they looked."""
+    """Emit kernels that add the gradient of each sample to the elements it interpolates."""
     fill(k, images, 0)
     n, c, turn, *y = k.grid(*seen.shape)
     tap, part = k.unravel(turn, d.taps), d.part(k, c)
@@ -140,9 +140,9 @@ def moves_gradient(
     k: KernelBuilder, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
     mask: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for the gradients of offsets and masks, summed over the channels they go with.
+    """Emit a kernel for the gradients of offsets and masks, summed over their channels.
 
-    An offset that leads a whole element outside of the image has none.
+    An offset that points a whole element or more outside the image has gradient 0.
     """
     batch, taps, each = seen.shape[0], seen.shape[2], d.images.shape[1] // d.parts
     n, part, turn, *y = k.grid(batch, d.parts, taps, *d.counts)
@@ -165,6 +165,6 @@ def moves_gradient(
 
 
 def _near(k: KernelBuilder, d: Deformed, place: Sequence[Number]) -> Number:
-    """Whether a place is less than a whole element outside of an image."""
+    """Test if a position is less than one element outside an image."""
     (row, column), (height, width) = place, (k.size(axis.size) for axis in d.axes)
     return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

@@ -1,6 +1,6 @@
-"""The kernels of `deformable_psroi_pooling`: a lane for each cell, which runs through its samples.
+"""Device kernels of `deformable_psroi_pooling`: one program per cell, looping over its samples.
 
-Gradients are added up where samples happen to lie, and for each part, in any order.
+Gradients are accumulated with atomic adds, at samples and at parts, in any order.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from compiler.ops.shared_kernels import fill
 
 @dataclass(frozen=True)
 class Parts:
-    """How boxes are looked at: groups of channels, parts that move, and samples of a cell.
+    """Sampling parameters: groups of channels, parts that shift, and samples per cell and axis.
 
-    `trans` [R, classes·2, …parts] moves them, in sides times `factor`; None where nothing moves.
+    `trans` [R, classes·2, …parts] shifts the parts, in box sides times `factor`; None for no shift.
     """
 
     boxes: Boxes
@@ -35,9 +35,9 @@ class Parts:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample: its lane and turn, the elements around it, and whether it counts.
+    """A sample: its output index and loop index, the elements around it, and whether it counts.
 
-    `sides` are those of the box, and `slants` tell whether it lies between elements on each axis.
+    `sides` are the sides of the box; `slants` are true on the axes where it lies between elements.
     """
 
     at: tuple[Number, ...]
@@ -51,7 +51,7 @@ class Sample:
 
 
 def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
-    """Begin a kernel with a lane for each cell of each box and channel of the output."""
+    """Start a kernel over the cells of each box and output channel; return its sample."""
     at = k.grid(p.boxes.rois.shape[0], channels, *p.boxes.cells)
     turn = k.loop(p.samples * p.samples)
     steps = k.unravel(turn, (p.samples, p.samples))
@@ -77,7 +77,7 @@ def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> 
 def _place(
     k: KernelBuilder, p: Parts, at: Sequence[Number], channels: Size, axis: int, step: Number
 ) -> tuple[Number, Number]:
-    """Where a sample lies on an axis, in double precision, and the side of its box there."""
+    """Return a sample's position on an axis, in double precision, and the side of its box."""
     first, last = (p.boxes.rois[at[0], edge] for edge in ((1, 3), (0, 2))[axis])
     scale = first * 0.0 + float(np.float32(p.boxes.scale))
     start = times(k, rounded(k, first), scale) - 0.5
@@ -93,7 +93,7 @@ def _place(
 def moving(
     k: KernelBuilder, p: Parts, trans: DeviceOperand, at: Sequence[Number], channels: Size, way: int
 ) -> tuple[Number, ...]:
-    """The element of `trans` that moves a cell: to the right for way 0, down for 1."""
+    """Return the index in `trans` of a cell's shift: to the right for way 0, down for 1."""
     classes = trans.shape[1] // 2
     number = k.div(at[1], k.size(channels // classes))
     i, j = (k.div(at[2 + a] * p.parts[a], p.boxes.cells[a]) for a in (0, 1))
@@ -104,7 +104,7 @@ def pooled(
     k: KernelBuilder, p: Parts, images: DeviceOperand, channels: Size, Output: DeviceOperand | None,
     TopCount: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for the mean of the samples of each cell that count, and how many do."""
+    """Emit a kernel for the mean of the in-range samples of each cell, and for their number."""
     s = begin(k, p, channels, images.shape[2:])
     count = k.sum(k.astype(s.counts, images.type.dtype), s.turn)
     if TopCount is not None:
@@ -115,7 +115,7 @@ def pooled(
 
 
 def _element(images: DeviceOperand, s: Sample, corner: Corner) -> Number:
-    """An element of the picture and channel of a sample."""
+    """Load an element of the image and channel of a sample."""
     at = (s.picture, s.channel, corner.row, corner.column)
     return images.at(*at, where=corner.inside, other=0)
 
@@ -127,7 +127,7 @@ def image_gradient(
     d_Output: DeviceOperand,
     d_images: DeviceOperand,
 ) -> None:
-    """Kernels that add each cell's gradient to what its samples looked at."""
+    """Emit kernels that add the gradient of each cell to the elements its samples interpolate."""
     fill(k, d_images, 0)
     s = begin(k, p, d_Output.shape[1], d_images.shape[2:])
     share = d_Output[s.at] / k.maximum(TopCount[s.at], 1.0)
@@ -144,9 +144,9 @@ def moves_gradient(
     d_Output: DeviceOperand,
     d_Trans: DeviceOperand,
 ) -> None:
-    """Kernels that add each cell's gradient to what moved it.
+    """Emit kernels that add the gradient of each cell to its shift.
 
-    An element that is looked at straight on has no slope, as in the reference.
+    A sample that lies exactly on an element has slope 0, as in the reference.
     """
     fill(k, d_Trans, 0)
     if p.trans is None:

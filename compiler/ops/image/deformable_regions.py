@@ -1,4 +1,4 @@
-"""`deformable_psroi_pooling`: cells of boxes whose parts are moved by offsets that are learnt."""
+"""`deformable_psroi_pooling`: position-sensitive RoI pooling with learned offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compiler.ops.type_checks import differ
 
 
 def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
-    """For each cell, row by row, the number of the cell it lies in on another division."""
+    """For each cell in row-major order, return the index of the coarser cell that contains it."""
     rows, columns = np.indices(tuple(cells)).reshape(2, -1)
     return (rows * other[0] // cells[0]) * other[1] + columns * other[1] // cells[1]
 
@@ -32,9 +32,9 @@ def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
 def box_samples(
     box: Array, moves: Array, scale: float, cells: Sequence[int], samples: int
 ) -> tuple[list[Array], Array]:
-    """Rows and columns [classes, cells, samples²] where a box is looked at, and its two sides.
+    """Return sample rows and columns [classes, cells, samples²] of a box, and its two sides.
 
-    `moves` [classes, 2, cells] go to the right and down, as shares of a side.
+    `moves` [classes, 2, cells] shift to the right and down, as fractions of a side.
     """
     left, top, right, bottom = away_from_zero(box)
     starts = np.array([top, left]) * scale - 0.5
@@ -50,16 +50,16 @@ def box_samples(
 
 
 def looked_at(places: Array, size: int) -> tuple[Array, Array]:
-    """Places of an axis brought into a picture, and which were near enough to count."""
+    """Return positions clamped to an axis, and whether each was close enough to count."""
     return np.clip(places, 0, size - 1), (places >= -0.5) & (places <= size - 0.5)
 
 
 class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
-    """Output = the mean of `sample_per_part`² samples in each cell of each box, TopCount how many.
+    """Output = mean of `sample_per_part`² samples in each cell of each box, TopCount their number.
 
     Input is [N, C, H, W], ROIs [R, 4], Output [R, output_dim, pooled_height, pooled_width]. Channel
     (c·group_h + i)·group_w + j of Input makes channel c of Output in group (i, j) of the cells.
-    Trans [R, classes·2, …part_size] moves the samples of a part to the right and down, in sides of
+    Trans [R, classes·2, …part_size] shifts the samples of a part to the right and down, in sides of
     the box times `trans_std`; classes share the channels. Reference: deformable_psroi_pooling_op.h.
     """
 
@@ -165,7 +165,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
     ) -> Parts:
-        """How kernels look at the boxes."""
+        """Return the sampling parameters of the device kernels."""
         owners = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
         cells = (self.pooled_height, self.pooled_width)
         boxes = Boxes(ROIs, owners, Input[0], self.spatial_scale, cells)
@@ -210,14 +210,14 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
 
 
 def part_moves(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
-    """How far the samples of each cell move: [classes, 2, cells], as shares of a side."""
+    """Return the shift of each cell's samples: [classes, 2, cells], as fractions of a side."""
     if no_trans:
         return np.zeros((1, 2, len(parts)), trans.dtype)
     return trans.reshape(len(trans) // 2, 2, -1)[:, :, parts] * factor
 
 
 def class_pictures(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
-    """A picture for every class and group, [classes·groups, H, W, channels]; that of each cell."""
+    """Split an image to [classes·groups, H, W, channels]; return it and the index per cell."""
     count = int(groups.max()) + 1
     split = image.reshape(classes, -1, count, *image.shape[1:])
     pictures = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
@@ -225,6 +225,6 @@ def class_pictures(image: Array, classes: int, groups: Array) -> tuple[Array, Ar
 
 
 def channels_of(pictures: Array, classes: int, shape: Sequence[int]) -> Array:
-    """The image that `class_pictures` came from."""
+    """Invert `class_pictures`: return the image."""
     split = pictures.reshape(classes, -1, *pictures.shape[1:])
     return np.moveaxis(split, -1, 1).reshape(tuple(shape))

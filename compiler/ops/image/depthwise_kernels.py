@@ -1,7 +1,7 @@
-"""Convolutions of narrow groups, above all depthwise ones: memory is all they wait for.
+"""Device kernels of convolutions with narrow groups, above all depthwise: bandwidth-bound.
 
-A lane has an element of the result, and its few products stand in the kernel one after the other,
-so that neighbouring lanes read neighbouring elements.
+An element of the result has one program, and its few products are unrolled, so that neighbouring
+programs read neighbouring elements.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from compiler.ops.image.windows import channels_first
 from compiler.ops.norm.norm_kernels import wide
 
 AT_ONCE = 3
-"""Taps for which a lane sums at once at most: each needs registers."""
+"""Maximum number of taps that one program accumulates at once: each needs registers."""
 
 
 def summed(
     k: KernelBuilder, sizes: Sequence[Size], term: Callable[[Number, Sequence[Number]], Number]
 ) -> Number:
-    """The sum of terms over a channel and taps."""
+    """Return the sum of terms over channels and taps."""
     turns = Turns(k, sizes)
     return turns.fold("sum", [term(c, tap) for c, *tap in turns.all])
 
@@ -35,7 +35,7 @@ def convolve_narrow(
     outputs: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> None:
-    """Write the outputs of groups of few filters."""
+    """Emit the forward kernel of groups with few filters."""
     count, depth = g.sides(filters)
     own = k.grid(*outputs.shape)
     n, f, *y = channels_first(g.layout, own)
@@ -51,7 +51,7 @@ def convolve_narrow(
 
 
 def times_group(k: KernelBuilder, channel: Number, each: Size, other: Size) -> Number:
-    """The first channel on the other side of the group that a channel belongs to."""
+    """Return the first channel, on the other side of the convolution, of a channel's group."""
     group = k.div(channel, k.size(each))
     return group if isinstance(other, int) and other == 1 else group * k.size(other)
 
@@ -64,7 +64,7 @@ def image_gradient_narrow(
     images: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> None:
-    """Write the images' gradients of groups of few channels."""
+    """Emit the image gradient of groups with few channels."""
     count, depth = g.sides(filters)
     each, own = count // g.groups, k.grid(*images.shape)
     n, c, *x = channels_first(g.layout, own)
@@ -87,7 +87,7 @@ def filter_gradient_narrow(
     outputs: DeviceOperand,
     filters: DeviceOperand,
 ) -> None:
-    """Write the filters' gradients of narrow groups: a lane sums for the taps of a row at once."""
+    """Emit the filter gradient of narrow groups; a program accumulates a whole row of taps."""
     count, depth, *rest, last = filters.shape
     ends = [[t] for t in range(last)] if isinstance(last, int) and last <= AT_ONCE else []
     c, *tap, f = k.grid(depth, *rest, *([] if ends else [last]), count)

@@ -1,4 +1,4 @@
-"""Looking at pictures through a grid: `affine_grid` lays it, `grid_sampler` looks."""
+"""Spatial transformer ops: `affine_grid` computes sampling positions, `grid_sampler` samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, require_same_sh
 
 
 def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
-    """The places of a picture as [height·width, 3]: x, y and 1, from -1 to 1.
+    """Return image positions as [height·width, 3]: x, y and 1, from -1 to 1.
 
     They reach the ends with `align_corners`, else half a step less.
     """
@@ -33,7 +33,7 @@ def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]
 
 
 class AffineGrid(OpDef, op="affine_grid"):
-    """Output[n, y, x] = Theta[n] times (x, y, 1), at even places from -1 to 1.
+    """Output[n, y, x] = Theta[n] times (x, y, 1), at evenly spaced positions from -1 to 1.
 
     Theta is [N, 2, 3] and Output [N, H, W, 2]; H and W are those of OutputShape [N, C, H, W], or of
     the attribute. Reference: affine_grid_op.h.
@@ -94,7 +94,7 @@ class AffineGrid(OpDef, op="affine_grid"):
         k.store(d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
 
     def places(self, k: KernelBuilder, y: Number, x: Number, dtype: DType) -> tuple[Number, Number]:
-        """`even_grid` at one place: x and y."""
+        """Return `even_grid` at one position: x and y."""
         found: list[Number] = []
         for at, count in ((x, self.output_shape[3]), (y, self.output_shape[2])):
             even = k.astype(at, DType.FP64) * (2 / max(count - 1, 1)) - 1.0
@@ -104,7 +104,7 @@ class AffineGrid(OpDef, op="affine_grid"):
 
 
 def grid_places(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple[Array, Array]:
-    """Rows and columns of a picture of these sizes, as fractions, for a grid of (x, y)."""
+    """Return fractional rows and columns of an image of these sizes for a grid of (x, y)."""
     height, width = sizes
     if align_corners:
         return (grid[..., 1] + 1) * (0.5 * (height - 1)), (grid[..., 0] + 1) * (0.5 * (width - 1))
@@ -112,7 +112,7 @@ def grid_places(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple
 
 
 class GridSampler(OpDef, op="grid_sampler"):
-    """Output[n, :, i, j] = X[n] at the place Grid[n, i, j] = (x, y), linear between neighbours.
+    """Output[n, :, i, j] = X[n] at position Grid[n, i, j] = (x, y), bilinear between elements.
 
     X is [N, C, H, W], Grid [N, h, w, 2] from -1 to 1, Output [N, C, h, w]; outside X is 0.
     Reference: grid_sampler_op.h.
@@ -191,7 +191,7 @@ class GridSampler(OpDef, op="grid_sampler"):
     def corners(
         self, k: KernelBuilder, Grid: DeviceOperand, at: Sequence[Number], sizes: Sequence[Size]
     ) -> list[Corner]:
-        """The neighbours of what a place of the grid looks at, as `grid_places` has it."""
+        """Return the elements around a grid position, computed as in `grid_places`."""
         places: list[Number] = []
         for part, size in ((1, sizes[0]), (0, sizes[1])):
             share, count = Grid[(*at, part)] + 1.0, k.astype(k.size(size), Grid.type.dtype)

@@ -1,6 +1,6 @@
-"""Resizing of images: nearest, linear, bilinear, trilinear and bicubic, in both spellings.
+"""Resizing of images: nearest, linear, bilinear, trilinear and bicubic, in the 1.x and 2.x ops.
 
-The `_v2` ops of later releases take a list of scales and step by their inverse.
+The `_v2` ops of Paddle 2.x take a list of scales and step by their inverse.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from compiler.ops.image.interpolate_numpy import (
 from compiler.ops.image.windows import channels_first, in_layout, turned_layout
 
 METHODS = {1: ("linear",), 2: ("bilinear", "nearest", "bicubic"), 3: ("trilinear",)}
-"""What `interp_method` may be, by the number of axes of an image."""
+"""Allowed values of `interp_method`, by the number of image axes."""
 EXACT = 4096
-"""A scale whose denominator is smaller gives the sizes the reference gets in single precision."""
+"""Scales with a denominator below this yield the reference's single-precision sizes."""
 
 
 class Interpolation(OpDef):
-    """Out = X resampled to other sizes of its images.
+    """Out = X resampled to other image sizes.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; `interp_method` is one of those that fit its
-    axes, whatever the name of the op. Sizes are those of SizeTensor (one tensor an
-    axis) or OutSize, or the old ones times Scale or the attribute `scale`, or out_d, out_h, out_w.
-    With `align_corners` the corner elements lie on each other; else, for (bi-, tri-)linear,
-    `align_mode` 0 has whole images lie on each other, and 1 their first elements.
-    Reference: interpolate_op.cc.
+    X is [N, C, …], or […, C] with data_layout NHWC; `interp_method` is one of those for that number
+    of axes, whatever the name of the op. The sizes are those of SizeTensor (one tensor per axis) or
+    OutSize, or the input sizes times Scale or the attribute `scale`, or out_d, out_h, out_w. With
+    `align_corners` the corner elements coincide; otherwise, for (bi-, tri-)linear, `align_mode` 0
+    aligns the whole images, and 1 their first elements. Reference: interpolate_op.cc.
     """
 
     methods: ClassVar[Mapping[int, tuple[str, ...]]] = METHODS
@@ -80,7 +79,7 @@ class Interpolation(OpDef):
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *made)))
 
     def require_method(self, X: TensorType, axes: int) -> None:
-        """ShapeError unless X is a batch of images; BadAttribute for a method of other axes."""
+        """Raise ShapeError unless X is images, BadAttribute if the method has another rank."""
         if axes not in METHODS:
             raise ShapeError(f"{self.kind}: X is {X}, expected 3 to 5 axes: a batch of images")
         able = self.methods[axes]
@@ -90,7 +89,7 @@ class Interpolation(OpDef):
             raise BadAttribute(f"{found}, expected {wanted} for images of {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
-        """The sizes of the output by the attributes; BadAttribute where they say none."""
+        """Return the output sizes from the attributes; raises BadAttribute if they define none."""
         factors = scale_of(self.attributes["scale"], len(sizes))
         if factors:
             return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
@@ -104,11 +103,11 @@ class Interpolation(OpDef):
         return {"X": X}
 
     def steps(self, axes: int) -> list[float]:
-        """How far a step goes on each axis by the attributes; nothing where sizes say it."""
+        """Return the scale of each axis from the attributes; empty if the sizes define it."""
         return []
 
     def resampling(self, X: Shape, made: Shape) -> list[Resampling]:
-        """The axes of images as kernels have them, from the shapes of both sides."""
+        """Return the axes for the device kernels, from the input and output shapes."""
         method = (self.interp_method, self.align_corners, self.align_mode)
         sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
         return interpolate_lanes.axes_of(sizes, counts, method, self.steps(len(sizes)))
@@ -123,7 +122,7 @@ class Interpolation(OpDef):
 
 
 def _scaled(size: Size, factor: float) -> Size:
-    """A size times a factor, cut to a whole number."""
+    """Return a size times a factor, truncated to an integer."""
     if isinstance(size, int):
         return int(np.float32(size) * np.float32(factor))
     above, below = factor.as_integer_ratio()
@@ -131,7 +130,7 @@ def _scaled(size: Size, factor: float) -> Size:
 
 
 class PlainInterpolation(Interpolation):
-    """The ops of 1.x: one `scale` for all axes, which says nothing but the sizes."""
+    """The ops of 1.x: one `scale` for all axes, which only defines the sizes."""
 
     scale = attr(0.0)
 
@@ -163,7 +162,7 @@ class PlainInterpolation(Interpolation):
 
 
 class ScaledInterpolation(Interpolation):
-    """The ops of 2.x: a `scale` for each axis, and a step in the input is its inverse."""
+    """The ops of 2.x: a `scale` for each axis, whose inverse is the step in the input."""
 
     scale = attr_list(float)
 
@@ -201,56 +200,56 @@ class ScaledInterpolation(Interpolation):
 
 
 class NearestInterp(PlainInterpolation, op="nearest_interp"):
-    """The nearest element of a picture."""
+    """Nearest-neighbour resizing of 2-D images."""
 
     interp_method = attr("nearest")
 
 
 class BilinearInterp(PlainInterpolation, op="bilinear_interp"):
-    """Linear between the four neighbours of a picture."""
+    """Bilinear resizing of 2-D images: linear between the four neighbours."""
 
 
 class BicubicInterp(PlainInterpolation, op="bicubic_interp"):
-    """Cubic through the sixteen neighbours of a picture."""
+    """Bicubic resizing of 2-D images: cubic through the sixteen neighbours."""
 
     interp_method = attr("bicubic")
 
 
 class LinearInterp(PlainInterpolation, op="linear_interp"):
-    """Linear between the two neighbours of a row [N, C, W]."""
+    """Linear resizing of rows [N, C, W]."""
 
     interp_method = attr("linear")
 
 
 class TrilinearInterp(PlainInterpolation, op="trilinear_interp"):
-    """Linear between the eight neighbours of a volume."""
+    """Trilinear resizing of volumes: linear between the eight neighbours."""
 
     interp_method = attr("trilinear")
 
 
 class NearestInterpV2(ScaledInterpolation, op="nearest_interp_v2"):
-    """`nearest_interp` as 2.x has it."""
+    """`nearest_interp` of 2.x."""
 
     interp_method = attr("nearest")
 
 
 class BilinearInterpV2(ScaledInterpolation, op="bilinear_interp_v2"):
-    """`bilinear_interp` as 2.x has it."""
+    """`bilinear_interp` of 2.x."""
 
 
 class BicubicInterpV2(ScaledInterpolation, op="bicubic_interp_v2"):
-    """`bicubic_interp` as 2.x has it."""
+    """`bicubic_interp` of 2.x."""
 
     interp_method = attr("bicubic")
 
 
 class LinearInterpV2(ScaledInterpolation, op="linear_interp_v2"):
-    """`linear_interp` as 2.x has it."""
+    """`linear_interp` of 2.x."""
 
     interp_method = attr("linear")
 
 
 class TrilinearInterpV2(ScaledInterpolation, op="trilinear_interp_v2"):
-    """`trilinear_interp` as 2.x has it."""
+    """`trilinear_interp` of 2.x."""
 
     interp_method = attr("trilinear")

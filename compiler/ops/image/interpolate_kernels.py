@@ -1,8 +1,8 @@
-"""The kernels of resampling: a lane for each element of the output, or of the gradient.
+"""Device kernels of resampling: one program per element of the output, or of the gradient.
 
-Where an output element looks, and how much of that it takes, is worked out once for each axis, in
-double precision where the reference's rounding decides between two places. A gradient is gathered
-from the outputs that looked at an element, so that nothing is added in an order that changes.
+Position and weight of each tap are computed once per axis, in double precision where the
+reference's rounding decides between two positions. A gradient is gathered from the outputs that
+read an element, so that the order of additions is deterministic.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Resampling:
 
     @property
     def taps(self) -> int:
-        """How many elements an output looks at."""
+        """Number of input elements that an output reads."""
         return {"nearest": 1, "bicubic": 4}.get(self.method, 2)
 
     @property
     def reach(self) -> Size:
-        """How many outputs look at an element at most; all, where sizes are not known."""
+        """Maximum number of outputs that read one element; `count` if sizes are unknown."""
         size, count = self.size, self.count
         if not isinstance(size, int) or not isinstance(count, int):
             return count
@@ -48,7 +48,7 @@ class Resampling:
         return int(np.bincount(np.concatenate(looks), minlength=1).max())
 
     def ratio(self, k: KernelBuilder) -> Number:
-        """`axis_ratio`, also of sizes that are not known."""
+        """Return `axis_ratio`, also for symbolic sizes."""
         if isinstance(self.size, int) and isinstance(self.count, int):
             return float(axis_ratio(self.size, self.count, self.align_corners, self.factor))
         count, ends = k.size(self.count), int(self.align_corners)
@@ -63,7 +63,7 @@ class Resampling:
         return k.astype(k.where(count <= 1, 0.0, found), DType.FP64)
 
     def tap(self, k: KernelBuilder, output: Number, tap: Number) -> tuple[Number, Number]:
-        """The place under a tap of an output, and its weight: `axis_taps` for one of them."""
+        """Return position and weight of one tap of an output: one entry of `axis_taps`."""
         ratio, steps = self.ratio(k), k.astype(output, DType.FP64)
         plain, last = k.astype(steps * ratio, DType.FP32), k.size(self.size) - 1
         centred = (steps + 0.5) * ratio - 0.5
@@ -81,7 +81,7 @@ class Resampling:
         return k.minimum(first + tap, last), weight
 
     def _cubic(self, k: KernelBuilder, found: Number, tap: Number) -> tuple[Number, Number]:
-        """`cubic_taps` for one of them."""
+        """Return one entry of `cubic_taps`."""
         first = k.floor(found)
         share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
         away = k.absolute(share - k.astype(tap - 1, DType.FP64))
@@ -97,7 +97,7 @@ def axes_of(
     method: tuple[str, bool, int],
     factors: Sequence[float],
 ) -> list[Resampling]:
-    """The axes of images; `method` is its name, align_corners, align_mode."""
+    """Return the axes of images; `method` is its name, align_corners, align_mode."""
     pairs = enumerate(zip(sizes, made, strict=True))
     return [Resampling(*pair, *method, factors[a] if factors else 0.0) for a, pair in pairs]
 
@@ -105,7 +105,7 @@ def axes_of(
 def resize(
     k: KernelBuilder, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
 ) -> None:
-    """Kernels for the places and weights of each axis, and one for Out."""
+    """Emit kernels for the positions and weights of each axis, and one for Out."""
     dtype = X.type.dtype if X.type.dtype.is_float else DType.FP32
     tables = [_look(k, axis, dtype) for axis in axes]
     indices = k.grid(*Out.shape)
@@ -125,7 +125,7 @@ def resize(
 def _look(
     k: KernelBuilder, axis: Resampling, dtype: DType
 ) -> tuple[DeviceOperand, DeviceOperand | None]:
-    """A kernel for the places and weights of an axis, [count, taps]; no weights where all are 1."""
+    """Emit a kernel for the positions and weights [count, taps] of an axis; None for weights 1."""
     places = k.scratch((axis.count, axis.taps), DType.INT32)
     weights = k.scratch(places.shape, dtype) if axis.taps > 1 else None
     output, tap = k.grid(*places.shape)
@@ -143,7 +143,7 @@ def resize_gradient(
     d_Out: DeviceOperand,
     d_X: DeviceOperand,
 ) -> None:
-    """Kernels for which outputs look at each place of an axis, and one for d_X."""
+    """Emit kernels for the outputs that read each position of an axis, and one for d_X."""
     tables = [_looking(k, axis, d_X.type.dtype) for axis in axes]
     indices = k.grid(*d_X.shape)
     n, c, *places = channels_first(layout, indices)
@@ -162,9 +162,9 @@ def resize_gradient(
 def _looking(
     k: KernelBuilder, axis: Resampling, dtype: DType
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """Kernels for the first output that looks at each place, and the shares it and the next take.
+    """Emit kernels for the first output that reads each position, and the weights from there on.
 
-    They are [size] and [size, reach]; what does not look there has a share of 0.
+    They are [size] and [size, reach]; an output that does not read the position has weight 0.
     """
     first = k.scratch((axis.size,), DType.INT32)
     (place,) = k.grid(axis.size)

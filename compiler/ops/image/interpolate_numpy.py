@@ -1,8 +1,8 @@
-"""How images are resampled, as functions that generated code carries with it.
+"""Resampling of images, as functions that generated modules carry.
 
 Every method is the same sum along one axis after another: element i of the output is
-Σ weights[i, j] * input[places[i, j]]. Positions are worked out in the precision the reference uses,
-for an index must not fall to the other side of a whole number.
+Σ weights[i, j] * input[places[i, j]]. Positions are computed in the precision that the reference
+uses, because an index must not round to the other side of an integer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def wanted_sizes(
     size_tensor: Sequence[Array] | None,
     out_size: Array | None,
 ) -> list[int]:
-    """The sizes of the output: tensors of sizes go before scales, and these before attributes.
+    """Return the output sizes: from size tensors, or else scales, or else attributes.
 
     `scale` is a number or a list of them, one for all axes or one for each.
     """
@@ -42,7 +42,7 @@ def wanted_sizes(
 
 
 def scale_of(scale: Any, axes: int) -> list[float]:
-    """The factor of each axis; none where `scale` says nothing."""
+    """Return the factor of each axis; empty if `scale` is not positive."""
     factors = [float(each) for each in np.reshape(np.asarray(scale, np.float32), -1)]
     if not factors or factors[0] <= 0:
         return []
@@ -50,7 +50,7 @@ def scale_of(scale: Any, axes: int) -> list[float]:
 
 
 def axis_ratio(size: int, count: int, align_corners: bool, factor: float) -> np.float32:
-    """How far one step of the output goes in the input; `factor` is its scale, 0 for none."""
+    """Return the input step per output step; `factor` is the scale, 0 for none."""
     if count <= 1:
         return np.float32(0)
     if align_corners:
@@ -61,7 +61,7 @@ def axis_ratio(size: int, count: int, align_corners: bool, factor: float) -> np.
 def axis_taps(
     size: int, count: int, method: str, align_corners: bool, align_mode: int, factor: float
 ) -> tuple[Array, Array]:
-    """Places [count, taps] of an axis and their weights, for `count` elements of the output."""
+    """Return positions [count, taps] on an axis and their weights, for `count` output elements."""
     ratio, steps = axis_ratio(size, count, align_corners, factor), np.arange(count)
     plain = ratio * steps.astype(np.float32)
     centred = np.float64(ratio) * (steps + 0.5) - 0.5
@@ -79,7 +79,7 @@ def axis_taps(
 
 
 def cubic_taps(found: Array, size: int) -> tuple[Array, Array]:
-    """The four places around each position, and the weights of the cubic kernel."""
+    """Return the four elements around each position, and the weights of the cubic kernel."""
     first = np.floor(found)
     share = (found - first)[:, None]
     away = np.abs(share - np.array([-1, 0, 1, 2]))
@@ -90,7 +90,7 @@ def cubic_taps(found: Array, size: int) -> tuple[Array, Array]:
 
 
 def resample(images: Array, axis: int, places: Array, weights: Array) -> Array:
-    """Images resampled along one axis."""
+    """Return images resampled along one axis."""
     if places.shape[1] == 1:
         return images.take(places[:, 0], axis=axis)
     shape = [-1 if each == axis else 1 for each in range(images.ndim)]
@@ -102,7 +102,7 @@ def resample(images: Array, axis: int, places: Array, weights: Array) -> Array:
 
 
 def resample_gradient(above: Array, axis: int, places: Array, weights: Array, size: int) -> Array:
-    """What resampling along an axis gives back: the weights as a matrix, transposed."""
+    """Return the gradient of resampling along an axis: the transposed weights times `above`."""
     matrix = np.zeros((len(places), size), above.dtype)
     np.add.at(matrix, (np.arange(len(places))[:, None], places), weights)
     return np.moveaxis(np.tensordot(above, matrix, (axis, 0)), -1, axis)
@@ -115,10 +115,10 @@ def resize(
     method: tuple[str, bool, int],
     factors: Sequence[float],
 ) -> Array:
-    """Images resampled to `made` sizes; `method` is its name, align_corners, align_mode.
+    """Return images resampled to sizes `made`; `method` is its name, align_corners, align_mode.
 
-    `factors` say how far a step goes where they are given; else the sizes do. Integers are
-    resampled in float32, and cut to whole numbers at the end.
+    Steps come from `factors` if there are any, otherwise from the sizes. Integers are resampled in
+    float32 and truncated at the end.
     """
     first, dtype = 1 if is_channels_last(layout) else 2, images.dtype
     images = images.astype(np.float32) if dtype.kind in "iu" else images
@@ -135,7 +135,7 @@ def resize_gradient(
     method: tuple[str, bool, int],
     factors: Sequence[float],
 ) -> Array:
-    """The gradient of images of these sizes, from that of what they were resampled to."""
+    """Return the gradient of images of these sizes, from that of the resampled images."""
     first = 1 if is_channels_last(layout) else 2
     for axis, size in enumerate(sizes):
         count, factor = above.shape[first + axis], factors[axis] if factors else 0
@@ -145,5 +145,5 @@ def resize_gradient(
 
 
 def image_sizes(shape: Sequence[Any], layout: str) -> Sequence[Any]:
-    """The sizes of images in a batch of this shape."""
+    """Return the image sizes of a batch shape."""
     return shape[1:-1] if is_channels_last(layout) else shape[2:]

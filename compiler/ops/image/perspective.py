@@ -1,4 +1,4 @@
-"""`roi_perspective_transform`: quadrilaterals of pictures, drawn upright and of one size."""
+"""`roi_perspective_transform`: quadrilaterals of images, warped to rectangles of one size."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
 
 NEAR = 1e-4
-"""Places nearer to an edge than this lie on it."""
+"""Tolerance: positions nearer to an edge than this lie on it."""
 FLAT = 1e-5
-"""What keeps a determinant from being 0."""
+"""Added to a determinant so that it is not 0."""
 
 
 def perspective(x: Array, y: Array, height: int, width: int) -> Array:
-    """The nine numbers that take places of a drawing to places in a quadrilateral."""
+    """Return the nine coefficients of the map from output positions to a quadrilateral."""
     sides = np.hypot(x - np.roll(x, -1), y - np.roll(y, -1))
     tall, wide = (sides[1] + sides[3]) / 2, (sides[0] + sides[2]) / 2
     rows = max(2, height)
@@ -50,7 +50,7 @@ def perspective(x: Array, y: Array, height: int, width: int) -> Array:
 
 
 def inside_corners(x: Array, y: Array, corners_x: Array, corners_y: Array) -> Array:
-    """True for places in a quadrilateral, its edges included."""
+    """Return True for positions in a quadrilateral, including its edges."""
     on, crossings = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.int64)
     for start in range(4):
         end = (start + 1) % 4
@@ -68,12 +68,12 @@ def inside_corners(x: Array, y: Array, corners_x: Array, corners_y: Array) -> Ar
 
 
 def within(places: Array, size: int) -> Array:
-    """True for places less than half an element outside an axis."""
+    """Return True for positions less than half an element outside an axis."""
     return np.abs(places - (size - 1) / 2) < size / 2 - NEAR
 
 
 def looked_up(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array]:
-    """For each place the four elements around it, through the picture, and their weights."""
+    """Return the flat indices of the four elements around each position, and their weights."""
     column, row = np.clip(x, 0, None), np.clip(y, 0, None)
     left = np.minimum(np.floor(column).astype(np.int64), width - 1)
     top = np.minimum(np.floor(row).astype(np.int64), height - 1)
@@ -90,12 +90,12 @@ def looked_up(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array
 
 
 class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
-    """Out [R, C, height, width] = what X shows in each quadrilateral, linear between elements.
+    """Out [R, C, height, width] = X warped from each quadrilateral, bilinear between elements.
 
-    ROIs [R, 8] are corners (x, y), clockwise from the upper left, in sequences by picture. Mask
-    [R, 1, height, width] is 1 where the drawing lies in the quadrilateral and the picture, else Out
-    is 0; TransformMatrix [R, 9] takes places of the drawing to the picture. Out2InIdx and
-    Out2InWeights [R, height·width, 4] say which elements were read, and how much they count.
+    ROIs [R, 8] are corners (x, y), clockwise from the upper left, in one sequence per image. Mask
+    [R, 1, height, width] is 1 where a position lies in the quadrilateral and the image; elsewhere
+    Out is 0. TransformMatrix [R, 9] maps output positions to image positions. Out2InIdx and
+    Out2InWeights [R, height·width, 4] are the elements that were read, and their weights.
     Reference: roi_perspective_transform_op.cc.
     """
 

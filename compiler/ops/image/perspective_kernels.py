@@ -1,6 +1,6 @@
-"""The kernels of `roi_perspective_transform`: a map for each box, then where its drawing looks.
+"""Device kernels of `roi_perspective_transform`: the map of each box, then its sampling positions.
 
-What lies on an edge is a matter of the last digit: maps are in single precision, as on the host.
+A test on an edge depends on the last digit: maps are in single precision, as on the host.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from compiler.ops.shared_kernels import fill
 
 @dataclass(frozen=True)
 class Corners:
-    """Quadrilaterals [R, 8] of pictures, clockwise from the upper left, whose places are scaled.
+    """Quadrilaterals [R, 8] in images, clockwise from the upper left, with scaled coordinates.
 
-    Places nearer to an edge than `near` lie on it; `flat` keeps a determinant from being 0.
+    Positions nearer to an edge than `near` lie on it; `flat` keeps a determinant from being 0.
     """
 
     rois: DeviceOperand
@@ -28,13 +28,13 @@ class Corners:
     flat: float
 
     def at(self, k: KernelBuilder, box: Number) -> tuple[list[Number], list[Number]]:
-        """X and y of the four corners of a box."""
+        """Return x and y of the four corners of a box."""
         single = [k.astype(self.rois[box, n], DType.FP32) * self.scale for n in range(8)]
         return single[::2], single[1::2]
 
 
 def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
-    """A kernel for `perspective` of each box: the nine numbers that take a drawing to a picture."""
+    """Emit a kernel for `perspective` of each box: nine coefficients from output to image."""
     (box,) = k.grid(out.shape[0])
     x, y = corners.at(k, box)
     sides = [
@@ -61,7 +61,7 @@ def look(
     k: KernelBuilder, corners: Corners, maps: DeviceOperand, sizes: Shape, width: int,
     outs: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
 ) -> None:  # fmt: skip
-    """A kernel for the mask of each place, the four elements it looks at, and their weights."""
+    """Emit a kernel for the mask of each position, its four elements, and their weights."""
     mask, places, weights = outs
     box, place = k.grid(*places.shape[:2])
     m = [k.astype(maps[box, n], DType.FP64) for n in range(9)]
@@ -82,7 +82,7 @@ def look(
 def _around(
     k: KernelBuilder, place: Number, seen: Number, size: Size
 ) -> tuple[tuple[Number, Number], tuple[Number, Number]]:
-    """The two elements of an axis around a place, and their shares."""
+    """Return the two elements of an axis around a position, and their weights."""
     held, last = k.maximum(k.where(seen, place, 0.0), 0.0), k.size(size) - 1
     low = k.minimum(k.astype(k.floor(held), DType.INT32), last)
     share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP64))
@@ -90,7 +90,7 @@ def _around(
 
 
 def _within(k: KernelBuilder, corners: Corners, place: Number, size: Size) -> Number:
-    """Whether a place is less than half an element outside an axis."""
+    """Test if a position is less than half an element outside an axis."""
     count = k.astype(place * 0.0 + k.size(size), DType.FP64)
     return k.absolute(place - (count - 1.0) / 2.0) < count / 2.0 - corners.near
 
@@ -98,7 +98,7 @@ def _within(k: KernelBuilder, corners: Corners, place: Number, size: Size) -> Nu
 def _inside(
     k: KernelBuilder, c: Corners, x: Number, y: Number, corners: Sequence[Sequence[Number]]
 ) -> Number:
-    """Whether a place is in a quadrilateral, its edges included."""
+    """Test if a position is in a quadrilateral, including its edges."""
     on, crossings = x < x, k.where(x < x, 1, 0)
     for start in range(4):
         (x1, x2), (y1, y2) = ((axis[start], axis[(start + 1) % 4]) for axis in corners)
@@ -118,7 +118,7 @@ def drawings(
     k: KernelBuilder, X: DeviceOperand, picture: DeviceOperand | None, places: DeviceOperand,
     weights: DeviceOperand, out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for what each place shows."""
+    """Emit a kernel for the interpolated value of each output position."""
     flat = X.reshaped((X.shape[0], X.shape[1], product(X.shape[2:])))
     table = (out.shape[0], out.shape[1], product(out.shape[2:]))
     box, c, place = k.grid(*table)
@@ -132,7 +132,7 @@ def gradient(
     k: KernelBuilder, picture: DeviceOperand | None, places: DeviceOperand, weights: DeviceOperand,
     above: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels that add what each place is to show to the elements that it looked at."""
+    """Emit kernels that add the gradient of each output position to the elements it read."""
     fill(k, d_X, 0)
     count = product(d_X.shape[2:])
     flat = d_X.reshaped((d_X.shape[0], d_X.shape[1], count))

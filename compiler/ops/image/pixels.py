@@ -1,4 +1,4 @@
-"""Elements of images put elsewhere: between channels and places, groups of channels, and frames."""
+"""Rearrangement of image elements between channels, positions and frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compiler.ops.image.windows import (
 
 
 def require_whole(op: str, X: TensorType, what: str, size: Size, by: int) -> None:
-    """ShapeError unless a size of X can be divided; BadAttribute where it is by less than 1."""
+    """Raise ShapeError if `size` of X is not divisible by `by`, BadAttribute if `by` is below 1."""
     if by < 1:
         raise BadAttribute(f"{op}: {what} are to be divided by {by}, expected at least 1")
     if isinstance(size, int) and size % by:
@@ -88,10 +88,10 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
 
 
 class ShuffleChannel(OpDef, op="shuffle_channel"):
-    """Out = X with its channels dealt: those of `group` groups one after the other, then the next.
+    """Out = X with its channels shuffled: [group, C/group] transposed to [C/group, group].
 
-    X is [N, C, H, W]. As in the reference, the gradient is dealt just as X is, which brings
-    channels back only where there are group² of them. Reference: shuffle_channel_op.cc.
+    X is [N, C, H, W]. As in the reference, the gradient applies the same shuffle instead of the
+    inverse one, which agrees only for C = group². Reference: shuffle_channel_op.cc.
     """
 
     lod_like = ""
@@ -122,17 +122,17 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
 
 
 def dealt(X: Array, group: int) -> Array:
-    """Channels in `group` rows, read column by column."""
+    """Return X with channels [group, C/group] transposed to [C/group, group]."""
     batch, channels, *image = X.shape
     rows = X.reshape(batch, group, channels // group, *image)
     return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(X.shape)
 
 
 class SpaceToDepth(OpDef, op="space_to_depth"):
-    """Out has the places of X in blocks of `blocksize`², as channels: [N, C·b², H/b, W/b].
+    """Out has the positions of X in blocks of `blocksize`², as channels: [N, C·b², H/b, W/b].
 
-    The order is that of darknet's "reorg", as in the reference: the elements of X are dealt to an
-    image [N, C/b², H·b, W·b], which then is read in the shape of Out. So b² has to divide C too.
+    The order is that of darknet's "reorg", as in the reference: the elements of X are rearranged to
+    an image [N, C/b², H·b, W·b], which is then reshaped to Out. So b² has to divide C too.
     Reference: space_to_depth_op.cc.
     """
 
@@ -174,22 +174,22 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         k.store(d_X, indices, d_Out.reshaped(parts)[self.spread(k, d_X.shape, indices)])
 
     def parts(self, X: Shape) -> Shape:
-        """What X is dealt to: [N, C/b², H, b, W, b]."""
+        """Return the shape of the rearranged X: [N, C/b², H, b, W, b]."""
         times, (batch, channels, height, width) = self.blocksize, X
         return (batch, channels // (times * times), height, times, width, times)
 
     def spread(self, k: KernelBuilder, X: Shape, indices: tuple[Number, ...]) -> tuple[Number, ...]:
-        """Where an element of X goes."""
+        """Return the index that an element of X is written to."""
         n, c, y, x = indices
         across, down, depth = k.unravel(c, (self.blocksize, self.blocksize, self.parts(X)[1]))
         return n, depth, y, across, x, down
 
 
 class TemporalShift(OpDef, op="temporal_shift"):
-    """Out = X, but some channels of each frame are those of the frame before, some of the next.
+    """Out = X with some channels shifted by one frame forward, some backward in time.
 
-    X is [N·T, C, H, W] with `seg_num` T frames a clip. The first C·`shift_ratio` channels come from
-    the frame before, as many from the next, 0 where there is none; the others stay.
+    X is [N·T, C, H, W] with `seg_num` T frames per clip. The first C·`shift_ratio` channels come
+    from the previous frame, as many from the next, 0 where there is none; the others are copied.
     Reference: temporal_shift_op.cc.
     """
 
@@ -219,7 +219,7 @@ class TemporalShift(OpDef, op="temporal_shift"):
         self.move(k, d_Out, d_X, -1)
 
     def move(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
-        """`moved_in_time`, a lane for each element."""
+        """Emit `moved_in_time` over the elements of X."""
         channels = X.shape[1]
         if not isinstance(channels, int):
             raise ShapeError(f"{self.kind}: the number of channels must be known")
@@ -232,7 +232,7 @@ class TemporalShift(OpDef, op="temporal_shift"):
 
 
 def moved_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
-    """The first channels come from `step` frames before, as many from `step` frames behind."""
+    """Return X with the first channels from `step` frames before, as many from after."""
     clips = X.reshape(-1, frames, *X.shape[1:])
     one, two = int(X.shape[1] * ratio), int(X.shape[1] * 2 * ratio)
     made, back, on = np.zeros_like(clips), slice(None, -1), slice(1, None)

@@ -1,6 +1,6 @@
-"""Pooling of images: the largest or the mean of what each place of a window covers.
+"""Pooling of images: the maximum or the mean of the elements under each window.
 
-`pool2d` and `pool3d` are one class; generated code goes through the taps of the window.
+`pool2d` and `pool3d` share one class; generated code iterates over the taps of the window.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 
 class Pooling(OpDef):
-    """Out[n, c, y] = the largest (`max`) or the mean (`avg`) of X[n, c] under window y.
+    """Out[n, c, y] = the maximum (`max`) or the mean (`avg`) of X[n, c] under window y.
 
-    X and Out are [N, C, …], or [N, …, C] as data_format says. Padding never is the largest and adds
-    nothing to a mean, which divides by what the window covers of the image (`exclusive`) or by its
-    size. `ceil_mode` keeps a last window that hangs over the edge. `global_pooling` takes the whole
-    image as the window. `adaptive` gives `ksize` outputs: means split the image into so many cells,
-    but the largest, as in the reference, has windows of size `ksize` that move by `strides`. The
-    gradient of a largest value goes to the first place that holds it, the last axis fastest.
+    X and Out are [N, C, …], or [N, …, C], see data_format. Padding is never the maximum and adds
+    nothing to a mean, which divides by the number of covered image elements (`exclusive`) or by the
+    window size. `ceil_mode` keeps a last window that crosses the edge. `global_pooling` takes the
+    whole image as the window. `adaptive` computes `ksize` outputs: means split the image into that
+    many cells, but maxima, as in the reference, have windows of size `ksize` that move by
+    `strides`. The gradient of a maximum is added to its first position, in row-major order.
     Reference: pool_op.cc, math/pooling.cc.
     """
 
@@ -77,7 +77,7 @@ class Pooling(OpDef):
         return windows.turned_layout("data_format", self.data_format, order, "X", "Out")
 
     def axes(self, X: Shape) -> Axes:
-        """Where the windows stand on each axis."""
+        """Return the window geometry of each axis."""
         sizes = windows.channels_first(self.data_format, X)[2:]
         if self.global_pooling:
             return tuple(_split(size, 1) for size in sizes)
@@ -121,12 +121,12 @@ class Pooling(OpDef):
 
     @property
     def largest(self) -> bool:
-        """True for the largest, false for the mean."""
+        """True for the maximum, false for the mean."""
         return self.pooling_type == "max"
 
     @property
     def divisor(self) -> int:
-        """What a mean divides by; 0 for as many elements as the window covers."""
+        """Divisor of a mean; 0 for the number of elements that the window covers."""
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         return math.prod(self.ksize) if fixed else 0
 
@@ -187,7 +187,7 @@ class Pooling(OpDef):
     def lower_largest_grad(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> None:
-        """Masks say which outputs have not found their place yet, and which do at a tap."""
+        """Emit the gradient of a maximum, with masks of unmatched and matched outputs."""
         shape, dtype = outputs[0].shape, outputs[0].type.dtype
         waiting, found = (k.scratch(shape, DType.BOOL) for _ in range(2))
         overlap = any(axis.overlaps for axis in axes)
@@ -196,7 +196,7 @@ class Pooling(OpDef):
         k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
 
     def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
-        """The window is the image."""
+        """Emit pooling with the whole image as window."""
         whole, one, letters = self.flat(axes, X.shape)
         seen, made = X.view(whole), Out.view((*one[:1], *one[2:]))
         if self.largest:
@@ -208,7 +208,7 @@ class Pooling(OpDef):
     def lower_whole_grad(
         self, k: SourceBuilder, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
-        """The window is the image."""
+        """Emit the gradient of pooling with the whole image as window."""
         whole, one, _ = self.flat(axes, X.shape)
         above, made = d_Out.view(one), d_X.view(whole)
         if self.largest:
@@ -219,7 +219,7 @@ class Pooling(OpDef):
             k.line(f"np.multiply({above}, 1 / ({whole[1]}), out={made})")
 
     def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
-        """Shapes of X with all places of an image on axis 1, of Out, and the sum as letters."""
+        """Return shapes of X with all positions on axis 1 and of Out, and the sum's subscripts."""
         batch, channels, *_ = windows.channels_first(self.data_format, X)
         places = product(axis.size for axis in axes)
         if windows.is_channels_last(self.data_format):
@@ -227,20 +227,20 @@ class Pooling(OpDef):
         return (batch * channels, places), (batch * channels, 1), "cp->c"
 
     def seen(self, k: SourceBuilder, images: Operand) -> str:
-        """The expression for images as [N, C, H, W]."""
+        """Return an expression for images as [N, C, H, W]."""
         return windows.text_channels_first(k, self.data_format, images)
 
     def taps(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> str:
-        """A name for the list of views by tap, first of the images, then of the outputs."""
+        """Return a name for the list of views per tap, first of the images, then of the outputs."""
         given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
         places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
         text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
         return k.at_bind(text, [*images, *outputs], "taps")
 
     def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:
-        """The expression for 1 / what a mean divides by: a number, or one for each place."""
+        """Return an expression for 1 / divisor of a mean: a number, or one per position."""
         inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
         if self.divisor or inside:
             return f"1 / {product([axis.kernel for axis in axes])}"
@@ -252,7 +252,7 @@ class Pooling(OpDef):
         return k.at_bind(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
 
     def cells_text(self, axes: Axes) -> str:
-        """The cells of an adaptive pooling, and the rest of the arguments of `pool_cells`."""
+        """Return the cells of adaptive pooling and the other `pool_cells` arguments, as text."""
         cells = [
             f"[(i*({axis.size})//{axis.count}, -(-(i + 1)*({axis.size})//{axis.count}))"
             f" for i in range({axis.count})]"
@@ -262,7 +262,7 @@ class Pooling(OpDef):
 
 
 class Pool2d(Pooling, op="pool2d"):
-    """Pooling of pictures [N, C, H, W] (or NHWC)."""
+    """Pooling of 2-D images [N, C, H, W] (or NHWC)."""
 
     is_test = attr(False)
 
@@ -281,17 +281,17 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _split(size: Size, count: int) -> Axis:
-    """An axis in `count` cells: windows side by side, of stride 0 unless all are of one size."""
+    """Return an axis in `count` adjacent cells; the stride is 0 unless all have one size."""
     kernel = size // count
     stride = kernel if isinstance(kernel, int) and kernel * count == size else 0
     return Axis(size, kernel, stride, 1, 0, 0, count)
 
 
 def _covers_all(axes: Axes) -> bool:
-    """True where there is one window, and it is the image."""
+    """True if there is one window, and it covers the image."""
     return all(axis.count == 1 and axis.kernel == axis.size and axis.is_padless for axis in axes)
 
 
 def _is_uneven(axes: Axes) -> bool:
-    """True for cells that are not, or are not known to be, of one size."""
+    """True for cells whose sizes differ, or may differ."""
     return not all(axis.stride for axis in axes)

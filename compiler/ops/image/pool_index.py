@@ -1,4 +1,4 @@
-"""Pooling that says where the largest element was, and its inverse.
+"""Pooling that returns the index of the maximum, and its inverse.
 
 `max_pool2d_with_index`, `max_pool3d_with_index`, `unpool`, and `spp`, a pyramid of poolings.
 """
@@ -24,13 +24,13 @@ from compiler.ops.shared_kernels import fill, inside
 from compiler.ops.type_checks import require_same_shape
 
 NOWHERE = -1
-"""The index of the largest element of a window that covers nothing."""
+"""Index of the maximum of an empty window."""
 
 
 def largest_places(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
-    """Where the largest element of each cell is, counted through the image; the first if several.
+    """Return the flat image index of the first maximum of each cell.
 
-    Images are [N, C, …]; the result is int32 [N, C, …places].
+    Images are [N, C, …]; the result is int32 [N, C, …positions].
     """
     shape, sizes = [len(axis) for axis in cells], images.shape[2:]
     places = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
@@ -44,7 +44,7 @@ def largest_places(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) ->
 
 
 def take_places(images: Array, places: Array) -> Array:
-    """The elements of images [N, C, …] at places that count through an image."""
+    """Return the elements of images [N, C, …] at flat image indices."""
     flat, wanted = images.reshape(*images.shape[:2], -1), places.reshape(*places.shape[:2], -1)
     found = np.take_along_axis(flat, np.maximum(wanted, 0), axis=2)
     least = np.finfo(images.dtype).min
@@ -52,7 +52,7 @@ def take_places(images: Array, places: Array) -> Array:
 
 
 def add_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
-    """Images of a shape [N, C, …] with values added at places that count through an image."""
+    """Return images of a shape [N, C, …] with values added at flat image indices."""
     batch, channels, *sizes = shape
     size = int(np.prod(sizes))
     flat = np.zeros(batch * channels * size, values.dtype)
@@ -64,7 +64,7 @@ def add_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
 
 
 class MaxPoolWithIndex(OpDef):
-    """Out = the largest element of X under each window, Mask = where it is, through the image.
+    """Out = the maximum of X under each window, Mask = its flat index in the image.
 
     X is [N, C, …]; Mask is int32. `adaptive` splits each axis into `ksize` cells, and
     `global_pooling` takes the whole image. Reference: pool_with_index_op.cc.
@@ -120,7 +120,7 @@ class MaxPoolWithIndex(OpDef):
         pool_lanes.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
 
     def windows(self, X: Shape) -> pool_lanes.Pools:
-        """What kernels of a device go by."""
+        """Return the window geometry of the device kernels."""
         if self.global_pooling or self.adaptive:
             counts = [1] * self.image_axes if self.global_pooling else self.ksize
             pairs = zip(X[2:], counts, strict=True)
@@ -133,11 +133,11 @@ class MaxPoolWithIndex(OpDef):
 
 
 class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
-    """Of pictures [N, C, H, W]."""
+    """Max pooling with indices of 2-D images [N, C, H, W]."""
 
 
 class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
-    """Of volumes [N, C, D, H, W]."""
+    """Max pooling with indices of volumes [N, C, D, H, W]."""
 
     image_axes = 3
     strides = attr([1, 1, 1])
@@ -145,9 +145,9 @@ class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
 
 
 class Unpool(OpDef, op="unpool"):
-    """Out = 0, but the elements of X at the places that Indices has for them.
+    """Out = 0, except the elements of X at the flat positions in Indices.
 
-    X and Indices are [N, C, h, w]; a picture of Out has (h - 1)*stride - 2*padding + ksize rows.
+    X and Indices are [N, C, h, w]; an image of Out has (h - 1)*stride - 2*padding + ksize rows.
     Reference: unpool_op.cc.
     """
 
@@ -198,7 +198,7 @@ class Unpool(OpDef, op="unpool"):
 
 
 def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
-    """Images of a shape with values at places; of several at one place, the last stays."""
+    """Return images of a shape with values at flat positions; the last of duplicates remains."""
     images = np.zeros(tuple(shape), values.dtype)
     flat, wanted = images.reshape(*shape[:2], -1), places.reshape(*shape[:2], -1)
     np.put_along_axis(flat, wanted.astype(np.int64), values.reshape(wanted.shape), axis=2)
@@ -206,10 +206,10 @@ def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
 
 
 class Spp(OpDef, op="spp"):
-    """Out = X pooled to 1, 2², 4², … cells, side by side: spatial pyramid pooling.
+    """Out = X pooled to 1, 2², 4², … cells, concatenated: spatial pyramid pooling.
 
     X is [N, C, H, W], Out [N, C·(4^pyramid_height - 1)/3]. Windows of level p are the size over 2^p
-    rounded up, with padding on both sides. Reference: spp_op.h.
+    rounded up, with padding on both ends. Reference: spp_op.h.
     """
 
     X = reads()
@@ -277,7 +277,7 @@ class Spp(OpDef, op="spp"):
         k.store(d_X, (n, c, *x), total)
 
     def windows(self, X: Shape, level: int) -> pool_lanes.Pools:
-        """The windows of a level: they lie side by side, and each element is in one of them."""
+        """Return the windows of a level: adjacent, with each element in exactly one."""
         axes: list[Axis] = []
         for size in X[2:]:
             taps = (size + 2**level - 1) // 2**level
@@ -288,14 +288,14 @@ class Spp(OpDef, op="spp"):
     def cell(
         self, k: KernelBuilder, X: Shape, level: int, place: Sequence[Number]
     ) -> tuple[Number, Number]:
-        """Where the cell of a level at [n, c, y, x] is in Out."""
+        """Return the index in Out of a level's cell [n, c, y, x]."""
         n, c, y, x = place
         ahead = k.size(X[1]) * ((4**level - 1) // 3)
         return n, (c * 2**level + y) * 2**level + x + ahead
 
 
 def pyramid_cells(sizes: Sequence[int], side: int) -> list[list[tuple[int, int]]]:
-    """The windows of one level, `side` an axis."""
+    """Return the windows of one level, `side` per axis."""
     kernel = [-(-size // side) for size in sizes]
     padding = [(taps * side - size + 1) // 2 for taps, size in zip(kernel, sizes, strict=True)]
     cells = window_cells(sizes, kernel, kernel, padding, "EXPLICIT", False, False, "")

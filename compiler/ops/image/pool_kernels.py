@@ -1,7 +1,7 @@
-"""The kernels of pooling: a lane for each window, and in gradients one for each element.
+"""Device kernels of pooling: one program per window, and in gradients one per element.
 
-An element's gradient is gathered from the windows that cover it, so that nothing is added in an
-order that changes. Where the largest stood is found once for each window, before that.
+The gradient of an element is gathered from the windows that cover it, so the order of additions is
+deterministic. The index of each window's maximum is computed once, before that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.ops.norm.norm_kernels import held, wide
 
 @dataclass(frozen=True)
 class Cells:
-    """Windows on one axis; those of an axis of stride 0 split it into `count` cells."""
+    """Windows on one axis; stride 0 splits the axis into `count` cells."""
 
     axis: Axis
 
@@ -31,21 +31,21 @@ class Cells:
 
     @property
     def taps(self) -> Size:
-        """How many elements a window has at most."""
+        """Maximum number of elements per window."""
         if not self.split:
             return self.axis.kernel
         return self.axis.size if self.axis.count == 1 else self.axis.size // self.axis.count + 2
 
     @property
     def around(self) -> Size:
-        """How many windows may cover an element."""
+        """Maximum number of windows that cover an element."""
         if self.split:
             return self.axis.count
         kernel = self.axis.kernel
         return (kernel + self.axis.stride - 1) // self.axis.stride
 
     def span(self, k: KernelBuilder, y: Number) -> tuple[Number, Number]:
-        """From where up to where a window reaches, the part outside included."""
+        """Return start and stop of a window, including its part outside the image."""
         axis = self.axis
         if not self.split:
             start = times(y, axis.stride) - axis.before
@@ -54,7 +54,7 @@ class Cells:
         return k.div(y * size, count), k.div((y + 1) * size + (count - 1), count)
 
     def covered(self, k: KernelBuilder, y: Number) -> Number:
-        """How many elements of the image a window covers."""
+        """Return the number of image elements that a window covers."""
         start, stop = self.span(k, y)
         if self.split:
             return stop - start
@@ -66,7 +66,7 @@ class Cells:
         return k.minimum(stop, k.size(self.axis.size)) - k.maximum(start, 0)
 
     def under(self, k: KernelBuilder, y: Number, tap: Number) -> tuple[Number, Number]:
-        """The element under a tap of a window, and whether there is one."""
+        """Return the element under a tap of a window, and whether there is one."""
         axis, (start, stop) = self.axis, self.span(k, y)
         if self.split:
             place = start + tap
@@ -76,7 +76,7 @@ class Cells:
         return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
 
     def over(self, k: KernelBuilder, x: Number, turn: Number) -> tuple[Number, Number]:
-        """A window that may cover an element, by a turn, and whether it does."""
+        """Return the `turn`-th window that may cover an element, and whether it does."""
         axis = self.axis
         y = turn if self.split else k.div(x + axis.before, axis.stride) - turn
         start, stop = self.span(k, y)
@@ -85,7 +85,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Pools:
-    """Windows over all axes of images in a layout; `divisor` is what means divide by, or 0."""
+    """Windows over all image axes in a layout; `divisor` is that of means, or 0."""
 
     layout: str
     axes: tuple[Axis, ...]
@@ -97,26 +97,26 @@ class Pools:
         return [Cells(axis) for axis in self.axes]
 
     def taps(self, k: KernelBuilder) -> Turns:
-        """The elements of a window, as many as there are at most."""
+        """Return the reduction over the elements of a window, up to their maximum number."""
         return Turns(k, [each.taps for each in self.cells])
 
     def around(self, k: KernelBuilder) -> Turns:
-        """The windows that may cover an element."""
+        """Return the reduction over the windows that may cover an element."""
         return Turns(k, [each.around for each in self.cells])
 
     def lanes(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
-        """Begin a kernel with a lane for each element of a batch: image, channel, place."""
+        """Start a kernel over the elements of a batch; return image, channel and position."""
         n, c, *place = channels_first(self.layout, k.grid(*shape))
         return n, c, place
 
     def at(self, n: Number, c: Number, place: Sequence[Number]) -> tuple[Number, ...]:
-        """The indices of an element of a batch."""
+        """Return the indices of an element of a batch."""
         return in_layout(self.layout, (n, c, *place))
 
     def under(
         self, k: KernelBuilder, y: Sequence[Number], taps: Sequence[Number]
     ) -> tuple[list[Number], Number]:
-        """The element under a tap of windows, and whether there is one."""
+        """Return the element under a tap of windows, and whether there is one."""
         found = [
             each.under(k, *at)
             for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
@@ -126,7 +126,7 @@ class Pools:
     def over(
         self, k: KernelBuilder, x: Sequence[Number], turns: Sequence[Number]
     ) -> tuple[list[Number], Number]:
-        """A window that may cover an element, and whether it does."""
+        """Return a window that may cover an element, and whether it does."""
         found = [
             each.over(k, *at)
             for each, at in zip(self.cells, zip(x, turns, strict=True), strict=True)
@@ -134,7 +134,7 @@ class Pools:
         return [y for y, _ in found], every(*(inside for _, inside in found))
 
     def share(self, k: KernelBuilder, y: Sequence[Number], dtype: DType) -> Number:
-        """What a mean over a window divides by."""
+        """Return the divisor of the mean over a window."""
         if self.divisor:
             return float(self.divisor)
         covered = 1
@@ -145,7 +145,7 @@ class Pools:
         return k.astype(k.maximum(covered, 1), dtype)
 
     def position(self, k: KernelBuilder, place: Sequence[Number]) -> Number:
-        """The number of an element through its image."""
+        """Return the flat index of an element in its image."""
         number: Number = 0
         for axis, at in zip(self.axes, place, strict=True):
             number = number * k.size(axis.size) + at
@@ -153,7 +153,7 @@ class Pools:
 
 
 def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
-    """Out = the mean under every window."""
+    """Out = the mean under each window."""
     n, c, y = p.lanes(k, Out.shape)
     turns = p.taps(k)
     seen = (p.under(k, y, tap) for tap in turns.all)
@@ -162,7 +162,7 @@ def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> N
 
 
 def means_gradient(k: KernelBuilder, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-    """Every element's share of the windows that cover it."""
+    """Emit the gradient of each element: its share of the windows that cover it."""
     n, c, x = p.lanes(k, d_X.shape)
     turns, values = p.around(k), list[Number]()
     for turn in turns.all:
@@ -179,7 +179,7 @@ def largest(
     Out: DeviceOperand | None,
     places: DeviceOperand | None,
 ) -> None:
-    """The largest under every window, and the number of the first such element; -1 for none."""
+    """Emit the maximum of each window, and the flat index of its first occurrence; -1 for none."""
     like = Out or places
     assert like is not None
     n, c, y = p.lanes(k, like.shape)
@@ -204,7 +204,7 @@ def largest(
 def largest_gradient(
     k: KernelBuilder, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """The gradients of the windows of which an element is the largest."""
+    """Emit the gradient of each element: the sum over the windows of which it is the maximum."""
     n, c, x = p.lanes(k, d_X.shape)
     turns, own, values = p.around(k), p.position(k, x), list[Number]()
     for turn in turns.all:

@@ -1,8 +1,8 @@
-"""The loops of pooling, as functions that generated code carries with it.
+"""Loops of pooling, as functions that generated modules carry.
 
-The fast ones go through the taps of the window: one operation takes the same tap of all windows.
-The `cells` ones go window by window; they say what pooling means and serve windows of uneven size.
-Images and outputs are [N, C, …], of any number of axes.
+The fast ones iterate over the taps of the window: one operation takes the same tap of all windows.
+The `cells` ones iterate window by window; they are the reference implementation and handle windows
+of uneven size. Images and outputs are [N, C, …], of any number of axes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def window_cells(
     whole: bool,
     adaptive: str,
 ) -> list[list[tuple[int, int]]]:
-    """What each window covers of every axis: from, up to.
+    """Return start and stop of each window on every axis.
 
     The `whole` image is one window. `adaptive` "avg" splits each axis into `ksize` cells, "max" has
     `ksize` windows of that size, "" has as many as fit.
@@ -49,17 +49,17 @@ def window_cells(
 
 
 def covered(start: int, stop: int, size: int) -> tuple[int, int]:
-    """What a window covers of an axis: from, up to; the same twice where it lies outside."""
+    """Return start and stop of a window clamped to an axis; both equal where it lies outside."""
     return min(max(start, 0), size), min(max(stop, 0), size)
 
 
 def pool_taps(
     images: Sequence[Array], outputs: Sequence[Array], axes: Sequence[tuple[int, int, int]]
 ) -> list[list[Array]]:
-    """For each tap of a window, the last axis fastest: views of images under it, and of outputs.
+    """Return, for each tap in row-major order, views of images under it, and of outputs.
 
-    An axis is (kernel, stride, padding before). Where a tap lies outside an image, the output is
-    not among those that have it.
+    An axis is (kernel, stride, padding before). The views exclude outputs whose tap lies outside
+    the image.
     """
 
     def part(size: int, count: int, tap: int, stride: int, before: int) -> tuple[slice, slice]:
@@ -81,17 +81,17 @@ def pool_taps(
 
 
 def pool_largest(taps: list[list[Array]], output: Array) -> None:
-    """The largest of each window."""
+    """Compute the maximum of each window."""
     output.fill(np.finfo(output.dtype).min)
     for seen, made in taps:
         np.maximum(made, seen, out=made)
 
 
 def pool_largest_gradient(taps: list[list[Array]], waiting: Array, d_image: Array) -> None:
-    """Each output's gradient goes to the first tap that holds its value.
+    """Add each output's gradient to the first tap that holds its value.
 
-    `waiting` marks outputs that have not met theirs. Taps hold image, its gradient, output, its
-    gradient, waiting, a mask, and scratch where windows overlap, so that gradients must be added.
+    `waiting` marks outputs not matched yet. Taps hold image, its gradient, output, its gradient,
+    waiting, a mask, and scratch where windows overlap, so that gradients must be added.
     """
     waiting.fill(True)
     d_image.fill(0)
@@ -105,7 +105,7 @@ def pool_largest_gradient(taps: list[list[Array]], waiting: Array, d_image: Arra
 
 
 def pool_sum(taps: list[list[Array]], output: Array, share: float | Array) -> None:
-    """The sum of each window times `share`."""
+    """Compute the sum of each window times `share`."""
     output.fill(0)
     for seen, made in taps:
         np.add(made, seen, out=made)
@@ -115,7 +115,7 @@ def pool_sum(taps: list[list[Array]], output: Array, share: float | Array) -> No
 def pool_sum_gradient(
     taps: list[list[Array]], d_output: Array, share: float | Array, part: Array, d_image: Array
 ) -> None:
-    """Each output's gradient times `share` goes to all its window; taps hold image and `part`."""
+    """Add each output's gradient times `share` to its whole window; taps hold image and `part`."""
     np.multiply(d_output, share, out=part)
     d_image.fill(0)
     for d_seen, d_made in taps:
@@ -123,7 +123,7 @@ def pool_sum_gradient(
 
 
 def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str) -> Array:
-    """1 / how many elements of the image each window covers; at least one.
+    """Return 1 / the number of image elements that each window covers, at least one.
 
     An axis is (size, count, kernel, stride, padding before).
     """
@@ -136,7 +136,7 @@ def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str)
 
 
 def cell_index(cells: Sequence[Sequence[tuple[int, int]]], place: Sequence[int]) -> tuple[Any, ...]:
-    """The index of one cell in a batch of images."""
+    """Return the index of one cell in a batch of images."""
     edges = [axis[i] for axis, i in zip(cells, place, strict=True)]
     return (..., *(slice(start, stop) for start, stop in edges))
 
@@ -144,7 +144,7 @@ def cell_index(cells: Sequence[Sequence[tuple[int, int]]], place: Sequence[int])
 def pool_cells(
     images: Array, cells: Sequence[Sequence[tuple[int, int]]], largest: bool, divisor: int
 ) -> Array:
-    """The largest or the mean of each cell; a mean divides by `divisor`, or by the cell's size."""
+    """Return the maximum or the mean of each cell; `divisor` 0 stands for the cell's size."""
     counts, axes = [len(axis) for axis in cells], tuple(range(2, images.ndim))
     output = np.zeros((*images.shape[:2], *counts), images.dtype)
     for place in np.ndindex(*counts):
@@ -163,7 +163,7 @@ def pool_cells_gradient(
     largest: bool,
     divisor: int,
 ) -> Array:
-    """Each output's gradient goes to the first largest of its cell, or in equal shares to all."""
+    """Add each output's gradient to the first maximum of its cell, or in equal shares to all."""
     d_images = np.zeros_like(images)
     for place in np.ndindex(*[len(axis) for axis in cells]):
         spans = cell_index(cells, place)

@@ -1,4 +1,4 @@
-"""Attention without weights: positions as waves, focus by rank, and channels against channels."""
+"""Weightless attention ops: sinusoidal positions, similarity focus, and channel Gram matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def waves(positions: Array, width: int) -> Array:
-    """For each position, sines and then cosines of it over 1 to 10,000: [positions, width]."""
+    """Return sinusoidal position encodings, sines and then cosines: [positions, width]."""
     half = width // 2
     powers = np.arange(half) / max(half - 1, 1) if half > 1 else np.ones(half)
     angles = positions[:, None] / 10000.0**powers
@@ -27,7 +27,7 @@ def waves(positions: Array, width: int) -> Array:
 
 
 class AddPositionEncoding(OpDef, op="add_position_encoding"):
-    """Out = alpha * X + beta * waves of the position.
+    """Out = alpha * X + beta * sinusoidal encoding of the position.
 
     X is [N, T, D] with D even, or sequences [total, D], in which positions count from the start of
     each. Reference: add_position_encoding_op.h.
@@ -85,7 +85,7 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
 
 
 def largest_of_rows_and_columns(table: Array) -> Array:
-    """True at the largest element, the largest outside its row and column, and so on."""
+    """Return True at the maximum, the maximum outside its row and column, and so on."""
     chosen = np.zeros(table.shape, np.bool_)
     free_rows, free_columns = np.ones(table.shape[0], np.bool_), np.ones(table.shape[1], np.bool_)
     for place in np.argsort(-table, axis=None, kind="stable"):
@@ -97,10 +97,10 @@ def largest_of_rows_and_columns(table: Array) -> Array:
 
 
 class SimilarityFocus(OpDef, op="similarity_focus"):
-    """Out = 1 in every slice where one of the chosen slices is the largest of its row and column.
+    """Out = 1 in every slice where an element is selected in one of the slices `indexes`.
 
-    X has four axes; `indexes` choose slices along `axis`, each a table. In one, the largest element
-    is chosen, then the largest that shares no row or column with it, and so on. Reference:
+    X has four axes; `indexes` choose slices along `axis`, each a table. In a table, the maximum is
+    selected, then the maximum that shares no row or column with it, and so on. Reference:
     similarity_focus_op.h.
     """
 
@@ -136,7 +136,7 @@ def _fit(indexes: Sequence[int], size: int) -> bool:
 
 
 class Fsp(OpDef, op="fsp"):
-    """Out[n, i, j] = the mean over places of X[n, i] * Y[n, j]: how channels go together.
+    """Out[n, i, j] = the mean over positions of X[n, i] * Y[n, j]: flow of solution procedure.
 
     X is [N, Cx, H, W] and Y [N, Cy, H, W]. Reference: fsp_op.h.
     """

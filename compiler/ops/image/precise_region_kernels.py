@@ -1,4 +1,4 @@
-"""The kernels of `prroi_pool`: integrals over cells, and the gradients of the boxes' edges."""
+"""Device kernels of `prroi_pool`: integrals over cells, and the gradients of the box edges."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from compiler.ops.shared_kernels import fill
 
 
 def hat(k: KernelBuilder, distance: Number) -> Number:
-    """The weight of an element at a distance, when one looks between two."""
+    """Return the weight of an element at a distance in linear interpolation."""
     return k.maximum(1.0 - k.absolute(distance), 0.0)
 
 
 def hat_integral(k: KernelBuilder, distance: Number) -> Number:
-    """The integral of `hat` up to a distance."""
+    """Return the integral of `hat` up to a distance."""
     at = k.clip(distance, -1.0, 1.0)
     return k.where(at < 0, (1.0 + at) * (1.0 + at), 2.0 - (1.0 - at) * (1.0 - at)) * 0.5
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell on one axis, in double precision: its two edges, its number, and that of all."""
+    """A cell on one axis, in double precision: its edges, its index, and the number of cells."""
 
     low: Number
     high: Number
@@ -32,7 +32,7 @@ class Cell:
     cells: int
 
     def span(self, k: KernelBuilder, size: Size) -> Span:
-        """The elements that have a part in it."""
+        """Return the elements that contribute to the cell."""
         last = k.size(size)
         low = k.clip(self.low, 0.0, k.astype(last, DType.FP64))
         high = k.clip(self.high, -1.0, k.astype(last, DType.FP64))
@@ -40,12 +40,12 @@ class Cell:
         return Span(k.astype(k.floor(low), DType.INT32), stop)
 
     def weight(self, k: KernelBuilder, element: Number) -> Number:
-        """An element's part of the integral."""
+        """Return the weight of an element in the integral."""
         place = k.astype(element, DType.FP64)
         return hat_integral(k, self.high - place) - hat_integral(k, self.low - place)
 
     def slopes(self, k: KernelBuilder, element: Number) -> tuple[Number, Number]:
-        """How that part grows with the first and with the last edge of the whole box."""
+        """Return the derivatives of that weight by the first and the last edge of the whole box."""
         place, share = k.astype(element, DType.FP64), 1.0 / self.cells
         high, low = hat(k, self.high - place), hat(k, self.low - place)
         before = k.astype(self.number, DType.FP64) * share
@@ -54,7 +54,7 @@ class Cell:
 
 
 def cell_of(k: KernelBuilder, first: Number, last: Number, number: Number, cells: int) -> Cell:
-    """A cell of a box on one axis."""
+    """Return a cell of a box on one axis."""
     start, side = k.astype(first, DType.FP64), k.astype(k.maximum(last - first, 0.0), DType.FP64)
     at = k.astype(number, DType.FP64)
     return Cell(start + side * at / cells, start + side * (at + 1.0) / cells, number, cells)
@@ -63,7 +63,7 @@ def cell_of(k: KernelBuilder, first: Number, last: Number, number: Number, cells
 def begin(
     k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape
 ) -> tuple[tuple[Number, ...], tuple[Cell, Cell], Number, Run]:
-    """Begin a kernel: its lane, its cell on both axes, the area, and a run through the cell."""
+    """Start a kernel; return its index, its cell on both axes, the area, and the elements."""
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     rows = cell_of(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0])
     columns = cell_of(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1])
@@ -73,7 +73,7 @@ def begin(
 
 
 def integrals(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
-    """A kernel for the integral over each cell over its area; 0 where that is 0."""
+    """Emit a kernel for the integral over each cell divided by its area; 0 where that is 0."""
     at, (rows, columns), area, run = begin(k, boxes, X.shape[1], X.shape[2:])
     value = X[boxes.picture(k, at[0]), at[1], run.y, run.x]
     total = k.sum(value * rows.weight(k, run.y) * columns.weight(k, run.x), run.turn)
@@ -83,7 +83,7 @@ def integrals(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOpera
 def picture_gradient(
     k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """Kernels that add each cell's gradient to the elements that have a part in it."""
+    """Emit kernels that add the gradient of each cell to its elements."""
     fill(k, d_X, 0)
     at, (rows, columns), area, run = begin(k, boxes, d_X.shape[1], d_X.shape[2:])
     share = d_Out[at] * rows.weight(k, run.y) * columns.weight(k, run.x) / area
@@ -95,7 +95,7 @@ def box_gradient(
     k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand, d_Out: DeviceOperand,
     d_ROIs: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels for the gradients of edges: what each cell gives them, and the sum for each box."""
+    """Emit kernels for the gradients of edges: contributions of cells, and sums per box."""
     count = d_Out.shape[0]
     parts = k.scratch((4, *d_Out.shape), DType.FP64)
     at, (rows, columns), area, run = begin(k, boxes, X.shape[1], X.shape[2:])

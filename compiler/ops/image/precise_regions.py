@@ -18,10 +18,10 @@ from compiler.ops.image.regions import RegionPooling, last_of
 
 
 class PrroiPool(RegionPooling, op="prroi_pool"):
-    """Out = the integral over each cell, linear between elements, over its area.
+    """Out = the integral over each cell, linear between elements, divided by its area.
 
-    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may say how many boxes each
-    picture has. Reference: prroi_pool_op.h.
+    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may hold the number of boxes
+    per image. Reference: prroi_pool_op.h.
     """
 
     ROIs = reads()
@@ -110,5 +110,5 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
 
 
 def starts_of(counts: Array | None) -> Array | None:
-    """Offsets of as many boxes as a tensor says for each picture."""
+    """Return offsets from the number of boxes per image."""
     return None if counts is None else np.concatenate([[0], np.cumsum(counts.reshape(-1))])

@@ -1,7 +1,7 @@
-"""Pooling of regions of interest: boxes of pictures become pictures of one size.
+"""RoI pooling: boxes of images become images of one size.
 
-ROIs [R, 4] are boxes (x1, y1, x2, y2) of the pictures X [N, C, H, W], sequences of them by picture;
-`spatial_scale` brings their places to those of X.
+ROIs [R, 4] are boxes (x1, y1, x2, y2) in the images X [N, C, H, W], in one sequence per image;
+`spatial_scale` converts their coordinates to those of X.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
 
 SCALES = between(1e-6, 1e6)
-"""How many elements of a picture a unit of its boxes may be."""
+"""Allowed range of elements of X per unit of box coordinates."""
 MOST_SAMPLES = 128
-"""Samples of a cell along an axis that an op may take: kernels and time grow with their square."""
+"""Maximum samples per cell and axis: kernels and time grow with its square."""
 
 
 class RegionPooling(OpDef):
-    """Out [R, channels, pooled_height, pooled_width] = what each box shows, in cells."""
+    """Out [R, channels, pooled_height, pooled_width] = the content of each box, pooled in cells."""
 
     X = reads()
     ROIs = reads(no_grad=True)
@@ -49,7 +49,7 @@ class RegionPooling(OpDef):
     pooled_width = attr(1)
 
     def pooled(self, X: TensorType, ROIs: TensorType, channels: Size) -> TensorType:
-        """The type of Out; ShapeError where pictures or boxes are none."""
+        """Return the type of Out; raises ShapeError if X is not images or ROIs not boxes."""
         require_images(self.kind, "X", X)
         if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
@@ -65,7 +65,7 @@ class RegionPooling(OpDef):
     def boxes(
         self, k: KernelBuilder, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
     ) -> Boxes:
-        """The boxes as kernels have them; the first offsets there are say whose they are."""
+        """Return the boxes for kernels; the first offsets that are present define the images."""
         known = next((each for each in offsets if each is not None), None)
         owners = None if known is None else owner_rows(k, known, ROIs.shape[0])
         cells = (self.pooled_height, self.pooled_width)
@@ -78,9 +78,9 @@ class RegionPooling(OpDef):
 
 
 class RoiPool(RegionPooling, op="roi_pool"):
-    """Out = the largest element of each cell, Argmax = where it is, through the picture.
+    """Out = the maximum of each cell, Argmax = its flat index in the image.
 
-    Boxes and cells are rounded to whole elements; an empty cell gives 0. Reference: roi_pool_op.cc.
+    Boxes and cells are rounded to whole elements; an empty cell is 0. Reference: roi_pool_op.cc.
     """
 
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
@@ -150,7 +150,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
 
 
 def last_of(levels: list[Operand] | None) -> Operand | None:
-    """The innermost offsets of a LoD, if there is one."""
+    """Return the innermost offsets of a LoD, if there is one."""
     return levels[-1] if levels else None
 
 
@@ -222,7 +222,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
 
 
 def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[Any]:
-    """The cells of `psroi_pool`, rows and columns, of a box whose edges are rounded first."""
+    """Return the rows and columns of `psroi_pool` cells of a box; edges are rounded first."""
     left, top, right, bottom = away_from_zero(box.astype(np.float32))
     found: list[Any] = []
     for first, last, count, size in (
@@ -238,7 +238,7 @@ def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[An
 class PsroiPool(RegionPooling, op="psroi_pool"):
     """Out[r, c, i, j] = the mean of channel (c·height + i)·width + j over cell (i, j).
 
-    X has output_channels·pooled_height·pooled_width channels: every cell looks at its own.
+    X has output_channels·pooled_height·pooled_width channels: each cell reads a separate one.
     Reference: psroi_pool_op.h.
     """
 

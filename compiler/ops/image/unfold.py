@@ -1,4 +1,4 @@
-"""What windows of an image see, laid out as columns (`unfold`) or as sequences (`im2sequence`)."""
+"""Windows of an image as columns (`unfold`) or as sequences (`im2sequence`)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from compiler.ops.type_checks import require_same_shape
 
 
 def edges_in_pairs(paddings: Sequence[int]) -> list[int]:
-    """[top, left, bottom, right] as [top, bottom, left, right]; [height, width] stays."""
+    """Return [top, left, bottom, right] as [top, bottom, left, right]; two sizes unchanged."""
     return [paddings[place] for place in (0, 2, 1, 3)] if len(paddings) == 4 else list(paddings)
 
 
 def scatter_images(columns: Array, axes: Axes, sizes: Sequence[int]) -> Array:
-    """Images [N, C, …] that get back columns [N, C, taps, …places] from where they come."""
+    """Return images [N, C, …] from columns [N, C, taps, …positions] (col2im)."""
     padded = [size + axis[3] + axis[4] for size, axis in zip(sizes, axes, strict=True)]
     images = np.empty((*columns.shape[:2], *sizes), columns.dtype)
     for image, part in zip(images, columns, strict=True):
@@ -42,10 +42,10 @@ def scatter_images(columns: Array, axes: Axes, sizes: Sequence[int]) -> Array:
 
 
 class Unfold(OpDef, op="unfold"):
-    """Y[n, (c·kh + i)·kw + j, l] = X[n, c] under tap (i, j) of the window at place l.
+    """Y[n, (c·kh + i)·kw + j, l] = X[n, c] under tap (i, j) of window l.
 
-    X is [N, C, H, W], Y [N, C·kh·kw, places]. Paddings are [height, width] or [top, left, bottom,
-    right]. Reference: unfold_op.cc.
+    X is [N, C, H, W], Y [N, C·kh·kw, positions]. Paddings are [height, width] or [top, left,
+    bottom, right]. Reference: unfold_op.cc.
     """
 
     X = reads()
@@ -82,7 +82,7 @@ class Unfold(OpDef, op="unfold"):
         return {"X": scatter_images(columns, axes, sizes)}
 
     def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Where the windows stand on rows and columns."""
+        """Return the window geometry of rows and columns."""
         paddings = edges_in_pairs(self.paddings)
         sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
@@ -105,17 +105,17 @@ class Unfold(OpDef, op="unfold"):
 
 
 def require_pair(op: str, name: str, sizes: Sequence[int]) -> None:
-    """BadAttribute unless an attribute has a size for rows and one for columns."""
+    """Raise BadAttribute unless an attribute has a size for rows and one for columns."""
     if len(sizes) != 2 or min(sizes) < 1:
         raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes from 1")
 
 
 class Im2Sequence(OpDef, op="im2sequence"):
-    """Each image becomes a sequence of what its windows see, row by row: Out [places, C·kh·kw].
+    """Each image becomes a sequence of its windows in row-major order: Out [positions, C·kh·kw].
 
-    X is [N, C, H, W]; Out has a sequence an image. Paddings are [top, left, bottom, right]. Where Y
-    [N, 2] has the real sizes of the images, each has only the windows that fit on its size divided
-    by `out_stride`, rounded up. Reference: im2sequence_op.cc.
+    X is [N, C, H, W]; Out has one sequence per image. Paddings are [top, left, bottom, right]. If Y
+    [N, 2] holds the real sizes of the images, each has only the windows that fit on its size
+    divided by `out_stride`, rounded up. Reference: im2sequence_op.cc.
     """
 
     X = reads()
@@ -138,12 +138,12 @@ class Im2Sequence(OpDef, op="im2sequence"):
         return {"Out": X.with_shape((places, depth)), "Out_lod": [offsets]}
 
     def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Where the windows stand on rows and columns."""
+        """Return the window geometry of rows and columns."""
         paddings = edges_in_pairs(self.paddings)
         return Sliding(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
 
     def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        """The gradient takes all windows, as there are without Y."""
+        """Infer the gradient's type; d_Out covers all windows, as without Y."""
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
         rows, columns = self.axes(X.shape)

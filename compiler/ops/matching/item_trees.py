@@ -1,4 +1,4 @@
-"""Trees of items for retrieval, as tables of nodes: children of nodes, and samples by layer.
+"""Item trees for retrieval, as tables of nodes: children of nodes, and samples by layer.
 
 Zhu et al., "Learning Tree-based Deep Model for Recommender Systems", KDD 2018.
 """
@@ -22,7 +22,7 @@ BEFORE_CHILDREN = 3
 
 
 def require_rows(kind: str, ids: Array, count: int, table: str) -> None:
-    """ValueError for an id that is no row of a table."""
+    """Raise ValueError for an id that is no row of a table."""
     wrong = (ids < 0) | (ids >= count)
     if wrong.any():
         raise ValueError(
@@ -32,11 +32,11 @@ def require_rows(kind: str, ids: Array, count: int, table: str) -> None:
 
 
 class TdmChild(OpDef, op="tdm_child"):
-    """Child [*X, `child_nums`] = the children of each node in X, zeros where it has none.
+    """Child [*X, `child_nums`] = the children of each node in X, zeros if it has none.
 
     TreeInfo is [nodes, 3 + `child_nums`]: item, layer, parent and children of each node; node 0 is
-    the root and has no children here. LeafMask is 1 where a child has an item, else 0. Raises
-    ValueError for a node that TreeInfo does not have. Reference: tdm_child_op.h.
+    padding and has no children. LeafMask is 1 where a child has an item, else 0. Raises
+    ValueError for a node that is not in TreeInfo. Reference: tdm_child_op.h.
     """
 
     no_kernel_reason = "it reads ids, which only the host checks"
@@ -69,16 +69,16 @@ class TdmChild(OpDef, op="tdm_child"):
 
 
 def index_type(kind: str, code: int) -> DType:
-    """The element type of a code; BadAttribute unless it is one of indices."""
+    """Return the dtype of a code; raises BadAttribute unless it is int32 or int64."""
     if code not in (DType.INT32.code, DType.INT64.code):
         raise BadAttribute(f"{kind}: attribute 'dtype' is {code}, expected int32 (2) or int64 (3)")
     return DType.of(code)
 
 
 def others_of(source: np.random.Generator, nodes: Array, positives: Array, count: int) -> Array:
-    """For each positive `count` other nodes, each as likely and none twice: [rows, count].
+    """For each positive sample `count` distinct other nodes uniformly: [rows, count].
 
-    Raises ValueError where there are not as many others.
+    Raises ValueError if there are fewer others.
     """
     order = source.random((len(positives), len(nodes)))
     order[nodes == positives[:, None]] = 2.0
@@ -89,14 +89,14 @@ def others_of(source: np.random.Generator, nodes: Array, positives: Array, count
 
 
 class TdmSampler(OpDef, op="tdm_sampler"):
-    """Out [rows, samples]: by layer the node on the way to each leaf, then other nodes of it.
+    """Out [rows, samples]: for each layer the node on the path to each leaf, then negative samples.
 
-    X [rows, 1] has numbers of leaves, Travel [leaves, layers] their way from below the root on,
+    X [rows, 1] are indices of leaves, Travel [leaves, layers] their paths from below the root,
     Layer [nodes, 1] the nodes of all layers; those of layer i begin at `layer_offset_lod[i]`.
-    `neg_samples_num_list` says how many others each layer has, drawn without repetition; nodes on
-    the way are in Out where `output_positive` is set. Labels are 1 for those, Mask is 0 where the
-    way has ended (a node 0), and Out then is 0. A `seed` of 0 draws others every time. Raises
-    ValueError for a leaf that Travel does not have. Reference: tdm_sampler_op.h.
+    `neg_samples_num_list` is the number of negatives per layer, drawn without repetition; nodes on
+    the path are in Out if `output_positive` is set. Labels are 1 for those, Mask is 0 after the end
+    of the path (a node 0), where Out is 0. A `seed` of 0 draws differently in every step. Raises
+    ValueError for a leaf that is not in Travel. Reference: tdm_sampler_op.h.
     """
 
     no_kernel_reason = "it reads ids, which only the host checks"
@@ -133,7 +133,7 @@ class TdmSampler(OpDef, op="tdm_sampler"):
         return {"Out": made, "Labels": made, "Mask": made}
 
     def require_layers(self) -> None:
-        """BadAttribute unless there is a layer, and each has more nodes than others are drawn."""
+        """Raise BadAttribute unless there are layers, each with more nodes than negatives."""
         counts, starts = self.neg_samples_num_list, self.layer_offset_lod
         sizes = [end - start for start, end in pairwise(starts)]
         fits = len(sizes) == len(counts) > 0 and starts[0] == 0

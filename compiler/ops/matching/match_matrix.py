@@ -1,4 +1,4 @@
-"""`match_matrix_tensor`: each row of a sequence against each of another. Reference: its op.cc."""
+"""`match_matrix_tensor`: each row of a sequence times each of another. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
-    """Out of picture i is [t, n, m]: X_i @ W[:, t] @ Y_iᵀ, X_i [n, h] and Y_i [m, h] a sequence
-    each; Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
+    """Out of pair i is [t, n, m]: X_i @ W[:, t] @ Y_iᵀ, for sequences X_i [n, h] and Y_i [m, h].
+
+    Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
     """
 
     no_kernel_reason = "only data decides how many rows there are"

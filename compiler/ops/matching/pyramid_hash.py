@@ -1,4 +1,4 @@
-"""`pyramid_hash`: vectors of runs of words, put together from places of one table by hashes."""
+"""`pyramid_hash`: embeddings of n-grams, composed of chunks of one table selected by hashes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ AT_LEAST_0 = Accepted(low=0)
 
 
 def terms_of(offsets: Array, most: int) -> tuple[Array, Array, Array]:
-    """Runs of 2 to `most` rows within sequences: where each begins, its length, its sequence.
+    """Return start, length and sequence of n-grams of 2 to `most` rows within sequences.
 
-    They are in the order of sequences, then of lengths, then of beginnings.
+    They are sorted by sequence, then by length, then by start.
     """
     counts = np.diff(offsets)
     rows: Array = np.arange(int(offsets[-1]))
@@ -39,7 +39,7 @@ def terms_of(offsets: Array, most: int) -> tuple[Array, Array, Array]:
 
 
 def words_of(X: Array, starts: Array, length: int) -> Array:
-    """The bits of runs of `length` ids, each as a float32: uint32 [runs, length]."""
+    """Return the float32 bits of n-grams of `length` ids: uint32 [n-grams, length]."""
     ids = X.reshape(-1).astype(np.float32).view(np.uint32)
     return ids[starts[:, None] + np.arange(length)]
 
@@ -47,7 +47,7 @@ def words_of(X: Array, starts: Array, length: int) -> Array:
 def is_wanted(
     X: Array, starts: Array, lengths: Array, white: Array | None, black: Array | None
 ) -> Array:
-    """Whether each run is in the filter of what is wanted and not in that of what is not."""
+    """Return whether each n-gram is in the white list's filter and not in the black list's."""
     wanted = np.ones(len(starts), bool)
     for length in np.unique(lengths).tolist():
         here = lengths == length
@@ -60,7 +60,7 @@ def is_wanted(
 
 
 def even_numbers(seed: int, count: int) -> Array:
-    """Numbers from 0 to 1, float32 [count], as C's `rand_r` of the GNU library draws them."""
+    """Return uniform numbers in [0, 1], float32 [count], as glibc's `rand_r` draws them."""
     factors = np.full(3 * count, 1103515245, np.uint32)
     powers = np.cumprod(factors, dtype=np.uint32)
     sums = np.cumsum(np.concatenate([factors[:1] * 0 + 1, powers])[: 3 * count], dtype=np.uint32)
@@ -71,9 +71,9 @@ def even_numbers(seed: int, count: int) -> Array:
 
 
 def table_places(X: Array, starts: Array, lengths: Array, sizes: tuple[int, int, int]) -> Array:
-    """The elements of W that make up the vector of each run: [runs, num_emb].
+    """Return the indices in W of the elements of each n-gram's embedding: [n-grams, num_emb].
 
-    `sizes` are num_emb, rand_len and space_len: parts of rand_len elements begin below space_len.
+    `sizes` are num_emb, rand_len and space_len: chunks of rand_len elements begin below space_len.
     """
     width, part, space = sizes
     found = np.zeros((len(starts), width // part), np.int64)
@@ -85,17 +85,17 @@ def table_places(X: Array, starts: Array, lengths: Array, sizes: tuple[int, int,
 
 
 class PyramidHash(OpDef, op="pyramid_hash"):
-    """Out has a row of `num_emb` numbers for each run of 2 to `pyramid_layer` ids of a sequence.
+    """Out has an embedding of `num_emb` numbers for each n-gram of 2 to `pyramid_layer` ids.
 
-    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]. A row is made of
-    parts of `rand_len` numbers of W, from where the xxHash32 of the run says. With `use_filter` a
-    run must be in the Bloom filter WhiteList and not in BlackList, where those have a length. In
-    training it is left out as often as `drop_out_percent` says; otherwise Out is multiplied by
-    that. A sequence without runs has one row of zeros. DropPos is 1 for runs that stay, 0 for
-    others and behind the last one.
+    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]. A row consists of
+    chunks of `rand_len` numbers of W, at offsets from the xxHash32 of the n-gram. With `use_filter`
+    an n-gram must be in the Bloom filter WhiteList and not in BlackList, if those have a length. In
+    training it is dropped with probability `drop_out_percent`; otherwise Out is multiplied by
+    that. A sequence without n-grams has one row of zeros. DropPos is 1 for kept n-grams, 0 for
+    others and after the last one.
 
-    Where X does not stop gradients, the backward pass subtracts `lr` times the gradient of W from
-    W itself. Reference: pyramid_hash_op.cc.
+    Unless X stops gradients, the backward pass subtracts `lr` times the gradient of W from W
+    itself. Reference: pyramid_hash_op.cc.
     """
 
     no_kernel_reason = "only data decides how many rows there are"
@@ -184,8 +184,8 @@ class PyramidHash(OpDef, op="pyramid_hash"):
 class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     """WOut = W - `lr` times the gradient of W by Out@GRAD; X@GRAD has no value.
 
-    DropPos and X_Temp_Out are those of `pyramid_hash`. Reference: pyramid_hash_op.cc, where what is
-    written has no output slot.
+    DropPos and X_Temp_Out are those of `pyramid_hash`. Reference: pyramid_hash_op.cc, which
+    declares no output slot for the updated table.
     """
 
     no_kernel_reason = "only data decides how many rows there are"

@@ -1,4 +1,4 @@
-"""`rank_attention`: rows multiplied by matrices that the ranks of an item and of others choose."""
+"""`rank_attention`: rows times matrices selected by the ranks of pairs of items."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
-    """Which row of X goes into which row of Out, and by which block of RankParam.
+    """Return row of Out, row of X and block of RankParam of each product.
 
-    Returns three int64 arrays of one length. Raises ValueError for a rank above the largest and for
-    a row that X does not have.
+    Returns three int64 arrays of equal length. Raises ValueError for a rank above the maximum and
+    for a row that is not in X.
     """
     most = RankOffset.shape[1] // 2
     own, others, sources = RankOffset[:, :1], RankOffset[:, 1::2], RankOffset[:, 2::2]
@@ -38,10 +38,10 @@ def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
 
 
 class RankAttention(OpDef, op="rank_attention"):
-    """Out[i] = the sum over the items k beside item i of X[row of k] @ a matrix for both ranks.
+    """Out[i] = the sum over items k shown with item i of X[row of k] @ matrix of both ranks.
 
     X is [rows, features], RankOffset int32 [rows, 1 + 2 `MaxRank`]: the rank of the item, counted
-    from 1, then rank and row of each item beside it; a rank of 0 means none. RankParam is
+    from 1, then rank and row of each item shown with it; a rank of 0 means none. RankParam is
     [`MaxRank`² features, columns], a matrix for each pair of ranks. X has no gradient.
     Reference: rank_attention_op.cu.
     """

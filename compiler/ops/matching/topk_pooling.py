@@ -1,4 +1,4 @@
-"""`sequence_topk_avg_pooling`: means of the largest numbers of rows."""
+"""`sequence_topk_avg_pooling`: means of the k largest numbers of rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AT_LEAST_1 = Accepted(low=1)
 
 
 class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
-    """Out [rows, channels · counts]: for each row of a picture, and each channel, the sum of its
-    k largest numbers, divided by k, for each k of `topks`; where it has fewer, of all.
+    """Out [rows, channels · counts]: mean of the k largest numbers per row and channel.
 
-    Pictures are [channel_num, rows of ROW, rows of COLUMN], one behind the other in X [n, 1]; `pos`
-    has the places of the largest, -1 where there is none.
+    The sum of the k largest numbers, or of all if there are fewer, divided by k, for each k of
+    `topks`. Images are [channel_num, rows of ROW, rows of COLUMN], consecutive in X [n, 1]; `pos`
+    has the indices of the largest, -1 if there are fewer.
     Reference: sequence_topk_avg_pooling_op.h.
     """
 

@@ -1,4 +1,4 @@
-"""`var_conv_2d`: a convolution of pictures that each have their own size. Reference: its op.cc."""
+"""`var_conv_2d`: a convolution of images of different sizes. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_LEAST_1 = Accepted(low=1)
 
 
 def counts_after(sizes: list[tuple[int, int]], strides: tuple[int, int]) -> list[tuple[int, int]]:
-    """The sizes of pictures after a convolution; one without numbers stays so."""
+    """Return the sizes of images after a convolution; empty images are 0 x 0."""
     down, across = strides
     made = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
     pairs = zip(sizes, made, strict=True)
@@ -31,9 +31,9 @@ def counts_after(sizes: list[tuple[int, int]], strides: tuple[int, int]) -> list
 def window_places(
     size: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """Rows and columns [kernel, places] that each element of a window meets, the middle first at 0.
+    """Return rows and columns [kernel, positions] that window elements cover; centres start at 0.
 
-    What lies outside of the picture is negative or too large.
+    Positions outside the image are negative or too large.
     """
     (h, w), (kh, kw), (down, across) = size, kernel, strides
     rows = np.arange(0, h, down)[None, :] - kh // 2 + np.arange(kh)[:, None]
@@ -45,12 +45,12 @@ def window_places(
 
 
 class VarConv2d(OpDef, op="var_conv_2d"):
-    """Out of picture i is [OutputChannel, …]: W [OutputChannel, InputChannel · KernelH · KernelW]
-    over the windows around every StrideH-th row and StrideW-th column, zeros outside.
+    """Out of image i is [OutputChannel, …]: the convolution by W, padded with zeros.
 
-    Pictures are [InputChannel, rows of ROW, rows of COLUMN], one behind the other in X [n, 1]; Col
-    [m, 1] has the windows [InputChannel · KernelH · KernelW, places] of each. Reference:
-    var_conv_2d_op.cc.
+    W is [OutputChannel, InputChannel · KernelH · KernelW]; windows are centred at every StrideH-th
+    row and StrideW-th column. Images are [InputChannel, rows of ROW, rows of COLUMN], consecutive
+    in X [n, 1]; Col [m, 1] has the windows [InputChannel · KernelH · KernelW, positions] of each.
+    Reference: var_conv_2d_op.cc.
     """
 
     no_kernel_reason = "only data decides how many rows there are"

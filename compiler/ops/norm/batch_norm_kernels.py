@@ -1,7 +1,7 @@
-"""The kernels of normalisation over a batch.
+"""Device kernels of batch normalisation.
 
-In training, a channel whose places fit into a tile has one kernel of one pass; others are read once
-for their statistics and once more to be normalised, and so in the gradient.
+In training, a channel whose positions fit into a tile has one single-pass kernel; others are read
+once for their statistics and once more to be normalised, and likewise in the gradient.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Store = Callable[[Number, Number, Number], None]
 
 @dataclass(frozen=True)
 class Statistics:
-    """What training keeps of each channel: [C] each; None where nobody wants it.
+    """Running statistics of training: [C] each; outputs that are not used are None.
 
-    `tensor` [1], where there is one, goes before `momentum`.
+    `tensor` [1], if passed, overrides `momentum`.
     """
 
     before: tuple[DeviceOperand, DeviceOperand]
@@ -32,7 +32,7 @@ class Statistics:
     def keep(
         self, k: KernelBuilder, places: Size, c: Number, mean: Number, variance: Number
     ) -> None:
-        """Move what is kept towards the batch; a channel of one value has nothing to tell."""
+        """Update the running statistics by those of the batch; not for channels of one element."""
         keep: Number = self.momentum if self.tensor is None else self.tensor.reshaped((1,))[0]
         for old, new, batch in zip(self.before, self.after, (mean, variance), strict=True):
             if new is not None:
@@ -41,7 +41,7 @@ class Statistics:
 
 
 def unless_alone(k: KernelBuilder, places: Size, value: Number, alone: Number) -> Number:
-    """A value, or what takes its place in a channel of one element."""
+    """Return `value`, or `alone` for channels of one element."""
     if isinstance(places, int):
         return alone if places == 1 else value
     return k.where(k.equal(k.size(places), 1), alone, value)
@@ -51,7 +51,7 @@ def by_batch(
     k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     Y: DeviceOperand | None, saved: tuple[DeviceOperand, DeviceOperand], kept: Statistics,
 ) -> None:  # fmt: skip
-    """Normalise X by its own mean and variance; `saved` take the mean and 1/deviation."""
+    """Normalise X by the batch statistics; `saved` receives the mean and 1/deviation."""
 
     def tell(c: Number, mean: Number, variance: Number) -> None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
@@ -79,7 +79,7 @@ def by_kept(
     k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     given: tuple[DeviceOperand, DeviceOperand], epsilon: float, Y: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """Normalise X by a mean and a variance that are given."""
+    """Normalise X by the mean and variance passed in."""
     if Y is None:
         return
     indices = k.grid(*s.view)
@@ -93,7 +93,7 @@ def tell_kept(
     saved: tuple[DeviceOperand | None, DeviceOperand | None],
     outs: tuple[DeviceOperand | None, DeviceOperand | None],
 ) -> None:  # fmt: skip
-    """What is told of statistics that stay: they themselves, and 1/deviation."""
+    """Emit the outputs of frozen statistics: the statistics themselves, and 1/deviation."""
     (c,) = k.grid(*given[0].shape)
     mean, variance = given[0][c], given[1][c]
     pairs = zip(
@@ -119,7 +119,7 @@ def gradient(
     k: KernelBuilder, s: Channels, given: tuple[DeviceOperand, ...],
     made: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None], frozen: bool,
 ) -> None:  # fmt: skip
-    """Gradients of images, scale and bias from X, d_Y, scale, mean and 1/deviation."""
+    """Emit the gradients of images, scale and bias from X, d_Y, scale, mean and 1/deviation."""
     X, d_Y, scale, mean, inverse = given
     d_X, *wanted = made
     dtype = X.type.dtype

@@ -1,4 +1,4 @@
-"""What works across or along channels: `lrn`, which damps by neighbours, and `affine_channel`."""
+"""Per-channel ops: `lrn` (local response normalisation) and `affine_channel`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from compiler.ops.norm.norm_kernels import Channels, sums
 
 
 def neighbour_sum(values: Array, before: int, after: int) -> Array:
-    """For each channel of [N, C, …], the sum over those from `before` below to `after` above it."""
+    """Sum values [N, C, …] over channels c - `before` to c + `after` for each channel c."""
     channels = values.shape[1]
     total = np.zeros_like(values)
     for shift in range(-min(before, channels - 1), min(after, channels - 1) + 1):
@@ -106,7 +106,7 @@ class Lrn(OpDef, op="lrn"):
         k.store(d_X, place, own - X[place] * around * (2 * self.alpha * self.beta))
 
     def reach(self, shape: Shape) -> int:
-        """Channels on each side that are summed: no more than there are, where that is known."""
+        """Number of channels summed on each side, limited to the number of channels if known."""
         channels = channels_first(self.data_format, shape)[1]
         reach = (self.n - 1) // 2
         return min(reach, channels) if isinstance(channels, int) else reach
@@ -114,7 +114,7 @@ class Lrn(OpDef, op="lrn"):
     def neighbour(
         self, k: KernelBuilder, shape: Shape, place: tuple[Number, ...], turn: Number
     ) -> tuple[tuple[Number, ...], Number]:
-        """The same place in one of the channels around, and whether there is such a channel."""
+        """Return the same position in a neighbouring channel, and whether that channel exists."""
         channels: Size = channels_first(self.data_format, shape)[1]
         n, c, *rest = channels_first(self.data_format, place)
         near = c + turn - self.reach(shape)
@@ -123,7 +123,7 @@ class Lrn(OpDef, op="lrn"):
 
 
 class AffineChannel(OpDef, op="affine_channel"):
-    """Out = X * Scale + Bias, a channel at a time: batch_norm with what it has learnt put together.
+    """Out = X * Scale + Bias per channel: a batch_norm folded into scale and bias.
 
     X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C].
     Reference: affine_channel_op.cc.
@@ -202,6 +202,6 @@ class AffineChannel(OpDef, op="affine_channel"):
 
 
 def channel_shape(X: Array, layout: str) -> tuple[int, ...]:
-    """The shape in which a vector of channels broadcasts along X: -1 at the channels, else 1."""
+    """Return the shape that broadcasts a vector of channels to X: -1 at the channels, else 1."""
     first = (1, -1, *[1] * (X.ndim - 2))
     return (*first[:1], *first[2:], -1) if is_channels_last(layout) else first

@@ -1,4 +1,4 @@
-"""`data_norm`: normalisation of features by sums that are kept over all data seen."""
+"""`data_norm`: normalisation of features by sums accumulated over all training data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.group_norm import require_channels
 
 NOT_SHOWN = 1e-7
-"""A slot whose first feature is nearer to 0 than this was shown to nobody."""
+"""A slot whose first feature has a magnitude below this was not shown."""
 
 
 def shown_features(X: Array, slot_dim: int) -> Array:
-    """1 for each feature [N, C] that counts: all, or those of slots that were shown."""
+    """Return 1 for each feature [N, C] that counts: all, or those of shown slots."""
     if slot_dim <= 0:
         return np.ones(X.shape, X.dtype)
     first = np.abs(X[:, ::slot_dim]) >= NOT_SHOWN
@@ -25,10 +25,10 @@ def shown_features(X: Array, slot_dim: int) -> Array:
 class DataNorm(OpDef, op="data_norm"):
     """Y = (X - mean) * scale, mean = BatchSum / BatchSize, scale = √(BatchSize / BatchSquareSum).
 
-    X is [N, C], all else [C]. With `enable_scale_and_shift`, Y = … * scale_w + bias. With slots of
-    `slot_dim` features, those whose first feature is 0 give 0. What backward gives for the three
-    sums is what the batch adds to them: its size, its sum, and its squares around the mean, as
-    means over the rows where there are slots. Reference: data_norm_op.cc.
+    X is [N, C], all others [C]. With `enable_scale_and_shift`, Y = … * scale_w + bias. With slots
+    of `slot_dim` features, Y is 0 for those whose first feature is 0. The gradients of the three
+    sums are the increments by the batch: its size, its sum, and its squares around the mean,
+    averaged over the rows if there are slots. Reference: data_norm_op.cc.
     """
 
     X = reads()
@@ -132,7 +132,7 @@ class DataNorm(OpDef, op="data_norm"):
     def shown(
         self, k: KernelBuilder, X: DeviceOperand, n: Number, c: Number, inside: Number | None
     ) -> Number:
-        """1 for a feature that counts: `shown_features` for one of them."""
+        """Return one element of `shown_features`: 1 for a feature that counts."""
         if self.slot_dim <= 0:
             return 1.0
         first = k.div(c, self.slot_dim) * self.slot_dim
@@ -155,7 +155,7 @@ class DataNorm(OpDef, op="data_norm"):
         d_scale_w: DeviceOperand | None,
         d_bias: DeviceOperand | None,
     ) -> None:
-        """One pass over the features for X, one for all sums over the batch."""
+        """Emit one pass over the features for X, and one for all sums over the batch."""
         if d_X is not None:
             n, c = k.grid(*X.shape)
             above = d_Y[n, c] * Scales[c]

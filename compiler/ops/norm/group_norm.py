@@ -1,4 +1,4 @@
-"""Normalisation inside an image: `instance_norm`, a channel at a time, and `group_norm`."""
+"""Normalisation within an image: `instance_norm`, per channel, and `group_norm`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compiler.ops.type_checks import differ, require_same_shape, shown
 
 
 def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType | None) -> None:
-    """ShapeError unless X are images, and what is given beside has an element a channel."""
+    """Raise ShapeError unless X is images, and each vector has one element per channel."""
     if X.rank < 2 or not X.dtype.is_float:
         raise ShapeError(f"{op}: X is {X}, expected floats with a batch and channels")
     size = channels_first(layout, X.shape)[1]
@@ -31,13 +31,13 @@ def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType 
 
 
 def normal_gradient(scaled: Array, normal: Array, inverse: Array) -> Array:
-    """The gradient of rows, given that of their normalised values; `inverse` is 1/deviation."""
+    """Return the gradient of rows from that of normalised rows; `inverse` is 1/deviation."""
     along = (scaled * normal).mean(axis=1, keepdims=True)
     return (scaled - scaled.mean(axis=1, keepdims=True) - normal * along) * inverse
 
 
 class InstanceNorm(OpDef, op="instance_norm"):
-    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a channel of an image at a time.
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, per channel and image.
 
     X is [N, C, …], Scale and Bias [C]. SavedMean and SavedVariance are [N·C]; the latter is
     1/sqrt(variance + epsilon). Reference: instance_norm_op.cc.
@@ -147,23 +147,23 @@ class InstanceNorm(OpDef, op="instance_norm"):
 
 
 def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
-    """A size in the numbers that means are computed in."""
+    """Return a size in the dtype that means are computed in."""
     return k.astype(k.size(size), held(like.type.dtype))
 
 
 def channel_groups(channels: int, groups: int) -> list[slice]:
-    """The channels of each group; the last one has fewer where they do not come out even."""
+    """Return the channels of each group; the last one is smaller if C is not divisible."""
     size = (channels - 1) // groups + 1
     return [slice(i * size, min((i + 1) * size, channels)) for i in range(groups)]
 
 
 class GroupNorm(OpDef, op="group_norm"):
-    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a group of channels at a time.
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, per group of channels.
 
     X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C]. Mean and (biased)
-    Variance are those of the groups of each image: [N, groups]. The gradient looks at Y and not at
-    X, as in the reference, and so learns nothing of a channel whose Scale is 0.
-    Reference: group_norm_op.cc, which is right for images of two axes only.
+    Variance are those of the groups of each image: [N, groups]. The gradient is computed from Y
+    instead of X, as in the reference, and so ignores channels whose Scale is 0.
+    Reference: group_norm_op.cc, which is correct only for images with two axes.
     """
 
     is_cheap = True

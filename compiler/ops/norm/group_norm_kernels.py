@@ -1,4 +1,4 @@
-"""The kernels of `group_norm`: a lane for each group of an image, which runs through the group."""
+"""Device kernels of `group_norm`: one program per group of an image, looping over the group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.norm.norm_kernels import Channels, held, kept, row_gradient, s
 
 @dataclass(frozen=True)
 class Member:
-    """An element of a group in a lane: where it is, and whether the group has so many."""
+    """An element of a group: its position, and whether it is inside the group."""
 
     n: Number
     group: Number
@@ -24,13 +24,13 @@ class Member:
     count: Number
 
     def at(self, k: KernelBuilder, vector: DeviceOperand) -> Number:
-        """What a vector has for the element's channel."""
+        """Load a vector's element for this element's channel."""
         return wide(k, vector.at(self.c, where=self.inside, other=0))
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Images in a layout, their channels in groups; the last group may have fewer."""
+    """Images in a layout, their channels in groups; the last group may be smaller."""
 
     layout: str
     shape: Shape
@@ -38,19 +38,19 @@ class Groups:
 
     @property
     def sizes(self) -> tuple[Size, Size, Size]:
-        """Images, channels, places."""
+        """Images, channels, positions."""
         batch, channels, *image = channels_first(self.layout, self.shape)
         return batch, channels, product(image)
 
     @property
     def view(self) -> Shape:
-        """Images with one axis for all places."""
+        """Shape of the images with one axis for all positions."""
         batch, channels, places = self.sizes
         last = is_channels_last(self.layout)
         return (batch, places, channels) if last else (batch, channels, places)
 
     def begin(self, k: KernelBuilder, like: DeviceOperand) -> Member:
-        """Begin a kernel with a lane a group; gives the element of a turn."""
+        """Start a kernel over the groups of each image; return the element of a loop index."""
         batch, channels, places = self.sizes
         size = (channels - 1) // self.groups + 1
         n, group = k.grid(batch, self.groups)
@@ -67,7 +67,7 @@ class Groups:
         return Member(n, group, c, index, turn, inside, k.astype(own, held(like.type.dtype)))
 
     def read(self, k: KernelBuilder, images: DeviceOperand, e: Member) -> Number:
-        """An element in no less than 32 bits; 0 where there is none."""
+        """Load an element, upcast to at least 32 bits; 0 outside the group."""
         return wide(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
 
 
@@ -75,7 +75,7 @@ def normalise(
     k: KernelBuilder, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Y, the mean and the variance of every group; `factors` are scale and bias."""
+    """Emit Y, the mean and the variance of every group; `factors` are scale and bias."""
     e, (Y, *told) = g.begin(k, X), outs
     x = g.read(k, X, e)
     mean, variance = k.moments(x, e.turn, e.inside)
@@ -92,7 +92,7 @@ def normalise(
 
 
 def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None) -> Number:
-    """What Y was before scale and bias; 0 where the scale is."""
+    """Return the normalised value of Y, before scale and bias; 0 where the scale is 0."""
     shifted = y if bias is None else y - bias
     if scale is None:
         return shifted
@@ -105,7 +105,7 @@ def gradient(
     factors: tuple[DeviceOperand | None, ...], epsilon: float,
     made: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Gradients of images, scale and bias from Y, d_Y and the variance."""
+    """Emit the gradients of images, scale and bias from Y, d_Y and the variance."""
     Y, d_Y, Variance = given
     d_X, *wanted = made
     s = Channels.of(g.layout, g.shape)

@@ -1,6 +1,6 @@
-"""`inplace_abn`: normalisation over a batch and an activation that can be undone.
+"""`inplace_abn`: batch normalisation and an invertible activation.
 
-Y takes the place of X, so that the gradient has to find the normalised values from Y.
+Y overwrites X, so that the gradient recomputes the normalised values from Y.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ACTIVATIONS = ("", "identity", "leaky_relu", "elu")
 
 
 def activated(x: Array, activation: str, alpha: float) -> Array:
-    """The activation of values."""
+    """Return the activation of values."""
     if activation == "elu":
         return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
     return np.where(x > 0, x, alpha * x) if activation == "leaky_relu" else x
 
 
 def undone(y: Array, above: Array, activation: str, alpha: float) -> tuple[Array, Array]:
-    """What was activated, and the gradient there, from the results and the gradient of those."""
+    """Return activation inputs and their gradient, from activation outputs and their gradient."""
     if activation == "elu":
         x = np.where(y > 0, y, np.log1p(np.minimum(y, 0) / alpha))
         return x, np.where(y > 0, above, above * (y + alpha))
@@ -39,7 +39,7 @@ def undone(y: Array, above: Array, activation: str, alpha: float) -> tuple[Array
 class InplaceAbn(BatchNormalisation, op="inplace_abn"):
     """Y = activation(batch_norm(X)); the activation is identity, leaky_relu or elu with `alpha`.
 
-    Scale must not be 0 anywhere, for the gradient divides by it. Reference: inplace_abn_op.cc.
+    Scale must not be 0 anywhere, because the gradient divides by it. Reference: inplace_abn_op.cc.
     """
 
     activation = attr("")
@@ -138,7 +138,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
 
 
 def bent(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:
-    """`activated` for one value."""
+    """Return `activated` of one value."""
     below = x if activation == "leaky_relu" else k.expm1(k.minimum(x, 0.0))
     return k.where(x > 0, x, below * alpha)
 
@@ -146,7 +146,7 @@ def bent(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:
 def straightened(
     k: KernelBuilder, y: Number, above: Number, activation: str, alpha: float
 ) -> tuple[Number, Number]:
-    """`undone` for one result and its gradient."""
+    """Return `undone` of one result and its gradient."""
     if activation == "elu":
         x = k.where(y > 0, y, k.log1p(k.minimum(y, 0.0) / alpha))
         return x, k.where(y > 0, above, above * (y + alpha))

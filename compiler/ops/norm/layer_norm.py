@@ -1,4 +1,4 @@
-"""Normalisation of rows: `layer_norm`, forward and backward without a temporary."""
+"""Layer normalisation: `layer_norm`, forward and backward."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from compiler.ops.type_checks import differ, shown
 class LayerNorm(OpDef, op="layer_norm"):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each row of X.
 
-    A row is what lies behind the first `begin_norm_axis` axes; Scale and Bias have an element for
-    each of a row, Mean and (biased) Variance one for each row. Reference: layer_norm_op.cc.
+    A row spans the axes from `begin_norm_axis` on; Scale and Bias have one entry per element of a
+    row, Mean and (biased) Variance one per row. Reference: layer_norm_op.cc.
     """
 
     is_cheap = True
@@ -52,7 +52,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         return {"Y": X, "Mean": X.with_shape((rows,)), "Variance": X.with_shape((rows,))}
 
     def table(self, X: Shape) -> tuple[Size, Size]:
-        """How many rows X has, and how many elements a row."""
+        """Return the number of rows of X, and of elements per row."""
         return product(X[: self.begin_norm_axis]), product(X[self.begin_norm_axis :])
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
@@ -123,7 +123,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         d_Scale: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
-        """Sums over rows and over columns are products with a vector; d_Y * normal serves both."""
+        """Emit sums over rows and columns as products with a vector; both use d_Y * normal."""
         table = self.table(X.shape)
         rows, columns = table
         dtype, above = X.type.dtype, d_Y.view(table)
@@ -155,7 +155,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         Mean: DeviceOperand | None,
         Variance: DeviceOperand | None,
     ) -> None:
-        """A lane a row: it is read once where it fits into a tile."""
+        """Emit one program per row, which is read once if it fits into a tile."""
         rows, columns = self.table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(columns)
@@ -182,7 +182,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         d_Scale: DeviceOperand | None,
         d_Bias: DeviceOperand | None,
     ) -> None:
-        """Sums over rows for Scale and Bias, sums over columns for X."""
+        """Emit sums over rows for Scale and Bias, sums over columns for X."""
         table = self.table(X.shape)
         x, above = X.reshaped(table), d_Y.reshaped(table)
 
@@ -211,7 +211,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         k.store(d_X.reshaped(table), (i, r), made)
 
     def share(self, k: SourceBuilder, columns: Size, X: Operand, Scale: Operand | None) -> str:
-        """The vector whose product with a row is the mean of the row times Scale."""
+        """Return the vector whose product with a row is the mean of the row times Scale."""
         even = _share(k, columns, X)
         if Scale is None:
             return even
@@ -244,6 +244,6 @@ class LayerNorm(OpDef, op="layer_norm"):
 
 
 def _share(k: SourceBuilder, columns: Size, X: Operand) -> str:
-    """The vector whose product with a row is the row's mean."""
+    """Return the vector whose product with a row is the row's mean."""
     dtype = X.type.dtype.numpy.name
     return k.at_bind(f"np.full({columns}, 1 / ({columns}), np.{dtype})", [], "share")

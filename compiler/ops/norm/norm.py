@@ -1,4 +1,4 @@
-"""Normalisation over a batch: `batch_norm`, in training and with the statistics it keeps."""
+"""Batch normalisation: `batch_norm`, in training and with running statistics."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from compiler.ops.type_checks import differ, shown
 
 
 class Layouts(OpDef):
-    """What normalises channels, whichever axis they are."""
+    """Base of ops that normalise channels in any layout."""
 
     gaps = frozenset({"X", "Y"})
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """Where the channels come first, an image is seen as it lies."""
+        """Allow strided images only in layouts with channels first."""
         return super().may_have_gaps(slot, axes) and not is_channels_last(self.data_layout)
 
     data_layout = attr("NCHW")
@@ -44,11 +44,11 @@ class Layouts(OpDef):
         return turned_layout("data_layout", self.data_layout, order, "X", "Y")
 
     def channel_axis(self, rank: int) -> int:
-        """The axis of the channels."""
+        """Return the axis of the channels."""
         return rank - 1 if is_channels_last(self.data_layout) else 1
 
     def seen(self, k: SourceBuilder, X: Operand) -> str:
-        """The expression for X as [N, places, C]."""
+        """Return an expression for X as [N, positions, C]."""
         axis = self.channel_axis(X.type.rank)
         before, channels, after = (
             product(X.shape[:axis]),
@@ -63,14 +63,15 @@ class Layouts(OpDef):
 class BatchNormalisation(Layouts):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C], float32 where X has two bytes.
-    In training, mean and (biased) variance are those of the batch, and MeanOut = momentum*Mean +
-    (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance; MomentumTensor
-    [1] goes before the attribute.
+    X is [N, C, …], or […, C] with data_layout NHWC; all others are [C], float32 if X is half
+    precision. In training, mean and (biased) variance are those of the batch, and MeanOut =
+    momentum*Mean + (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance;
+    MomentumTensor [1] overrides the attribute.
+
     With is_test (unless trainable_statistics) or use_global_stats they are Mean and Variance, which
-    stay. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for Y. A
-    channel of one value has no variance: in training Y = X then, and nothing is learnt of it.
-    ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
+    are not updated. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for
+    Y. A channel of one value has no variance: in training Y = X then, with no gradient for Scale
+    and Bias. ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
     """
 
     X = reads()
@@ -115,7 +116,7 @@ class BatchNormalisation(Layouts):
 
     @property
     def is_frozen(self) -> bool:
-        """True where the statistics are those that were kept, not those of the batch."""
+        """True if the statistics are the running ones, not those of the batch."""
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
     def triton(
@@ -165,7 +166,7 @@ class BatchNormalisation(Layouts):
 
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
-    """Normalisation over a batch."""
+    """Batch normalisation."""
 
     device_epilogue = "Y"
     epilogue_grad = "X"
@@ -174,7 +175,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
     def again(self) -> Again | None:
-        """Y follows from X and the statistics that backward reads."""
+        """Return the op that recomputes Y from X and the statistics that backward reads."""
         inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
         attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
         return Again("batch_norm_again", inputs, {"Y": "Y"}, attrs)
@@ -241,11 +242,11 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
             k.line(f"{name}({images}, {vectors}, {rest}{last})")
 
     def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
-        """The function that normalises by the batch, and its further arguments."""
+        """Return the function that normalises by the batch, and its further arguments."""
         return k.function(normalize_by_batch), ""
 
     def gradient_function(self, k: SourceBuilder) -> tuple[str, str]:
-        """The function of the gradient, and its last argument."""
+        """Return the function of the gradient, and its last argument."""
         return k.function(normalize_gradient), f"{self.is_frozen}"
 
     def lower_grad(
@@ -290,15 +291,15 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
     ) -> None:
-        """Gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
+        """Emit the gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
         batch_lanes.gradient(k, s, given, outs, self.is_frozen)
 
 
 class BatchNormAgain(Layouts, op="batch_norm_again"):
-    """Y of a `batch_norm`, once more, from the statistics that it used: the same to the bit.
+    """Y of a `batch_norm`, recomputed bit-identically from its saved statistics.
 
-    No program has it; the pass `recompute` writes it. `frozen` says that the statistics were those
-    that were kept.
+    Programs do not contain it; the pass `recompute` creates it. `frozen` is true for running
+    statistics.
     """
 
     X = reads()
@@ -350,7 +351,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
 
 
 def like(k: SourceBuilder, value: Operand) -> Operand:
-    """Scratch of the same type."""
+    """Return scratch of the same type."""
     return k.scratch(value.shape, value.type.dtype)
 
 

@@ -1,4 +1,4 @@
-"""`spectral_norm`: weights divided by their largest singular value, found by power iteration."""
+"""`spectral_norm`: weights divided by their largest singular value, from power iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compiler.ops.type_checks import require_same_shape
 
 
 def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -> tuple[Array, ...]:
-    """Singular vectors after some steps from u [rows] and v [columns], and their singular value."""
+    """Iterate `steps` times from u [rows] and v [columns]; return both and the singular value."""
     u, v = u.reshape(-1), v.reshape(-1)
     for _ in range(steps):
         v = matrix.T @ u
@@ -26,15 +26,15 @@ def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -
 
 
 MOST_STEPS = 1000
-"""Steps of power iteration that an op may take: each has kernels of its own."""
+"""Maximum number of power iterations per op: each is unrolled into separate kernels."""
 
 
 class SpectralNorm(OpDef, op="spectral_norm"):
     """Out = Weight / σ, the largest singular value of Weight as a matrix with axis `dim` as rows.
 
-    `power_iters` steps of power iteration from U [rows] and V [columns] find it. The gradient takes
-    the singular vectors for constants: d_Weight = (d_Out - Σ(d_Out * Out) u vᵀ) / σ. The reference
-    has no sum there, and multiplies element by element (spectral_norm_op.h).
+    σ is computed by `power_iters` steps of power iteration from U [rows] and V [columns]. The
+    gradient treats the singular vectors as constants: d_Weight = (d_Out - Σ(d_Out * Out) u vᵀ) / σ.
+    The reference has no sum there, and multiplies element by element (spectral_norm_op.h).
     """
 
     Weight = reads()
@@ -103,14 +103,14 @@ class SpectralNorm(OpDef, op="spectral_norm"):
     def at(
         self, k: KernelBuilder, Weight: DeviceOperand, row: Number, column: Number
     ) -> tuple[Number, Number, Number]:
-        """Where an element of the matrix is, in the shape that `split_at` gives."""
+        """Return the index of a matrix element in the shape returned by `split_at`."""
         behind = k.size(split_at(Weight.shape, self.dim)[2])
         return k.div(column, behind), row, k.mod(column, behind)
 
     def iterate(
         self, k: KernelBuilder, Weight: DeviceOperand, U: DeviceOperand, V: DeviceOperand
     ) -> tuple[DeviceOperand, DeviceOperand, DeviceOperand]:
-        """Kernels for `power_iteration`."""
+        """Emit kernels for `power_iteration`."""
         whole, u, v = split_at(Weight.shape, self.dim), U, V
         rows, columns, matrix = whole[1], product((whole[0], whole[2])), Weight.reshaped(whole)
         for _ in range(self.power_iters):
@@ -127,7 +127,7 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         return u, v, sigma
 
     def times(self, k: KernelBuilder, Weight: DeviceOperand, v: DeviceOperand) -> DeviceOperand:
-        """A kernel for the matrix times a vector."""
+        """Emit a kernel for the matrix times a vector."""
         whole = split_at(Weight.shape, self.dim)
         made = k.scratch((whole[1],), Weight.type.dtype)
         (row,) = k.grid(whole[1])
@@ -138,7 +138,7 @@ class SpectralNorm(OpDef, op="spectral_norm"):
 
 
 def unit(k: KernelBuilder, vector: DeviceOperand, eps: float) -> DeviceOperand:
-    """A kernel for a vector over its length."""
+    """Emit a kernel for a vector divided by its length."""
     made = k.scratch(vector.shape, vector.type.dtype)
     k.grid(1)
     r = k.loop(vector.shape[0])
@@ -148,7 +148,7 @@ def unit(k: KernelBuilder, vector: DeviceOperand, eps: float) -> DeviceOperand:
 
 
 def summed(k: KernelBuilder, vector: DeviceOperand) -> DeviceOperand:
-    """A kernel for the sum of a vector."""
+    """Emit a kernel for the sum of a vector."""
     made, (one,) = k.scratch((1,), vector.type.dtype), k.grid(1)
     r = k.loop(vector.shape[0])
     k.store(made, (one,), k.sum(vector[r], r))

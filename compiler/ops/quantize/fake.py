@@ -1,7 +1,7 @@
-"""Fake quantization by the maximum of the input itself: levels, kept as floats.
+"""Fake quantization by the maximum of the input: levels, stored as floats.
 
-Reference: fake_quantize_op.cc. None of these ops has a gradient there: passes that quantize a
-program let its gradient ops read the rounded values and differentiate as if nothing was rounded.
+Reference: fake_quantize_op.cc. None of these ops has a gradient there: quantization passes
+let the gradient ops read the rounded values and differentiate as if nothing was rounded.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from compiler.ops.quantize.levels import (
 
 
 class FakeQuantize(OpDef):
-    """Out = the level of each element of X, in the element type of X.
+    """Out = the level of each element of X, in the dtype of X.
 
-    Halves are rounded to the even level, as the reference does for whole vectors of elements; for
-    the few that are left over it takes the level farther from 0.
+    Halves are rounded to even, as the reference does for full SIMD vectors; for the remaining
+    elements it rounds them away from 0.
     """
 
     X = reads()
@@ -61,7 +61,7 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
 
 
 class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize_abs_max"):
-    """The same for each channel, an index of the first axis; OutScale [channels]."""
+    """`fake_quantize_abs_max` per channel, an index of the first axis; OutScale [channels]."""
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         require_float(self.kind, "X", X)

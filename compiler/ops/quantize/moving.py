@@ -1,4 +1,4 @@
-"""Scales that are moving averages, and fake quantization by them.
+"""Moving-average scales, and fake quantization by them.
 
 Reference: fake_quantize_op.cc. None of these ops has a gradient there, see `fake`.
 """
@@ -32,7 +32,7 @@ class MovingAverage(OpDef):
     """A scale that is the moving average of the maximum of |X|.
 
     In training, State = rate * InState + 1, Accum = rate * InAccum + max |X| and OutScale =
-    Accum / State, where `moving_rate` is the rate. With `is_test` all stay as they are.
+    Accum / State, where `moving_rate` is the rate. With `is_test` none is updated.
     """
 
     X = reads()
@@ -46,7 +46,7 @@ class MovingAverage(OpDef):
     is_test = attr(False)
 
     def check(self, X: TensorType, **state: TensorType | None) -> dict[str, TensorType]:
-        """The types of the outputs but OutScale; ShapeError where training lacks its state."""
+        """Return the output types except OutScale; raises ShapeError if state is missing."""
         require_float(self.kind, "X", X)
         for slot, each in state.items():
             if each is not None:
@@ -68,7 +68,7 @@ class MovingAverage(OpDef):
         after: tuple[DeviceOperand | None, DeviceOperand | None],
         scale: DeviceOperand,
     ) -> None:
-        """A kernel for the state and the scale of a step of training; state first, then accum."""
+        """Emit kernels for the state and the scale of a training step; state first, then accum."""
         top = largest_of_all(k, X)
         state, accum = scalars(k, *before)
         moved = state * self.moving_rate + 1.0, accum * self.moving_rate + top
@@ -81,7 +81,7 @@ class MovingAverage(OpDef):
 def moved(
     X: Array, InAccum: Array | None, InState: Array | None, rate: float, is_test: bool
 ) -> tuple[Array, Array, Array]:
-    """The scale of a step, which a test does not have, and the state and the sum behind it."""
+    """Return the scale of a step (0 in a test), the state and the accumulated sum."""
     zero = np.zeros(1, X.dtype)
     state = zero if InState is None else InState
     accum = zero if InAccum is None else InAccum
@@ -94,7 +94,7 @@ def moved(
 
 
 class FakeQuantizeMovingAverage(MovingAverage):
-    """Quantization by such a scale; with `is_test`, OutScale = InScale."""
+    """Quantization by a moving-average scale; with `is_test`, OutScale = InScale."""
 
     X = reads()
     InScale = reads(no_grad=True)
@@ -177,7 +177,7 @@ class FakeQuantizeDequantizeMovingAverageAbsMax(
 
 
 class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale"):
-    """Out = X; OutScale = the moving average of the maximum of |X|, in a test what it was."""
+    """Out = X; OutScale = the moving average of the maximum of |X|, unchanged with `is_test`."""
 
     Scale = reads_previous("OutScale")
     OutScale = writes(inplace="Scale")

@@ -1,4 +1,4 @@
-"""Fake quantization by the largest maximum of the last batches. Reference: fake_quantize_op.cc."""
+"""Fake quantization by the maximum over the last batches. Reference: fake_quantize_op.cc."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from compiler.ops.type_checks import require_dtype
 
 
 class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
-    """Out = the level of each element by OutScale = the largest maximum of the last batches.
+    """Out = the level of each element by OutScale = the maximum of |X| over the last batches.
 
     Training writes the maximum of |X| into OutScales [window_size] at Iter % window_size. OutScale
-    is the larger of it and InScale; where it took the place of InScale, the largest in the window.
-    With `is_test`, OutScale = InScale and OutScales stays.
+    is the larger of it and InScale; if it overwrote InScale, the largest in the window.
+    With `is_test`, OutScale = InScale and OutScales is not updated.
     """
 
     InScale = reads(no_grad=True)
@@ -101,7 +101,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
         scale: DeviceOperand,
         window: DeviceOperand | None,
     ) -> None:
-        """Kernels for the maximum of X, and for what it makes of the window and the scale."""
+        """Emit kernels for the maximum of X, and for the updates of the window and the scale."""
         InScale, Iter, Scales = state
         found = k.scratch((1,), X.type.dtype)
         k.store(found, (0,), largest_of_all(k, X))
@@ -120,7 +120,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
 
 
 def ranged(top: float, before: float, step: int, window: Array) -> float:
-    """The scale of a step, whose maximum is written into the window, in place."""
+    """Return the scale of a step, and write its maximum into the window, in place."""
     place = step % window.size
     removed, window.reshape(-1)[place] = window.reshape(-1)[place], top
     if before < top:
