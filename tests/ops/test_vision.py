@@ -39,7 +39,7 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
     ("deformable_conv_v1", {"Input": IMAGES, "Offset": (2, 9, 4, 6), "Filter": (2, 4, 3, 3)}, {}, ShapeError, r"expected f32\[2, 18, 4, 6\]"),
     ("max_pool2d_with_index", {"X": IMAGES}, {"ksize": [2]}, BadAttribute, "expected 2 sizes"),
     ("spp", {"X": IMAGES}, {"pyramid_height": 1, "pooling_type": "sum"}, BadAttribute, "'sum'"),
-    ("bilinear_interp", {"X": IMAGES}, {}, BadAttribute, "expected sizes from 1, or a scale"),
+    ("bilinear_interp", {"X": IMAGES}, {}, BadAttribute, "expected sizes of at least 1, or a scale"),
     ("bilinear_interp", {"X": (2, 3)}, {"out_h": 1}, ShapeError, "expected 3 to 5 axes"),
     ("trilinear_interp", {"X": IMAGES}, {"out_d": 1}, BadAttribute, "interp_method is 'trilinear'"),
     ("bilinear_interp", {"X": IMAGES}, {"interp_method": "cubic"}, BadAttribute, "expected bilinear, nearest or bicubic"),

@@ -113,7 +113,7 @@ class BoxCoder(OpDef, op="box_coder"):
         require_boxes(self.kind, "PriorBox", PriorBox)
         require_boxes(self.kind, "TargetBox", TargetBox)
         if PriorBoxVar is not None and self.variance:
-            raise BadAttribute("box_coder: variance and PriorBoxVar cannot both be given")
+            raise BadAttribute("box_coder: variance and PriorBoxVar cannot both be set")
         encode = self.code_type == "encode_center_size"
         if not encode and self.code_type != "decode_center_size":
             hint = "expected encode_center_size or decode_center_size"
@@ -126,7 +126,7 @@ class BoxCoder(OpDef, op="box_coder"):
             return TargetBox.with_shape((TargetBox.shape[0], PriorBox.shape[0], 4))
         if self.axis not in (0, 1) or differ(TargetBox.shape[1 - self.axis], PriorBox.shape[0]):
             found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found} do not go together on axis {1 - self.axis}")
+            raise ShapeError(f"box_coder: {found} are incompatible on axis {1 - self.axis}")
         return TargetBox
 
     def numpy(self, PriorBox: Array, PriorBoxVar: Array | None, TargetBox: Array) -> Array:
@@ -254,7 +254,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         require_boxes(self.kind, "PriorBox", PriorBox)
         if TargetBox.rank != 2 or differ(TargetBox.shape[1], BoxScore.shape[1] * 4):
             found = shown(TargetBox=TargetBox, BoxScore=BoxScore)
-            raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes a class")
+            raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes per class")
         return {"DecodeBox": TargetBox, "OutputAssignBox": PriorBox}
 
     def numpy(

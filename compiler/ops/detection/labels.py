@@ -39,7 +39,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
     are 1. Reference: generate_proposal_labels_op.cc.
     """
 
-    no_kernel_reason = "samples of boxes are drawn one after the other"
+    no_kernel_reason = "boxes are sampled sequentially"
 
     RpnRois = reads(no_grad=True)
     RpnRois_lod = reads_lod("RpnRois")

@@ -76,7 +76,7 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
     generate_mask_labels_op.cc.
     """
 
-    no_kernel_reason = "outlines of any length are drawn as masks"
+    no_kernel_reason = "polygons have data-dependent lengths"
 
     ImInfo = reads(no_grad=True)
     GtClasses = reads(no_grad=True)
@@ -103,8 +103,8 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
         if GtSegms.rank != 2 or differ(GtSegms.shape[1], 2):
             raise ShapeError(f"{self.kind}: GtSegms is {GtSegms}, expected points [total, 2]")
         if min(self.num_classes, self.resolution) < 1:
-            found = f"{self.kind}: num_classes and resolution are"
-            raise BadAttribute(f"{found} {self.num_classes} and {self.resolution}, expected 1 up")
+            found = f"num_classes and resolution are {self.num_classes} and {self.resolution}"
+            raise BadAttribute(f"{self.kind}: {found}, expected at least 1")
         width = self.num_classes * self.resolution * self.resolution
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
         return {

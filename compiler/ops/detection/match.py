@@ -54,7 +54,7 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
     `dist_threshold`. Reference: bipartite_match_op.cc.
     """
 
-    no_kernel_reason = "a pair is matched after all that are nearer"
+    no_kernel_reason = "pairs are matched sequentially, in descending order"
 
     DistMat = reads(no_grad=True)
     DistMat_lod = reads_lod("DistMat", optional=True)
@@ -184,7 +184,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     are not selected. Indices are sorted. Reference: mine_hard_examples_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many examples are hard"
+    no_kernel_reason = "the number of hard examples is data-dependent"
 
     ClsLoss = reads(no_grad=True)
     LocLoss = reads(optional=True, no_grad=True)
@@ -204,7 +204,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
         require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=MatchDist)
         if differ(ClsLoss.shape[0], MatchIndices.shape[0]):
             found = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
-            raise ShapeError(f"mine_hard_examples: {found}, expected as many pictures")
+            raise ShapeError(f"mine_hard_examples: {found}, expected equal batch sizes")
         if self.mining_type not in ("max_negative", "hard_example"):
             found = f"mine_hard_examples: mining_type is {self.mining_type!r}"
             raise BadAttribute(found, hint="expected max_negative or hard_example")
@@ -262,7 +262,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
         if X.rank != 2 or Label.rank != 2 or differ(X.shape[0], Label.shape[0]):
             found = shown(X=X, Label=Label)
-            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label a row")
+            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label per row")
         return X
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:

@@ -60,7 +60,7 @@ class Detections(OpDef):
         wrong = Scores.rank not in (2, 3) or BBoxes.rank != 3
         if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
             found = shown(BBoxes=BBoxes, Scores=Scores)
-            raise ShapeError(f"{self.kind}: {found} do not go together")
+            raise ShapeError(f"{self.kind}: {found} are incompatible")
         pictures = Scores.shape[0]
         if Scores.rank == 2:
             pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
@@ -79,7 +79,7 @@ def by_picture(
     if scores.ndim == 3:
         return [(boxes[i], scores[i], i * boxes.shape[1]) for i in range(len(scores))]
     if not lod:
-        raise ValueError("boxes [M, C, 4] need sequence lengths that say which picture each is in")
+        raise ValueError("boxes [M, C, 4] need sequence lengths that assign each to an image")
     starts = lod[-1]
     return [
         (boxes[starts[i] : starts[i + 1]], scores[starts[i] : starts[i + 1]].T, int(starts[i]))
@@ -105,7 +105,7 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     If no box is kept, Out is [[-1]]. Reference: multiclass_nms_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
@@ -173,7 +173,7 @@ def indexed_nms(
 class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
     """`multiclass_nms` with the Index of the kept boxes."""
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     def infer(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
@@ -191,7 +191,7 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
     """`multiclass_nms2` of 2.x: RoisNum instead of LoD, and NmsRoisNum as an additional output."""
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     RoisNum = reads(optional=True, no_grad=True)
     NmsRoisNum = writes(optional=True)
@@ -230,7 +230,7 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     x and y of 4, 8, 12 or 16 corners. Reference: locality_aware_nms_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or merged after all before it"
+    no_kernel_reason = "boxes are merged and suppressed sequentially"
 
     background_label = attr(-1)
     nms_threshold = attr(0.3)
@@ -265,7 +265,7 @@ class MatrixNms(Detections, op="matrix_nms"):
     Reference: matrix_nms_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many boxes are kept"
+    no_kernel_reason = "the number of kept boxes is data-dependent"
     takes_polygons = False
 
     Index = writes()

@@ -84,7 +84,7 @@ class Priors(OpDef):
         """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
         if len(self.variances) != 4 or min(self.variances) <= 0:
-            wanted = "expected 4 numbers above 0"
+            wanted = "expected 4 positive numbers"
             raise BadAttribute(f"{self.kind}: variances is {self.variances}, {wanted}")
         boxes = Input.with_shape((*Input.shape[2:], count, 4))
         return dict.fromkeys(self.results, boxes)
@@ -234,7 +234,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         found = self.around(types["Input"].shape, types["Image"].shape)
-        return too_many(len(found)) if found else "boxes lean on sizes that have names"
+        return too_many(len(found)) if found else "boxes depend on symbolic sizes"
 
 
 def dense_places(
@@ -270,7 +270,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 
     def infer(self, Input: TensorType) -> dict[str, TensorType]:
         if len(self.stride) != 2 or min(self.stride) <= 0:
-            wanted = "expected a step right and one down"
+            wanted = "expected two positive steps, right and down"
             raise BadAttribute(f"anchor_generator: stride is {self.stride}, {wanted}")
         return self.made(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
 

@@ -49,7 +49,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     of each image. Reference: generate_proposals_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     Scores = reads(no_grad=True)
     BboxDeltas = reads(no_grad=True)
@@ -75,7 +75,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
         require_boxes(self.kind, "Anchors", Anchors)
         if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(ImInfo.shape[1], 3):
             found = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
-            raise ShapeError(f"generate_proposals: {found}, expected four codes a score and [N, 3]")
+            raise ShapeError(f"generate_proposals: {found}, expected 4 codes per score and [N, 3]")
         offsets = [TensorType(DType.INT64, (Scores.shape[0] + 1,))]
         return {
             "RpnRois": BboxDeltas.with_shape((UNKNOWN, 4)),
@@ -129,7 +129,7 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     concatenated. Reference: distribute_fpn_proposals_op.h.
     """
 
-    no_kernel_reason = "only data decides how many boxes a level has"
+    no_kernel_reason = "the number of boxes per level is data-dependent"
     lod_like = ""
 
     FpnRois = reads(no_grad=True)
@@ -181,7 +181,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     Reference: collect_fpn_proposals_op.h.
     """
 
-    no_kernel_reason = "only data decides how many boxes a picture has"
+    no_kernel_reason = "the number of boxes per image is data-dependent"
 
     MultiLevelRois = reads(many=True, no_grad=True)
     MultiLevelRois_lod = reads_lod("MultiLevelRois")
@@ -198,7 +198,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     ) -> dict[str, object]:
         if len(MultiLevelRois) != len(MultiLevelScores):
             found = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
-            raise ShapeError(f"collect_fpn_proposals: there are {found}")
+            raise ShapeError(f"collect_fpn_proposals: {found}, expected equal numbers")
         unknown = TensorType(DType.INT64, (UNKNOWN,))
         offsets = MultiLevelRois_lod[0] if MultiLevelRois_lod else unknown
         rois = MultiLevelRois[0].with_shape((UNKNOWN, 4))
@@ -230,7 +230,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     Reference: retinanet_detection_output_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     BBoxes = reads(many=True, no_grad=True)
     Scores = reads(many=True, no_grad=True)
@@ -252,7 +252,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
         ImInfo: TensorType,
     ) -> dict[str, object]:
         if not len(BBoxes) == len(Scores) == len(Anchors):
-            raise ShapeError("retinanet_detection_output: inputs have not as many levels")
+            raise ShapeError("retinanet_detection_output: inputs have different numbers of levels")
         for each in BBoxes:
             require_boxes(self.kind, "BBoxes", each)
         return {

@@ -151,7 +151,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
     `rpn_straddle_thresh`, and crowds, are excluded. Reference: rpn_target_assign_op.cc.
     """
 
-    no_kernel_reason = "samples of anchors are drawn one after the other"
+    no_kernel_reason = "anchors are sampled sequentially"
 
     rpn_batch_size_per_im = attr(256)
     rpn_straddle_thresh = attr(0.0)
@@ -210,7 +210,7 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
     Reference: rpn_target_assign_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many anchors count"
+    no_kernel_reason = "the number of sampled anchors is data-dependent"
 
     GtLabels = reads(no_grad=True)
     ForegroundNumber = writes()

@@ -70,7 +70,7 @@ class YoloBox(OpDef, op="yolo_box"):
         count = require_head(self.kind, X, self.anchors, len(self.anchors) // 2, self.class_num)
         if ImgSize.rank != 2 or differ(ImgSize.shape[0], X.shape[0]) or differ(ImgSize.shape[1], 2):
             found = shown(X=X, ImgSize=ImgSize)
-            raise ShapeError(f"yolo_box: {found}, expected a size of each picture")
+            raise ShapeError(f"yolo_box: {found}, expected a size per image")
         rows = (X.shape[0], X.shape[2] * X.shape[3] * count)
         boxes = X.with_shape((*rows, 4))
         return {"Boxes": boxes, "Scores": X.with_shape((*rows, self.class_num))}
@@ -115,7 +115,7 @@ class YoloBox(OpDef, op="yolo_box"):
 def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:
     """Return the number of anchors; raises unless X has 5 + classes channels for each."""
     if not anchors or len(anchors) % 2 or min(anchors) <= 0 or classes < 1:
-        wanted = "expected widths and heights above 0, and at least a class"
+        wanted = "expected positive widths and heights, and at least one class"
         raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {wanted}")
     if differ(X.shape[1], count * (5 + classes)):
         raise ShapeError(f"{op}: X is {X}, expected {count}·(5 + {classes}) channels")

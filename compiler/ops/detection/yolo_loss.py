@@ -128,7 +128,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
             )
         count = require_head(self.kind, X, self.anchors, len(self.anchor_mask), self.class_num)
         if differ(X.shape[2], X.shape[3]):
-            raise ShapeError(f"yolov3_loss: X is {X}, expected as many rows as columns")
+            raise ShapeError(f"yolov3_loss: X is {X}, expected equal height and width")
         if GTBox.rank != 3 or differ(GTBox.shape[2], 4) or GTLabel.rank != 2:
             found = shown(GTBox=GTBox, GTLabel=GTLabel)
             raise ShapeError(f"yolov3_loss: {found}, expected [N, B, 4] and [N, B]")

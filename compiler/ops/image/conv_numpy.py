@@ -35,7 +35,7 @@ def window_axes(
         given = (size, taps, strides[axis], dilations[axis], padding)
         before, after, dilation, count = window_axis(*given, algorithm, False)
         if count < 1:
-            raise ValueError(f"a window of {taps} taps does not fit on {size} places")
+            raise ValueError(f"a window of {taps} taps does not fit on {size} elements")
         found.append((taps, strides[axis], dilation, before, after, count))
     return found
 

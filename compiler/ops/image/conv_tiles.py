@@ -159,7 +159,7 @@ def _windows(t: Tiling, frame: str, images: Size) -> str:
     return f"np.lib.stride_tricks.as_strided({frame}, {sizes_text(shape)}, {sizes_text(strides)})"
 
 
-# ---- what generated code carries ----------------------------------------------------------------
+# ---- functions of generated modules -------------------------------------------------------------
 
 
 def load_rows(images: Array, inside: Array, top: int) -> None:

@@ -130,7 +130,7 @@ class ConvTranspose(OpDef):
             if isinstance(least, int) and not least <= wanted < least + stride:
                 raise ShapeError(
                     f"{self.kind}: output_size is {self.output_size}, "
-                    f"expected from {least} to {least + stride - 1} where it is {wanted}"
+                    f"expected {least} to {least + stride - 1} instead of {wanted}"
                 )
         return [*self.output_size]
 

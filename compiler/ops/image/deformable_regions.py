@@ -148,7 +148,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
             d_input[numbers[number]] += channels_of(found[0], len(moves), Input.shape[1:])
             if self.no_trans:
                 continue
-            # An element that is looked at straight on has no slope, as in the reference.
+            # A sample exactly on an element has slope 0, as in the reference.
             down = (found[1] * (rows != np.floor(rows))).sum(axis=2) * sides[0]
             right = (found[2] * (columns != np.floor(columns))).sum(axis=2) * sides[1]
             flat = d_trans[number].reshape(len(moves), 2, -1)
@@ -175,7 +175,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["Input"].shape[0] == 1
-        return "" if one else "nobody says which picture each box lies in"
+        return "" if one else "no LoD or offsets assign the boxes to images"
 
     def triton(
         self,

@@ -132,7 +132,7 @@ class GridSampler(OpDef, op="grid_sampler"):
             raise ShapeError(f"grid_sampler: {shown(X=X, Grid=Grid)}, expected a grid [N, h, w, 2]")
         if (self.mode, self.padding_mode) != ("bilinear", "zeros"):
             found = f"grid_sampler: mode is {self.mode!r} and padding_mode {self.padding_mode!r}"
-            raise BadAttribute(found, hint="only 'bilinear' with 'zeros' is there")
+            raise BadAttribute(found, hint="only 'bilinear' with 'zeros' is supported")
         return X.with_shape((*X.shape[:2], *Grid.shape[1:3]))
 
     def numpy(self, X: Array, Grid: Array) -> Array:

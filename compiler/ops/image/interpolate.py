@@ -72,7 +72,7 @@ class Interpolation(OpDef):
         if self.align_mode not in (0, 1):
             raise BadAttribute(f"{self.kind}: align_mode is {self.align_mode}, expected 0 or 1")
         if SizeTensor and len(SizeTensor) != axes:
-            raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, one an axis expected")
+            raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, expected one per axis")
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         given = SizeTensor or OutSize is not None or Scale is not None
         made = [UNKNOWN] * axes if given else self.sizes(sizes)
@@ -86,7 +86,7 @@ class Interpolation(OpDef):
         if self.interp_method not in able:
             found = f"{self.kind}: interp_method is {self.interp_method!r}"
             wanted = " or ".join([", ".join(able[:-1]), able[-1]] if len(able) > 1 else able)
-            raise BadAttribute(f"{found}, expected {wanted} for images of {axes} axes")
+            raise BadAttribute(f"{found}, expected {wanted} for images with {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
         """Return the output sizes from the attributes; raises BadAttribute if they define none."""
@@ -96,7 +96,7 @@ class Interpolation(OpDef):
         wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         if min(wanted) < 1:
             found = f"{self.kind}: the sizes of the output are {wanted}"
-            raise BadAttribute(f"{found}, expected sizes from 1, or a scale")
+            raise BadAttribute(f"{found}, expected sizes of at least 1, or a scale")
         return [*wanted]
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:

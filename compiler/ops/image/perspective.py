@@ -141,7 +141,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         indices = np.empty((count, height * width, 4), np.int64)
         weights = np.empty(indices.shape)
         row, column = np.indices((height, width), np.float32).reshape(2, -1)
-        # What lies on an edge is a matter of the last digit: single precision, as the reference.
+        # A test on an edge depends on the last digit: single precision, as in the reference.
         for number, corners in enumerate(ROIs.astype(np.float32) * np.float32(self.spatial_scale)):
             x, y = corners[::2], corners[1::2]
             m = perspective(x, y, height, width)
@@ -224,4 +224,4 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["X"].shape[0] == 1
-        return "" if one else "nobody says which picture each box lies in"
+        return "" if one else "no LoD or offsets assign the boxes to images"

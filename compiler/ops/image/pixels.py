@@ -22,7 +22,7 @@ from compiler.ops.image.windows import (
 def require_whole(op: str, X: TensorType, what: str, size: Size, by: int) -> None:
     """Raise ShapeError if `size` of X is not divisible by `by`, BadAttribute if `by` is below 1."""
     if by < 1:
-        raise BadAttribute(f"{op}: {what} are to be divided by {by}, expected at least 1")
+        raise BadAttribute(f"{op}: the divisor of {what} is {by}, expected at least 1")
     if isinstance(size, int) and size % by:
         raise ShapeError(f"{op}: X is {X}, whose {size} {what} cannot be divided by {by}")
 
@@ -222,7 +222,7 @@ class TemporalShift(OpDef, op="temporal_shift"):
         """Emit `moved_in_time` over the elements of X."""
         channels = X.shape[1]
         if not isinstance(channels, int):
-            raise ShapeError(f"{self.kind}: the number of channels must be known")
+            raise ShapeError(f"{self.kind}: the number of channels must be static")
         one, two = int(channels * self.shift_ratio), int(channels * 2 * self.shift_ratio)
         f, c, y, x = indices = k.grid(*X.shape)
         back = k.where(c < one, -step, k.where(c < two, step, 0))

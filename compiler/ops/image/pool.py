@@ -67,7 +67,7 @@ class Pooling(OpDef):
             found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(found, hint="expected 'max' or 'avg'")
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
-            wanted = f"expected {self.image_axes} sizes from 1"
+            wanted = f"expected {self.image_axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
         batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))

@@ -84,7 +84,7 @@ class MaxPoolWithIndex(OpDef):
         require_images(self.kind, "X", X, self.image_axes + 2)
         axes = self.image_axes
         if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
-            wanted = f"expected {axes} sizes from 1"
+            wanted = f"expected {axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
         sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
         if self.global_pooling:

@@ -81,7 +81,7 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = "X" in types and not isinstance(types["X"].shape[-1], int)
-        return "the size of a row has a name" if named else ""
+        return "the size of a row is symbolic" if named else ""
 
 
 def largest_of_rows_and_columns(table: Array) -> Array:
@@ -104,7 +104,7 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
     similarity_focus_op.h.
     """
 
-    no_kernel_reason = "an element is chosen after all that are larger"
+    no_kernel_reason = "elements are selected sequentially, in descending order"
 
     X = reads(no_grad=True)
     Out = writes()
@@ -150,7 +150,7 @@ class Fsp(OpDef, op="fsp"):
         require_images(self.kind, "Y", Y)
         require_same_dtype(self.kind, X=X, Y=Y)
         if any(differ(X.shape[axis], Y.shape[axis]) for axis in (0, 2, 3)):
-            raise ShapeError(f"fsp: {shown(X=X, Y=Y)} must differ in their channels only")
+            raise ShapeError(f"fsp: {shown(X=X, Y=Y)} may differ only in their channels")
         return X.with_shape((X.shape[0], X.shape[1], Y.shape[1]))
 
     def numpy(self, X: Array, Y: Array) -> Array:

@@ -24,7 +24,7 @@ def picture_numbers(
         return np.zeros(count, np.int64)
     if starts is None or int(starts[-1]) != count or len(starts) != pictures + 1:
         raise ValueError(
-            f"{count} boxes need sequence lengths that say which of {pictures} pictures each is in"
+            f"{count} boxes need sequence lengths that assign each to one of {pictures} images"
         )
     return np.repeat(np.arange(pictures), np.diff(starts.reshape(-1)))
 

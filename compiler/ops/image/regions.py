@@ -74,7 +74,7 @@ class RegionPooling(OpDef):
     def host_only(self, types: Mapping[str, Any]) -> str:
         told = any(types.get(slot) for slot in ("ROIs_lod", "RoisLod", "BatchRoINums"))
         one = "X" in types and types["X"].shape[0] == 1
-        return "" if told or one else "nobody says which picture each box lies in"
+        return "" if told or one else "no LoD or offsets assign the boxes to images"
 
 
 class RoiPool(RegionPooling, op="roi_pool"):

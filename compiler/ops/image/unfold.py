@@ -107,7 +107,7 @@ class Unfold(OpDef, op="unfold"):
 def require_pair(op: str, name: str, sizes: Sequence[int]) -> None:
     """Raise BadAttribute unless an attribute has a size for rows and one for columns."""
     if len(sizes) != 2 or min(sizes) < 1:
-        raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes from 1")
+        raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes of at least 1")
 
 
 class Im2Sequence(OpDef, op="im2sequence"):

@@ -101,10 +101,13 @@ class Sliding:
     def __post_init__(self) -> None:
         for name, values in (("strides", self.strides), ("dilations", self.dilations)):
             if len(values) != self.axes or min(values) < 1:
-                found, wanted = list(values), f"{self.axes} sizes from 1"
+                found, wanted = list(values), f"{self.axes} sizes of at least 1"
                 raise BadAttribute(f"{self.op}: {name} is {found}, expected {wanted}")
         if len(self.paddings) not in (self.axes, 2 * self.axes) or min(self.paddings) < 0:
-            found, wanted = list(self.paddings), f"{self.axes} or {2 * self.axes} sizes from 0"
+            found, wanted = (
+                list(self.paddings),
+                f"{self.axes} or {2 * self.axes} sizes of at least 0",
+            )
             raise BadAttribute(f"{self.op}: paddings is {found}, expected {wanted}")
         if self.algorithm not in ("EXPLICIT", "SAME", "VALID"):
             hint = "expected EXPLICIT, SAME or VALID"
@@ -116,8 +119,8 @@ class Sliding:
         for axis in found:
             if isinstance(axis.count, int) and axis.count < 1:
                 raise ShapeError(
-                    f"{self.op}: a window of {axis.kernel} taps {axis.dilation} apart does not fit"
-                    f" on an axis of {axis.padded}, padding included"
+                    f"{self.op}: a window of {axis.kernel} taps, dilation {axis.dilation}, does not"
+                    f" fit on an axis of {axis.padded}, padding included"
                 )
         return found
 
@@ -153,7 +156,7 @@ def window_axis(
     free = size + before + after - dilation * (kernel - 1) - 1
     rounded = free + stride - 1 if ceil_mode else free
     if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
-        # The reference divides towards zero (pool_op.h, conv_op.h): one window hangs over.
+        # The reference truncates the division (pool_op.h, conv_op.h): one window exceeds the axis.
         return before, after - free, dilation, 1
     return before, after, dilation, rounded // stride + 1
 

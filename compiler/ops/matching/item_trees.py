@@ -26,8 +26,8 @@ def require_rows(kind: str, ids: Array, count: int, table: str) -> None:
     wrong = (ids < 0) | (ids >= count)
     if wrong.any():
         raise ValueError(
-            f"{kind}: X has {ids[wrong].reshape(-1)[0]}, which is no row of {table}: expected 0 to "
-            f"{count - 1}"
+            f"{kind}: X has {ids[wrong].reshape(-1)[0]}, which is not a row of {table}: expected "
+            f"0 to {count - 1}"
         )
 
 
@@ -39,7 +39,7 @@ class TdmChild(OpDef, op="tdm_child"):
     ValueError for a node that is not in TreeInfo. Reference: tdm_child_op.h.
     """
 
-    no_kernel_reason = "it reads ids, which only the host checks"
+    no_kernel_reason = "ids are range-checked on the host"
     lod_like = "X"
 
     X = reads(no_grad=True)
@@ -84,7 +84,7 @@ def others_of(source: np.random.Generator, nodes: Array, positives: Array, count
     order[nodes == positives[:, None]] = 2.0
     chosen = np.argsort(order, axis=1)[:, :count]
     if count and (np.take_along_axis(order, chosen, axis=1) > 1.0).any():
-        raise ValueError(f"tdm_sampler: a layer has {len(nodes)} nodes, expected {count} others")
+        raise ValueError(f"tdm_sampler: a layer has {len(nodes)} nodes, expected more than {count}")
     return nodes[chosen]
 
 
@@ -99,7 +99,7 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     ValueError for a leaf that is not in Travel. Reference: tdm_sampler_op.h.
     """
 
-    no_kernel_reason = "it reads ids, which only the host checks"
+    no_kernel_reason = "ids are range-checked on the host"
     lod_like = ""
     is_random = True
 
@@ -140,7 +140,7 @@ class TdmSampler(OpDef, op="tdm_sampler"):
         if not fits or any(count >= size for count, size in zip(counts, sizes, strict=True)):
             raise BadAttribute(
                 f"tdm_sampler: 'layer_offset_lod' {starts} and 'neg_samples_num_list' {counts} do "
-                "not fit: expected more nodes in each layer than are drawn, the first at 0"
+                "not fit: expected more nodes in each layer than samples, the first at 0"
             )
 
     def numpy(self, X: Array, Travel: Array, Layer: Array) -> dict[str, Array]:

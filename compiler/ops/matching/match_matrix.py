@@ -18,7 +18,7 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
     Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
 
     X = reads()

@@ -98,7 +98,7 @@ class PyramidHash(OpDef, op="pyramid_hash"):
     itself. Reference: pyramid_hash_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
     updates_if = "X"
 
@@ -133,7 +133,7 @@ class PyramidHash(OpDef, op="pyramid_hash"):
         if min(self.num_emb, self.rand_len, self.space_len) < 1 or self.num_emb % self.rand_len:
             raise BadAttribute(
                 f"{kind}: 'num_emb' is {self.num_emb}, 'rand_len' {self.rand_len} and 'space_len' "
-                f"{self.space_len}: expected numbers from 1 up, the first a multiple of the second"
+                f"{self.space_len}: expected at least 1, the first a multiple of the second"
             )
         length = self.space_len + self.rand_len
         if X.rank != 2 or differ(X.shape[1], 1) or W.rank != 2 or differ(W.numel, length):
@@ -188,7 +188,7 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     declares no output slot for the updated table.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     slots: ClassVar[dict[str, Slot]] = {
         "Out@GRAD": replace(reads(), name="Out@GRAD"),

@@ -25,12 +25,12 @@ def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
     if max(first.max(initial=0), second.max(initial=0)) > most:
         found = max(first.max(), second.max())
         raise ValueError(
-            f"rank_attention: RankOffset has the rank {found}, expected {most} at most"
+            f"rank_attention: RankOffset has the rank {found}, expected at most {most}"
         )
     wrong = (chosen < 0) | (chosen >= rows)
     if wrong.any():
         raise ValueError(
-            f"rank_attention: RankOffset names the row {chosen[wrong][0]} of X, expected 0 to "
+            f"rank_attention: RankOffset refers to row {chosen[wrong][0]} of X, expected 0 to "
             f"{rows - 1}"
         )
     blocks = (first.astype(np.int64) - 1) * most + second - 1
@@ -46,7 +46,7 @@ class RankAttention(OpDef, op="rank_attention"):
     Reference: rank_attention_op.cu.
     """
 
-    no_kernel_reason = "ranks choose matrices row by row"
+    no_kernel_reason = "the matrix of each row is data-dependent"
 
     X = reads(no_grad=True)
     RankOffset = reads(no_grad=True)

@@ -104,10 +104,10 @@ def filter_bits(table: Array, name: str) -> tuple[Array, int, int]:
     head = stored[:FILTER_HEADER].view(np.uint64).tolist() if held >= 0 else [0, 0, 0, 0]
     magic, bits, pairs, _ = head
     if magic != FILTER_MAGIC:
-        raise ValueError(f"{name} is no Bloom filter: expected {FILTER_MAGIC} at its start")
+        raise ValueError(f"{name} is not a Bloom filter: expected {FILTER_MAGIC} at its start")
     if not (1 <= bits <= held and 1 <= pairs <= MOST_HASHES):
         raise ValueError(
-            f"{name} says {bits} bits and {pairs} pairs a key, expected 1 to {held} and 1 to "
+            f"{name} has {bits} bits and {pairs} pairs per key, expected 1 to {held} and 1 to "
             f"{MOST_HASHES}"
         )
     return stored[FILTER_HEADER:], bits, pairs

@@ -23,7 +23,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     Reference: sequence_topk_avg_pooling_op.h.
     """
 
-    no_kernel_reason = "each sequence is a picture of its own size"
+    no_kernel_reason = "images have data-dependent sizes"
     lod_like = "ROW"
 
     X = reads()
@@ -49,7 +49,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         require_pair(kind, X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
         require_column(kind, X)
         if not self.topks:
-            raise BadAttribute(f"{kind}: attribute 'topks' is empty, expected one number at least")
+            raise BadAttribute(f"{kind}: attribute 'topks' is empty, expected at least one number")
         out = X.with_shape((ROW.shape[0], self.channel_num * len(self.topks)))
         return {"Out": out, "pos": TensorType(DType.INT32, (UNKNOWN,))}
 

@@ -60,7 +60,7 @@ class TreeConv(OpDef, op="tree_conv"):
     memory uninitialised; the gradient is that of Out.
     """
 
-    no_kernel_reason = "trees are walked node by node"
+    no_kernel_reason = "trees are traversed node by node"
 
     NodesVector = reads()
     EdgeSet = reads(no_grad=True)

@@ -53,7 +53,7 @@ class VarConv2d(OpDef, op="var_conv_2d"):
     Reference: var_conv_2d_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
 
     X = reads()

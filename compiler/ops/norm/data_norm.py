@@ -58,7 +58,7 @@ class DataNorm(OpDef, op="data_norm"):
     ) -> dict[str, TensorType]:
         if isinstance(X.shape[-1], int) and self.slot_dim > X.shape[-1]:
             raise BadAttribute(
-                f"data_norm: 'slot_dim' is {self.slot_dim}, expected no more than X {X} is wide"
+                f"data_norm: 'slot_dim' is {self.slot_dim}, expected at most the columns of X {X}"
             )
         if X.rank != 2:
             raise ShapeError(f"data_norm: X is {X}, expected features [N, C]")

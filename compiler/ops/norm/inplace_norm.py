@@ -132,7 +132,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         k.store(factor, (c,), Scale[c] * Scale[c] * SavedVariance[c])
         k.store(inverse, (c,), 1.0 / Scale[c])
         s = Channels.of(self.data_layout, Y.shape)
-        # With Bias for the mean and 1/Scale for 1/deviation, Y is normalised as X was.
+        # With Bias as the mean and 1/Scale as 1/deviation, Y normalises to the values of X.
         given = (straight, above, factor, Bias, inverse)
         batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
 

@@ -43,7 +43,7 @@ class LayerNorm(OpDef, op="layer_norm"):
     ) -> dict[str, TensorType]:
         if not 0 < self.begin_norm_axis < X.rank:
             found = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
-            raise BadAttribute(f"{found}, expected an axis of X {X} behind the first")
+            raise BadAttribute(f"{found}, expected an axis of X {X} after the first")
         rows, columns = self.table(X.shape)
         for slot, vector in (("Scale", Scale), ("Bias", Bias)):
             if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):

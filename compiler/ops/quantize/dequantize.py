@@ -93,7 +93,7 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
         require_same_dtype(self.kind, X=X, **{f"Scales[{i}]": t for i, t in enumerate(Scales)})
         if X.rank <= axis or differ(Scales[0].numel, X.shape[axis]):
             raise ShapeError(
-                f"{self.kind}: Scales[0] is {Scales[0]}, expected a number for each index of "
+                f"{self.kind}: Scales[0] is {Scales[0]}, expected one number per index of "
                 f"axis {axis} of X {X}"
             )
         for scale in Scales[1:]:
@@ -155,7 +155,7 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     size 1, which Out lacks; the row `padding_idx` is zeros, and -1 means no padding.
     """
 
-    no_kernel_reason = "levels are the bytes of floats, which kernels do not take apart"
+    no_kernel_reason = "kernels cannot read the bytes of floats"
     lod_like = "Ids"
 
     W = reads()

@@ -52,7 +52,7 @@ class MovingAverage(OpDef):
             if each is not None:
                 require_scale(self.kind, slot, each, X)
             elif not self.is_test:
-                raise ShapeError(f"{self.kind}: {slot} is missing, which training needs")
+                raise ShapeError(f"{self.kind}: {slot} is missing, but required in training")
         one = X.with_shape((1,))
         return {
             "Out": X,

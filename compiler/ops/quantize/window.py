@@ -53,7 +53,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
             require_count(self.kind, "Iter", Iter, 1)
             require_dtype(self.kind, "Iter", Iter, DType.INT64)
         elif not self.is_test:
-            raise ShapeError(f"{self.kind}: Iter is missing, expected the step of the training")
+            raise ShapeError(f"{self.kind}: Iter is missing, expected the training step")
         if Scales is not None:
             require_count(self.kind, "OutScales", Scales, self.window_size)
         window = Scales or X.with_shape((self.window_size,))
