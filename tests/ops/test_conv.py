@@ -45,7 +45,7 @@ def test_blocks_of_a_few_images(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
 def test_no_frame_is_shifted(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:
     """Gathering real places only is right everywhere, not just where it is chosen."""
-    monkeypatch.setattr(im2col, "WORTH_SHIFTING", 0)
+    monkeypatch.setattr(im2col, "MAX_UNUSED_PRODUCTS", 0)
     check(forward(sample))
     check(backward(sample))
 

@@ -34,7 +34,7 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
     ("spectral_norm", {"Weight": (3, 4), "U": (4,), "V": (4,)}, {}, ShapeError, "one shape"),
     ("conv3d", {"Input": IMAGES, "Filter": (2, 4, 1, 1)}, {}, ShapeError, "expected 5 axes"),
     ("conv2d_transpose", {"Input": IMAGES, "Filter": (3, 2, 3, 3)}, {}, ShapeError, "4 channels"),
-    ("conv2d_transpose", {"Input": IMAGES, "Filter": (4, 2, 3, 3)}, {"strides": [2, 2], "output_size": [13, 19]}, ShapeError, "expected from 17 to 18 where it is 19"),
+    ("conv2d_transpose", {"Input": IMAGES, "Filter": (4, 2, 3, 3)}, {"strides": [2, 2], "output_size": [13, 19]}, ShapeError, "expected 17 to 18 instead of 19"),
     ("conv2d_transpose", {"Input": IMAGES, "Filter": (4, 2, 3, 3)}, {"output_size": [13]}, BadAttribute, "expected 2 sizes or none"),
     ("deformable_conv_v1", {"Input": IMAGES, "Offset": (2, 9, 4, 6), "Filter": (2, 4, 3, 3)}, {}, ShapeError, r"expected f32\[2, 18, 4, 6\]"),
     ("max_pool2d_with_index", {"X": IMAGES}, {"ksize": [2]}, BadAttribute, "expected 2 sizes"),

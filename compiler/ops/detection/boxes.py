@@ -12,7 +12,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import box_kernels as box_lanes
+from compiler.ops.detection import box_kernels
 from compiler.ops.detection.box_kernels import edges, overlap, put
 from compiler.ops.image.windows import require_images
 from compiler.ops.sequence.sequence_kernels import owner_rows
@@ -118,10 +118,10 @@ class BoxCoder(OpDef, op="box_coder"):
         if not encode and self.code_type != "decode_center_size":
             hint = "expected encode_center_size or decode_center_size"
             raise BadAttribute(f"box_coder: code_type is {self.code_type!r}", hint=hint)
-        wanted = (2, 2) if encode else (2, 3)
-        if (PriorBox.rank, TargetBox.rank) != wanted:
+        expected = (2, 2) if encode else (2, 3)
+        if (PriorBox.rank, TargetBox.rank) != expected:
             found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found}, expected {wanted[1]} axes of TargetBox")
+            raise ShapeError(f"box_coder: {found}, expected {expected[1]} axes of TargetBox")
         if encode:
             return TargetBox.with_shape((TargetBox.shape[0], PriorBox.shape[0], 4))
         if self.axis not in (0, 1) or differ(TargetBox.shape[1 - self.axis], PriorBox.shape[0]):
@@ -157,11 +157,11 @@ class BoxCoder(OpDef, op="box_coder"):
             weights = [PriorBoxVar[(own, a) if each else a] for a in range(4)]
         prior, target = edges(PriorBox, own), edges(TargetBox, *((i,) if encode else (i, j)))
         if encode:
-            code = box_lanes.encoded(k, target, prior, extra)
+            code = box_kernels.encoded(k, target, prior, extra)
             box = [part / weight for part, weight in zip(code, weights, strict=True)]
         else:
             code = [part * weight for part, weight in zip(target, weights, strict=True)]
-            box = box_lanes.decoded(k, code, prior, extra)
+            box = box_kernels.decoded(k, code, prior, extra)
         put(k, OutputBox, (i, j), box)
 
 
@@ -200,9 +200,9 @@ class BoxClip(OpDef, op="box_clip"):
     ) -> None:
         owners = owner_rows(k, Input_lod[-1], Input.shape[0]) if Input_lod else None
         at, last = k.grid(*Input.shape), k.size(ImInfo.shape[0]) - 1
-        picture = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
-        size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[picture, 1], ImInfo[picture, 0])
-        whole = k.astype(size, DType.FP64) / k.astype(ImInfo[picture, 2], DType.FP64)
+        image = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
+        size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[image, 1], ImInfo[image, 0])
+        whole = k.astype(size, DType.FP64) / k.astype(ImInfo[image, 2], DType.FP64)
         edge = k.floor(k.astype(whole, ImInfo.type.dtype) + 0.5) - 1.0
         k.store(Output, at, k.clip(Input[at], 0.0, edge))
 
@@ -222,15 +222,15 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         return Input
 
     def numpy(self, Input: Array) -> Array:
-        places = np.empty(Input.shape[1:], Input.dtype)
-        places[0::2] = 4 * np.arange(Input.shape[3])
-        places[1::2] = 4 * np.arange(Input.shape[2])[:, None]
-        return places - Input
+        positions = np.empty(Input.shape[1:], Input.dtype)
+        positions[0::2] = 4 * np.arange(Input.shape[3])
+        positions[1::2] = 4 * np.arange(Input.shape[2])[:, None]
+        return positions - Input
 
     def triton(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
         _, c, y, x = at = k.grid(*Input.shape)
-        place = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
-        k.store(Output, at, k.astype(place, Input.type.dtype) - Input[at])
+        position = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
+        k.store(Output, at, k.astype(position, Input.type.dtype) - Input[at])
 
 
 class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
@@ -287,7 +287,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
             if PriorBoxVar is not None:
                 code = [part * PriorBoxVar[edge] for edge, part in enumerate(code)]
             code[2:] = (k.minimum(part, self.box_clip) for part in code[2:])
-            return box_lanes.decoded(k, code, edges(PriorBox, row), 1.0)
+            return box_kernels.decoded(k, code, edges(PriorBox, row), 1.0)
 
         if DecodeBox is not None:
             row, of = k.grid(rows, classes)

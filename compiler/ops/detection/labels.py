@@ -18,8 +18,8 @@ from compiler.ir.opdef import (
 )
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import overlaps, require_boxes
-from compiler.ops.detection.nms import offsets_of
-from compiler.ops.detection.targets import codes_of, sampled
+from compiler.ops.detection.nms import lod_offsets
+from compiler.ops.detection.targets import encoded_targets, sampled
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
@@ -84,11 +84,11 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
             raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
         codes = RpnRois.with_shape((UNKNOWN, 4 * self.class_nums))
-        made: dict[str, object] = dict.fromkeys(OUTPUTS.split(), codes)
-        made["Rois"] = RpnRois.with_shape((UNKNOWN, 4))
-        made["LabelsInt32"] = TensorType(DType.INT32, (UNKNOWN, 1))
+        result: dict[str, object] = dict.fromkeys(OUTPUTS.split(), codes)
+        result["Rois"] = RpnRois.with_shape((UNKNOWN, 4))
+        result["LabelsInt32"] = TensorType(DType.INT32, (UNKNOWN, 1))
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
-        return {**made, **{f"{slot}_lod": offsets for slot in OUTPUTS.split()}}
+        return {**result, **{f"{slot}_lod": offsets for slot in OUTPUTS.split()}}
 
     def numpy(
         self,
@@ -105,7 +105,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         weights, counts = np.array(self.bbox_reg_weights), (0, 0)
         if not self.is_cascade_rcnn:
             counts = (self.batch_size_per_im, int(self.batch_size_per_im * self.fg_fraction))
-        made: list[list[Array]] = []
+        result: list[list[Array]] = []
         for number, info in enumerate(ImInfo):
             own = slice(starts[number], starts[number + 1])
             true, classes = GtBoxes[own], GtClasses[own].reshape(-1)
@@ -116,14 +116,14 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
             crowd = np.zeros(len(boxes), np.bool_)
             crowd[: len(true)] = (IsCrowd[own].reshape(-1) != 0)[: len(boxes)]
             shared = overlaps(boxes, true, 1.0)
-            taken, count = taken_boxes(shared, crowd, limits, counts, self.use_random)
+            taken, count = sample_boxes(shared, crowd, limits, counts, self.use_random)
             match = shared[taken[:count]].argmax(axis=1)
             labels = np.concatenate([classes[match], np.zeros(len(taken) - count, np.int32)])
-            codes = codes_of(boxes[taken[:count]], true[match]) / weights
-            place = np.minimum(labels, 1) if self.is_cls_agnostic else labels
-            made.append([boxes[taken] * info[2], labels, *spread(codes, place, self.class_nums)])
-        offsets = offsets_of([each[0] for each in made])
-        rows = [np.concatenate(part) for part in zip(*made, strict=True)]
+            codes = encoded_targets(boxes[taken[:count]], true[match]) / weights
+            column = np.minimum(labels, 1) if self.is_cls_agnostic else labels
+            result.append([boxes[taken] * info[2], labels, *spread(codes, column, self.class_nums)])
+        offsets = lod_offsets([each[0] for each in result])
+        rows = [np.concatenate(part) for part in zip(*result, strict=True)]
         slots = {"Rois": rows[0].astype(RpnRois.dtype)}
         slots["LabelsInt32"] = rows[1].astype(np.int32)[:, None]
         slots["BboxTargets"] = rows[2].astype(RpnRois.dtype)
@@ -132,7 +132,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         return {**slots, **{f"{slot}_lod": [offsets] for slot in OUTPUTS.split()}}
 
 
-def taken_boxes(
+def sample_boxes(
     shared: Array,
     crowd: Array,
     limits: tuple[float, float, float],
@@ -146,18 +146,18 @@ def taken_boxes(
     """
     most = np.where(crowd, -1.0, shared.max(axis=1, initial=0))
     true = np.flatnonzero(most >= limits[0])
-    none = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
+    background = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
     if counts[0]:
         true = sampled(true, counts[1], at_random)
-        none = sampled(none, counts[0] - len(true), at_random)
-    return np.concatenate([true, none]), len(true)
+        background = sampled(background, counts[0] - len(true), at_random)
+    return np.concatenate([true, background]), len(true)
 
 
-def spread(codes: Array, places: Array, classes: int) -> tuple[Array, Array]:
+def spread(codes: Array, positions: Array, classes: int) -> tuple[Array, Array]:
     """Scatter codes of the first boxes to their class; return them and a mask [K, 4·classes]."""
-    made, weight = np.zeros((2, len(places), classes, 4))
+    result, weight = np.zeros((2, len(positions), classes, 4))
     rows = np.arange(len(codes))
-    able = places[: len(codes)] > 0
-    made[rows[able], places[: len(codes)][able]] = codes[able]
-    weight[rows[able], places[: len(codes)][able]] = 1
-    return made.reshape(len(places), -1), weight.reshape(len(places), -1)
+    valid = positions[: len(codes)] > 0
+    result[rows[valid], positions[: len(codes)][valid]] = codes[valid]
+    weight[rows[valid], positions[: len(codes)][valid]] = 1
+    return result.reshape(len(positions), -1), weight.reshape(len(positions), -1)

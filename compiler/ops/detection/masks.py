@@ -9,7 +9,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import overlaps, require_boxes
-from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.type_checks import differ, require_dtype
 
 FINER = 5
@@ -24,15 +24,15 @@ def outline(points: Array) -> tuple[Array, Array]:
     for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
         wide, tall = (int(size) for size in np.abs(end - start))
         long = 0 if wide >= tall else 1
-        turned = start[long] > end[long]
-        first, last = (end, start) if turned else (start, end)
+        is_reversed = start[long] > end[long]
+        first, last = (end, start) if is_reversed else (start, end)
         steps = np.arange(max(wide, tall) + 1)
-        steps = steps[::-1] if turned else steps
+        steps = steps[::-1] if is_reversed else steps
         slope = (last[1 - long] - first[1 - long]) / max(wide, tall, 1)
         other = (first[1 - long] + slope * steps + 0.5).astype(np.int64)
-        place = (steps + first[long], other)
-        columns.append(place[long])
-        rows.append(place[1 - long])
+        position = (steps + first[long], other)
+        columns.append(position[long])
+        rows.append(position[1 - long])
     return np.concatenate(columns), np.concatenate(rows)
 
 
@@ -46,10 +46,10 @@ def polygon_mask(points: Array, size: int) -> Array:
     column = (np.where(after < before, after, after - 1) + 0.5) / FINER - 0.5
     row = (np.minimum(v[:-1], v[1:]) + 0.5) / FINER - 0.5
     row = np.ceil(np.clip(row, 0, size))
-    able = (after != before) & (np.floor(column) == column) & (column >= 0) & (column < size)
-    turns = np.zeros(size * size + 1, np.int64)
-    np.add.at(turns, (column[able] * size + row[able]).astype(np.int64), 1)
-    return (np.cumsum(turns[:-1]) % 2).reshape(size, size).T
+    valid = (after != before) & (np.floor(column) == column) & (column >= 0) & (column < size)
+    crossings = np.zeros(size * size + 1, np.int64)
+    np.add.at(crossings, (column[valid] * size + row[valid]).astype(np.int64), 1)
+    return (np.cumsum(crossings[:-1]) % 2).reshape(size, size).T
 
 
 def box_mask(polygons: list[Array], box: Array, size: int) -> Array:
@@ -128,25 +128,25 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
         LabelsInt32: Array,
     ) -> dict[str, object]:
         objects, starts = GtSegms_lod[0], Rois_lod[-1]
-        able = (GtClasses.reshape(-1) > 0) & (IsCrowd.reshape(-1) == 0)
+        valid = (GtClasses.reshape(-1) > 0) & (IsCrowd.reshape(-1) == 0)
         rois: list[Array] = []
         numbers: list[Array] = []
         masks: list[Array] = []
-        for picture, info in enumerate(ImInfo):
-            own = slice(starts[picture], starts[picture + 1])
+        for image, info in enumerate(ImInfo):
+            own = slice(starts[image], starts[image + 1])
             boxes, labels = Rois[own], LabelsInt32[own].reshape(-1)
             chosen = np.flatnonzero(labels > 0)
-            among = range(int(objects[picture]), int(objects[picture + 1]))
-            shapes = [polygons_of(GtSegms, GtSegms_lod, i) for i in among if able[i]]
+            among = range(int(objects[image]), int(objects[image + 1]))
+            shapes = [object_polygons(GtSegms, GtSegms_lod, i) for i in among if valid[i]]
             if len(chosen) and shapes:
-                found = masks_of(boxes[chosen] / info[2], shapes, self.resolution)
+                found = object_masks(boxes[chosen] / info[2], shapes, self.resolution)
             else:
                 chosen = np.flatnonzero(labels == 0)[:1]
                 found = np.full((len(chosen), self.resolution, self.resolution), -1, np.int32)
             rois.append(boxes[chosen])
             numbers.append(chosen[:, None])
-            masks.append(of_class(found, labels[chosen], self.num_classes))
-        offsets = [offsets_of(rois)]
+            masks.append(scatter_to_classes(found, labels[chosen], self.num_classes))
+        offsets = [lod_offsets(rois)]
         return {
             "MaskRois": np.concatenate(rois),
             "MaskRois_lod": offsets,
@@ -157,26 +157,26 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
         }
 
 
-def polygons_of(points: Array, lod: list[Array], number: int) -> list[Array]:
+def object_polygons(points: Array, lod: list[Array], number: int) -> list[Array]:
     """Return the polygons of one object."""
     _, objects, polygons = lod
     among = range(int(objects[number]), int(objects[number + 1]))
     return [points[polygons[i] : polygons[i + 1]] for i in among]
 
 
-def masks_of(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
+def object_masks(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
     """Return a mask [K, size, size] in each box of the object whose bounding box overlaps most."""
     shared = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
-    made: list[Array] = []
+    result: list[Array] = []
     for number, box in enumerate(boxes):
         best = int(shared[number].argmax())
-        made.append(box_mask(shapes[best], box, size))
-    return np.stack(made)
+        result.append(box_mask(shapes[best], box, size))
+    return np.stack(result)
 
 
-def of_class(masks: Array, labels: Array, classes: int) -> Array:
+def scatter_to_classes(masks: Array, labels: Array, classes: int) -> Array:
     """Scatter masks to their class, -1 for the others: [K, classes·size²]."""
-    made = np.full((len(masks), classes, *masks.shape[1:]), -1, np.int32)
+    result = np.full((len(masks), classes, *masks.shape[1:]), -1, np.int32)
     rows = np.flatnonzero(labels > 0)
-    made[rows, labels[rows]] = masks[rows]
-    return made.reshape(len(masks), int(np.prod(made.shape[1:])))
+    result[rows, labels[rows]] = masks[rows]
+    return result.reshape(len(masks), int(np.prod(result.shape[1:])))

@@ -20,7 +20,7 @@ from compiler.ops.sequence.sequence_kernels import level_there, owner_rows
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
 
-NEAR_NOTHING = 1e-6
+LEAST_MATCH = 1e-6
 """Values below this are no match."""
 
 
@@ -30,7 +30,7 @@ def match_best(distance: Array) -> Array:
     left = distance.copy()
     for _ in range(min(distance.shape)):
         row, column = divmod(int(left.argmax()), distance.shape[1])
-        if left[row, column] < NEAR_NOTHING:
+        if left[row, column] < LEAST_MATCH:
             break
         found[column] = row
         left[row], left[:, column] = -1, -1
@@ -40,8 +40,8 @@ def match_best(distance: Array) -> Array:
 def match_every(distance: Array, found: Array, threshold: float) -> Array:
     """Match each unmatched column to its largest row, if that entry reaches a threshold."""
     best = distance.argmax(axis=0)
-    near = distance.max(axis=0)
-    free = (found < 0) & (near >= max(threshold, NEAR_NOTHING))
+    distances = distance.max(axis=0)
+    free = (found < 0) & (distances >= max(threshold, LEAST_MATCH))
     return np.where(free, best, found).astype(np.int32)
 
 
@@ -72,14 +72,17 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
         if self.match_type not in ("bipartite", "per_prediction"):
             hint = "expected bipartite or per_prediction"
             raise BadAttribute(f"bipartite_match: match_type is {self.match_type!r}", hint=hint)
-        pictures: Size = DistMat_lod[-1].shape[0] - 1 if DistMat_lod else 1
-        near = DistMat.with_shape((pictures, DistMat.shape[1]))
-        return {"ColToRowMatchIndices": near.with_dtype(DType.INT32), "ColToRowMatchDist": near}
+        images: Size = DistMat_lod[-1].shape[0] - 1 if DistMat_lod else 1
+        distances = DistMat.with_shape((images, DistMat.shape[1]))
+        return {
+            "ColToRowMatchIndices": distances.with_dtype(DType.INT32),
+            "ColToRowMatchDist": distances,
+        }
 
     def numpy(self, DistMat: Array, DistMat_lod: list[Array] | None) -> dict[str, Array]:
         starts = DistMat_lod[-1] if DistMat_lod else np.array([0, len(DistMat)])
         shape = (len(starts) - 1, DistMat.shape[1])
-        matches, near = np.full(shape, -1, np.int32), np.zeros(shape, DistMat.dtype)
+        matches, distances = np.full(shape, -1, np.int32), np.zeros(shape, DistMat.dtype)
         for number in range(len(matches)):
             distance = DistMat[starts[number] : starts[number + 1]]
             if not len(distance):
@@ -89,8 +92,8 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
                 found = match_every(distance, found, self.dist_threshold)
             matches[number] = found
             seen = distance[np.maximum(found, 0), np.arange(shape[1])]
-            near[number] = np.where(found < 0, 0, seen)
-        return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": near}
+            distances[number] = np.where(found < 0, 0, seen)
+        return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": distances}
 
 
 class TargetAssign(OpDef, op="target_assign"):
@@ -128,16 +131,16 @@ class TargetAssign(OpDef, op="target_assign"):
         NegIndices: Array | None,
         NegIndices_lod: list[Array] | None,
     ) -> dict[str, Array]:
-        pictures, priors = (int(size) for size in MatchIndices.shape)
+        images, priors = (int(size) for size in MatchIndices.shape)
         starts = X_lod[-1]
-        known = MatchIndices >= 0
-        rows = np.where(known, MatchIndices + starts[:pictures, None], 0)
+        matched = MatchIndices >= 0
+        rows = np.where(matched, MatchIndices + starts[:images, None], 0)
         columns = np.broadcast_to(np.arange(priors) % X.shape[1], rows.shape)
-        weight = known.astype(np.float32)[..., None]
-        blank = np.full((pictures, priors, X.shape[2]), self.mismatch_value, X.dtype)
-        out = np.where(known[..., None], X[rows, columns], blank) if len(X) else blank
+        weight = matched.astype(np.float32)[..., None]
+        blank = np.full((images, priors, X.shape[2]), self.mismatch_value, X.dtype)
+        out = np.where(matched[..., None], X[rows, columns], blank) if len(X) else blank
         if NegIndices is not None and NegIndices_lod:
-            number = np.repeat(np.arange(pictures), np.diff(NegIndices_lod[-1]))
+            number = np.repeat(np.arange(images), np.diff(NegIndices_lod[-1]))
             chosen = NegIndices.reshape(-1)
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
@@ -154,25 +157,25 @@ class TargetAssign(OpDef, op="target_assign"):
         OutWeight: DeviceOperand | None,
     ) -> None:
         starts = level_there(k, X_lod[-1])
-        for made in (each for each in (Out, OutWeight) if each is not None):
-            n, m, part = k.grid(*made.shape)
+        for result in (each for each in (Out, OutWeight) if each is not None):
+            n, m, part = k.grid(*result.shape)
             match = MatchIndices[n, m]
             row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
-            if made is Out:
-                known = (match >= 0) & inside(k, row, X.shape[0])
-                value = X.at(row, prior, part, where=known, other=self.mismatch_value)
+            if result is Out:
+                matched = (match >= 0) & inside(k, row, X.shape[0])
+                value = X.at(row, prior, part, where=matched, other=self.mismatch_value)
             else:
                 value = k.where(match >= 0, 1.0, 0.0)
-            k.store(made, (n, m, part), value)
+            k.store(result, (n, m, part), value)
         if NegIndices is not None and NegIndices_lod:
             rows = NegIndices.type.numel
             owners = owner_rows(k, NegIndices_lod[-1], rows)
-            for made, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
-                if made is not None:
-                    i, part = k.grid(rows, made.shape[2])
+            for result, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
+                if result is not None:
+                    i, part = k.grid(rows, result.shape[2])
                     prior = NegIndices.reshaped((rows,))[i]
-                    known = inside(k, prior, made.shape[1])
-                    k.store(made, (owners[i], prior, part), value, known)
+                    matched = inside(k, prior, result.shape[1])
+                    k.store(result, (owners[i], prior, part), value, matched)
 
 
 class MineHardExamples(OpDef, op="mine_hard_examples"):
@@ -222,15 +225,15 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
         loss = loss + LocLoss.reshape(loss.shape) if hard and LocLoss is not None else loss
         found: list[Array] = []
         for number, matches in enumerate(MatchIndices):
-            able = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
-            able = np.ones(len(able), np.bool_) if hard else able
-            places = np.flatnonzero(able)
-            wanted = int((matches >= 0).sum() * self.neg_pos_ratio)
-            count = min(self.sample_size if hard else wanted, len(places))
-            order = np.argsort(-loss[number][places], kind="stable")[:count]
-            chosen = np.sort(places[order])
+            valid = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
+            valid = np.ones(len(valid), np.bool_) if hard else valid
+            positions = np.flatnonzero(valid)
+            negatives = int((matches >= 0).sum() * self.neg_pos_ratio)
+            count = min(self.sample_size if hard else negatives, len(positions))
+            order = np.argsort(-loss[number][positions], kind="stable")[:count]
+            chosen = np.sort(positions[order])
             if hard:
-                updated[number, np.setdiff1d(places, chosen)] = -1
+                updated[number, np.setdiff1d(positions, chosen)] = -1
                 chosen = chosen[matches[chosen] < 0]
             found.append(chosen)
         offsets = np.cumsum([0, *[len(each) for each in found]], dtype=np.int64)
@@ -291,7 +294,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     ) -> None:
         at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
-        p, log_p, log_rest = focal_lanes(k, X[at])
+        p, log_p, log_rest = focal_terms(k, X[at])
         falling = k.power(p, self.gamma) * log_rest * wrong
         k.store(Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
 
@@ -306,7 +309,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     ) -> None:
         at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
-        p, log_p, log_rest = focal_lanes(k, X[at])
+        p, log_p, log_rest = focal_terms(k, X[at])
         rising = k.power(1.0 - p, self.gamma) * (1.0 - p - p * log_p * self.gamma)
         falling = k.power(p, self.gamma) * (log_rest * (1.0 - p) * self.gamma - p)
         k.store(d_X, at, -(d_Out[at] * (true * rising + wrong * falling)))
@@ -326,7 +329,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         return k.where(true, self.alpha / count, 0.0), wrong
 
 
-def focal_lanes(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
+def focal_terms(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
     """Return `focal_parts` of one element."""
     p = 1.0 / (1.0 + k.exp(-x))
     rest = -k.maximum(x, 0.0) - k.log1p(k.exp(-k.absolute(x)))

@@ -61,15 +61,15 @@ class Detections(OpDef):
         if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
             found = shown(BBoxes=BBoxes, Scores=Scores)
             raise ShapeError(f"{self.kind}: {found} are incompatible")
-        pictures = Scores.shape[0]
+        images = Scores.shape[0]
         if Scores.rank == 2:
-            pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
-        offsets = TensorType(DType.INT64, (pictures + 1,))
+            images = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
+        offsets = TensorType(DType.INT64, (images + 1,))
         width = BBoxes.shape[-1] + 2 if polygons else 6
         return {"Out": BBoxes.with_shape((UNKNOWN, width)), "Out_lod": [offsets]}
 
 
-def by_picture(
+def split_images(
     boxes: Array, scores: Array, lod: list[Array] | None
 ) -> list[tuple[Array, Array, int]]:
     """Return for each image its boxes, its scores [C, M], and the index of its first box.
@@ -87,14 +87,14 @@ def by_picture(
     ]
 
 
-def rows_of(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
+def detection_rows(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
     """Return class, score and box of the selected boxes of one image."""
     chosen = boxes[number] if boxes.ndim == 2 else boxes[number, label]
     columns = [label[:, None], scores[label, number][:, None], chosen]
     return np.concatenate(columns, axis=1).astype(boxes.dtype)
 
 
-def offsets_of(parts: list[Array]) -> Array:
+def lod_offsets(parts: list[Array]) -> Array:
     """Return the LoD offsets of rows per image."""
     return np.cumsum([0, *[len(each) for each in parts]], dtype=np.int64)
 
@@ -120,13 +120,13 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     ) -> dict[str, object]:
         limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
         options = (self.background_label, self.normalized, Scores.ndim == 2)
-        made: list[Array] = []
-        for boxes, scores, _ in by_picture(BBoxes, Scores, BBoxes_lod):
+        result: list[Array] = []
+        for boxes, scores, _ in split_images(BBoxes, Scores, BBoxes_lod):
             found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            made.append(rows_of(boxes, scores, *found))
-        rows = np.concatenate(made)
+            result.append(detection_rows(boxes, scores, *found))
+        rows = np.concatenate(result)
         if len(rows):
-            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
 
 
@@ -142,9 +142,9 @@ class IndexedNms(Detections):
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
         """Return the types of Out and Index."""
-        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        result = self.kept(BBoxes, BBoxes_lod, Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+        return {**result, "Index": index, "Index_lod": result["Out_lod"]}
 
 
 def indexed_nms(
@@ -156,15 +156,15 @@ def indexed_nms(
     options: tuple[int, bool, bool],
 ) -> tuple[dict[str, object], Array]:
     """Return the outputs by slot, and the number of kept boxes per image."""
-    made: list[Array] = []
-    places: list[Array] = []
-    for boxes, scores, first in by_picture(BBoxes, Scores, BBoxes_lod):
+    result: list[Array] = []
+    positions: list[Array] = []
+    for boxes, scores, first in split_images(BBoxes, Scores, BBoxes_lod):
         label, number = best_of_classes(boxes, scores, limits, keep, options)
-        made.append(rows_of(boxes, scores, label, number))
+        result.append(detection_rows(boxes, scores, label, number))
         per_class = len(scores) if boxes.ndim == 3 else 1
-        places.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
-    rows = np.concatenate(made).reshape(-1, BBoxes.shape[-1] + 2)
-    index, offsets = np.concatenate(places).astype(np.int32)[:, None], offsets_of(made)
+        positions.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
+    rows = np.concatenate(result).reshape(-1, BBoxes.shape[-1] + 2)
+    index, offsets = np.concatenate(positions).astype(np.int32)[:, None], lod_offsets(result)
     slots: dict[str, object] = {"Out": rows, "Index": index}
     slots |= {"Out_lod": [offsets], "Index_lod": [offsets]}
     return slots, np.diff(offsets).astype(np.int32)
@@ -203,10 +203,10 @@ class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
         Scores: TensorType,
         RoisNum: TensorType | None,
     ) -> dict[str, object]:
-        made = self.both(BBoxes, BBoxes_lod, Scores)
-        pictures = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
-        pictures = pictures if RoisNum is None else RoisNum.shape[0]
-        return {**made, "NmsRoisNum": TensorType(DType.INT32, (pictures,))}
+        result = self.both(BBoxes, BBoxes_lod, Scores)
+        images = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
+        images = images if RoisNum is None else RoisNum.shape[0]
+        return {**result, "NmsRoisNum": TensorType(DType.INT32, (images,))}
 
     def numpy(
         self,
@@ -246,15 +246,15 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
         limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
         options = (self.background_label, self.normalized, False)
-        made: list[Array] = []
+        result: list[Array] = []
         for boxes, scores in zip(BBoxes.copy(), Scores.copy(), strict=True):
             for each in scores:
                 merge_neighbours(boxes, each, self.nms_threshold, self.normalized)
             found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            made.append(rows_of(boxes, scores, *found))
-        rows = np.concatenate(made)
+            result.append(detection_rows(boxes, scores, *found))
+        rows = np.concatenate(result)
         if len(rows):
-            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
 
 
@@ -279,15 +279,15 @@ class MatrixNms(Detections, op="matrix_nms"):
     ) -> dict[str, object]:
         if Scores.rank != 3:
             raise ShapeError(f"matrix_nms: Scores is {Scores}, expected [N, C, M]")
-        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        result = self.kept(BBoxes, BBoxes_lod, Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+        return {**result, "Index": index, "Index_lod": result["Out_lod"]}
 
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
-        made: list[Array] = []
-        places: list[Array] = []
+        result: list[Array] = []
+        positions: list[Array] = []
         options = (self.gaussian_sigma, self.use_gaussian, self.normalized)
-        for picture, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
+        for image, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
             parts: list[Array] = [np.empty((0, 7))]
             for label, each in enumerate(scores):
                 order = best_first(each, self.score_threshold, self.nms_top_k)
@@ -297,12 +297,12 @@ class MatrixNms(Detections, op="matrix_nms"):
                 kept = lowered > self.post_threshold
                 number = order[kept][:, None]
                 rows = [np.full(number.shape, label), lowered[kept][:, None], boxes[number[:, 0]]]
-                parts.append(np.concatenate([*rows, number + picture * len(boxes)], axis=1))
+                parts.append(np.concatenate([*rows, number + image * len(boxes)], axis=1))
             found = np.concatenate(parts)
             best = np.argsort(-found[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
-            made.append(found[best, :6].astype(BBoxes.dtype))
-            places.append(found[best, 6:].astype(np.int32))
-        offsets = offsets_of(made)
-        slots = {"Out": np.concatenate(made), "Index": np.concatenate(places)}
+            result.append(found[best, :6].astype(BBoxes.dtype))
+            positions.append(found[best, 6:].astype(np.int32))
+        offsets = lod_offsets(result)
+        slots = {"Out": np.concatenate(result), "Index": np.concatenate(positions)}
         return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

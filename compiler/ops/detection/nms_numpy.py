@@ -22,8 +22,8 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
     extra = 0.0 if normalized else 1.0
     one, other = boxes.T.copy(), others.T.copy()
     areas = box_areas(one, extra)[:, None], box_areas(other, extra)
-    width = shared_sides(one[2], other[2], one[0], other[0])
-    height = shared_sides(one[3], other[3], one[1], other[1])
+    width = intersection_lengths(one[2], other[2], one[0], other[0])
+    height = intersection_lengths(one[3], other[3], one[1], other[1])
     if normalized and all(((each > 0) & (each < np.inf)).all() for each in areas):
         np.maximum(width, 0, out=width)
         np.maximum(height, 0, out=height)
@@ -38,7 +38,9 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
     return np.divide(shared, union, out=np.zeros_like(shared), where=touch)
 
 
-def shared_sides(ends: Array, other_ends: Array, starts: Array, other_starts: Array) -> Array:
+def intersection_lengths(
+    ends: Array, other_ends: Array, starts: Array, other_starts: Array
+) -> Array:
     """Return lengths of the intersections of intervals [K] and [L]: [K, L], negative for gaps."""
     sides = np.minimum(ends[:, None], other_ends)
     sides -= np.maximum(starts[:, None], other_starts)
@@ -52,11 +54,11 @@ def box_areas(sides: Array, extra: float) -> Array:
 
 def best_first(scores: Array, threshold: float, top: int) -> Array:
     """Return the boxes above a threshold by descending score, at most `top` of them; -1 for all."""
-    able = np.flatnonzero(scores > threshold)
-    if -1 < top < len(able):
-        last = len(able) - max(top, 1)
-        able = able[scores[able] >= np.partition(scores[able], last)[last]]
-    order = able[np.argsort(-scores[able], kind="stable")]
+    valid = np.flatnonzero(scores > threshold)
+    if -1 < top < len(valid):
+        last = len(valid) - max(top, 1)
+        valid = valid[scores[valid] >= np.partition(scores[valid], last)[last]]
+    order = valid[np.argsort(-scores[valid], kind="stable")]
     return order[:top] if top > -1 else order
 
 
@@ -96,7 +98,7 @@ def keep_of_block(
     each one removes are a bit mask.
     """
     if eta < 1 and threshold > 0.5:
-        return keep_by_turns(shared, most, threshold, eta)
+        return keep_sequentially(shared, most, threshold, eta)
     over = np.packbits(shared > threshold, axis=1, bitorder="little")
     gone = int.from_bytes(np.packbits(most > threshold, bitorder="little").tobytes(), "little")
     kept: list[int] = []
@@ -107,7 +109,7 @@ def keep_of_block(
     return kept, threshold
 
 
-def keep_by_turns(
+def keep_sequentially(
     shared: Array, most: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
     """`keep_of_block` with a threshold that shrinks with each kept box; updates `most`."""

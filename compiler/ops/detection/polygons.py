@@ -35,7 +35,7 @@ def cut(corners: Array, start: Array, end: Array) -> Array:
     return np.array(kept).reshape(-1, 2)
 
 
-def shared_area(one: Array, other: Array) -> float:
+def intersection_area(one: Array, other: Array) -> float:
     """Return the area of the intersection of two counterclockwise triangles."""
     for i in range(3):
         one = cut(one, other[i - 1], other[i])
@@ -57,7 +57,7 @@ def polygon_overlaps(one: Array, others: Array) -> Array:
     found: list[float] = []
     for each in others.astype(np.float64):
         theirs = each.reshape(-1, 2)
-        parts = [a * b * shared_area(t, u) for t, a in mine for u, b in triangles(theirs)]
+        parts = [a * b * intersection_area(t, u) for t, a in mine for u, b in triangles(theirs)]
         shared = abs(sum(parts))
         whole = area + abs(signed_area(theirs)) - shared
         found.append(shared / whole if whole > 0 else 0.0)

@@ -10,31 +10,31 @@ from compiler.ir.types import DType, Shape
 from compiler.ops.detection.box_kernels import real
 from compiler.ops.shared_kernels import listed
 
-Place = Callable[[int, Number], Number]
+Coordinate = Callable[[int, Number], Number]
 """Image coordinate of a feature map index, in double precision: by axis, 0 for x."""
 
 
-def image_places(
+def image_coordinates(
     k: KernelBuilder,
     sizes: Sequence[Size],
     image: Sequence[Size],
     steps: Sequence[float],
     offset: float,
-) -> Place:
+) -> Coordinate:
     """Return image coordinates at `offset` within each step; steps of 0 divide the image evenly."""
 
-    def place(axis: int, at: Number) -> Number:
+    def position(axis: int, at: Number) -> Number:
         step = steps[1 - axis] or real(k, image[1 - axis]) / real(k, sizes[1 - axis])
         return (k.astype(at, DType.FP64) + offset) * step
 
-    return place
+    return position
 
 
 def priors(
     k: KernelBuilder,
     around: Sequence[Sequence[float]],
     sizes: Shape,
-    place: Place,
+    position: Coordinate,
     image: Shape | None,
     within: tuple[float, float] | None,
     boxes: DeviceOperand | None,
@@ -48,7 +48,7 @@ def priors(
     y, x, prior = k.grid(*sizes, len(around))
     for edge, shifts in enumerate(zip(*around, strict=True)):
         axis = edge % 2
-        value = place(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
+        value = position(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
         value = value if image is None else value / real(k, image[1 - axis])
         held = value if within is None else k.clip(value, *within)
         k.store(boxes, (y, x, prior, edge), held)

@@ -15,7 +15,7 @@ from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list
 from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.detection.prior_kernels import image_places, priors, spread
+from compiler.ops.detection.prior_kernels import image_coordinates, priors, spread
 from compiler.ops.image.windows import require_images
 from compiler.ops.shared_kernels import too_many
 
@@ -84,8 +84,8 @@ class Priors(OpDef):
         """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
         if len(self.variances) != 4 or min(self.variances) <= 0:
-            wanted = "expected 4 positive numbers"
-            raise BadAttribute(f"{self.kind}: variances is {self.variances}, {wanted}")
+            expected = "expected 4 positive numbers"
+            raise BadAttribute(f"{self.kind}: variances is {self.variances}, {expected}")
         boxes = Input.with_shape((*Input.shape[2:], count, 4))
         return dict.fromkeys(self.results, boxes)
 
@@ -149,9 +149,9 @@ class PriorBox(Priors, op="prior_box"):
         Variances: DeviceOperand | None,
     ) -> None:
         sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
         clip = (0.0, 1.0) if self.clip else None
-        priors(k, self.halves(), sizes, place, Image.shape[2:], clip, Boxes)
+        priors(k, self.halves(), sizes, position, Image.shape[2:], clip, Boxes)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -182,18 +182,18 @@ class DensityPriorBox(Priors, op="density_prior_box"):
             found = f"density_prior_box: densities is {self.densities}"
             raise BadAttribute(f"{found}, expected one for each of fixed_sizes {self.fixed_sizes}")
         count = sum(density * density for density in self.densities) * len(self.fixed_ratios)
-        made = self.made(Input, count)
+        result = self.made(Input, count)
         if not self.flatten_to_2d:
-            return made
+            return result
         rows = Input.with_shape((Input.shape[2] * Input.shape[3] * count, 4))
-        return dict.fromkeys(made, rows)
+        return dict.fromkeys(result, rows)
 
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
         x, y, between = centres(Input.shape[2:], image, steps, self.offset)
         given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        places = np.array(dense_places(*given, int(sum(between) * 0.5)))
-        right, down, half_width, half_height = places.T
+        positions = np.array(dense_offsets(*given, int(sum(between) * 0.5)))
+        right, down, half_width, half_height = positions.T
         edges = [
             np.maximum((x[..., None] + right - half_width) / image[1], 0),
             np.maximum((y[..., None] + down - half_height) / image[0], 0),
@@ -214,8 +214,8 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         steps = [step or (of / by if isinstance(of, int) and isinstance(by, int) else 0.0)
                  for step, of, by in pairs]  # fmt: skip
         given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        places = dense_places(*given, int(sum(steps) * 0.5)) if all(steps) else []
-        return [(x - w, y - h, x + w, y + h) for x, y, w, h in places]
+        positions = dense_offsets(*given, int(sum(steps) * 0.5)) if all(steps) else []
+        return [(x - w, y - h, x + w, y + h) for x, y, w, h in positions]
 
     def triton(
         self,
@@ -226,10 +226,10 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         Variances: DeviceOperand | None,
     ) -> None:
         sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
         around = self.around(Input.shape, Image.shape)
-        seen = Boxes and Boxes.reshaped((*sizes, len(around), 4))
-        priors(k, around, sizes, place, Image.shape[2:], (0.0, 1.0), seen)
+        view = Boxes and Boxes.reshaped((*sizes, len(around), 4))
+        priors(k, around, sizes, position, Image.shape[2:], (0.0, 1.0), view)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -237,7 +237,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         return too_many(len(found)) if found else "boxes depend on symbolic sizes"
 
 
-def dense_places(
+def dense_offsets(
     sizes: Sequence[float], densities: Sequence[int], ratios: Sequence[float], step: int
 ) -> list[tuple[float, float, float, float]]:
     """Return for each box at a position: offset right and down, half its width and height."""
@@ -270,8 +270,8 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 
     def infer(self, Input: TensorType) -> dict[str, TensorType]:
         if len(self.stride) != 2 or min(self.stride) <= 0:
-            wanted = "expected two positive steps, right and down"
-            raise BadAttribute(f"anchor_generator: stride is {self.stride}, {wanted}")
+            expected = "expected two positive steps, right and down"
+            raise BadAttribute(f"anchor_generator: stride is {self.stride}, {expected}")
         return self.made(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
 
     def numpy(self, Input: Array) -> dict[str, Array]:
@@ -282,8 +282,8 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         wide, tall = (sizes.T - 1) / 2
         shape = (height, width, len(sizes))
         edges = [
-            np.broadcast_to(place[..., None] + shift, shape)
-            for place, shift in ((x, -wide), (y, -tall), (x, wide), (y, tall))
+            np.broadcast_to(position[..., None] + shift, shape)
+            for position, shift in ((x, -wide), (y, -tall), (x, wide), (y, tall))
         ]
         boxes = np.stack(edges, axis=-1).astype(Input.dtype)
         return {"Anchors": boxes, "Variances": spread_variances(self.variances, boxes)}
@@ -301,11 +301,11 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         Anchors: DeviceOperand | None,
         Variances: DeviceOperand | None,
     ) -> None:
-        def place(axis: int, at: Number) -> Number:
+        def position(axis: int, at: Number) -> Number:
             step = self.stride[axis]
             return k.astype(at, DType.FP64) * step + self.offset * (step - 1)
 
-        priors(k, self.halves(), Input.shape[2:], place, None, None, Anchors)
+        priors(k, self.halves(), Input.shape[2:], position, None, None, Anchors)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, w
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import centre_and_size, require_boxes
-from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.detection.nms_numpy import suppress
 from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, shown
@@ -36,8 +36,8 @@ def large_enough(boxes: Array, info: Array, least: float) -> Array:
     """Return True for boxes centred in the image, of a minimum size in the original image."""
     sides = boxes[:, 2:] - boxes[:, :2]
     middle = boxes[:, :2] + (sides + 1) / 2
-    able = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
-    return able & (middle <= info[1::-1]).all(axis=1)
+    valid = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
+    return valid & (middle <= info[1::-1]).all(axis=1)
 
 
 class GenerateProposals(OpDef, op="generate_proposals"):
@@ -98,8 +98,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
             order = order[: self.pre_nms_topN] if self.pre_nms_topN > 0 else order
             found = proposed(anchors[order], codes[order], variances[order])
             found = np.clip(found, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
-            able = large_enough(found, info, self.min_size)
-            found, scores = found[able], scores[order][able]
+            valid = large_enough(found, info, self.min_size)
+            found, scores = found[valid], scores[order][valid]
             if self.nms_thresh > 0:
                 limits = (-np.inf, self.nms_thresh, self.eta, -1)
                 kept = suppress(found, scores, limits, False)
@@ -107,7 +107,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
                 found, scores = found[kept], scores[kept]
             boxes.append(found)
             probs.append(scores[:, None])
-        offsets = offsets_of(boxes)
+        offsets = lod_offsets(boxes)
         return {
             "RpnRois": np.concatenate(boxes),
             "RpnRoiProbs": np.concatenate(probs),
@@ -211,12 +211,12 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
         MultiLevelScores: list[Array],
     ) -> dict[str, object]:
         counts = [np.diff(starts) for starts in MultiLevelRois_lod]
-        pictures = [np.repeat(np.arange(len(each)), each) for each in counts]
+        images = [np.repeat(np.arange(len(each)), each) for each in counts]
         rois, scores = np.concatenate(MultiLevelRois), np.concatenate(MultiLevelScores)
-        picture = np.concatenate(pictures)
+        image = np.concatenate(images)
         best = np.argsort(-scores.reshape(-1), kind="stable")[: self.post_nms_topN]
-        best = best[np.argsort(picture[best], kind="stable")]
-        number = np.bincount(picture[best], minlength=len(counts[0]))
+        best = best[np.argsort(image[best], kind="stable")]
+        number = np.bincount(image[best], minlength=len(counts[0]))
         offsets = np.concatenate([[0], np.cumsum(number)])
         return {"FpnRois": rois[best], "FpnRois_lod": [offsets]}
 
@@ -263,11 +263,11 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     def numpy(
         self, BBoxes: list[Array], Scores: list[Array], Anchors: list[Array], ImInfo: Array
     ) -> dict[str, object]:
-        made: list[Array] = []
+        result: list[Array] = []
         limits = (self.score_threshold, self.nms_top_k)
-        for picture, info in enumerate(ImInfo):
+        for image, info in enumerate(ImInfo):
             found = [
-                level_candidates(boxes[picture], scores[picture], anchors, info, limits, last)
+                level_candidates(boxes[image], scores[image], anchors, info, limits, last)
                 for boxes, scores, anchors, last in zip(
                     BBoxes, Scores, Anchors, [*[False] * (len(Anchors) - 1), True], strict=True
                 )
@@ -282,8 +282,8 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
             best = np.argsort(-rows[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
-            made.append(rows.astype(BBoxes[0].dtype))
-        return {"Out": np.concatenate(made), "Out_lod": [offsets_of(made)]}
+            result.append(rows.astype(BBoxes[0].dtype))
+        return {"Out": np.concatenate(result), "Out_lod": [lod_offsets(result)]}
 
 
 def level_candidates(
@@ -296,8 +296,8 @@ def level_candidates(
 ) -> Array:
     """Return class, score and box, in original image coordinates, of the best of one level."""
     flat = scores.reshape(-1)
-    able = np.flatnonzero(flat > (0.0 if last else limits[0]))
-    order = able[np.argsort(-flat[able], kind="stable")][: limits[1]]
+    valid = np.flatnonzero(flat > (0.0 if last else limits[0]))
+    order = valid[np.argsort(-flat[valid], kind="stable")][: limits[1]]
     number, label = order // scores.shape[1], order % scores.shape[1]
     boxes = proposed_plain(anchors[number], codes[number]) / info[2]
     edges = np.floor(info[1::-1] / info[2] + 0.5) - 1

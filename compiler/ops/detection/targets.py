@@ -15,37 +15,37 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import centre_and_size, overlaps, require_boxes
-from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.type_checks import differ, require_dtype, shown
 
-AS_NEAR = 1e-5
+OVERLAP_TOLERANCE = 1e-5
 """Tolerance within which an anchor is as good as the best one of a ground-truth box."""
 
 
-def codes_of(boxes: Array, true: Array) -> Array:
+def encoded_targets(boxes: Array, true: Array) -> Array:
     """Encode ground-truth boxes relative to boxes, row by row."""
     (middle, size), (centre, sides) = centre_and_size(boxes, 1.0), centre_and_size(true, 1.0)
     return np.concatenate([(centre - middle) / size, np.log(sides / size)], axis=1)
 
 
-def sampled(places: Array, count: int, at_random: bool) -> Array:
-    """Return at most `count` of `places`: the first, or a random choice with a fixed seed."""
-    if len(places) <= count:
-        return places
+def sampled(positions: Array, count: int, at_random: bool) -> Array:
+    """Return at most `count` of `positions`: the first, or a random choice with a fixed seed."""
+    if len(positions) <= count:
+        return positions
     if not at_random:
-        return places[:count]
-    return places[np.sort(np.random.default_rng(0).permutation(len(places))[:count])]
+        return positions[:count]
+    return positions[np.sort(np.random.default_rng(0).permutation(len(positions))[:count])]
 
 
 def foreground(shared: Array, positive: float) -> Array:
     """Return True for anchors with enough overlap, or the best one of some ground-truth box."""
     if not shared.shape[1]:
         return np.zeros(len(shared), np.bool_)
-    best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < AS_NEAR
+    best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < OVERLAP_TOLERANCE
     return best.any(axis=1) | (shared.max(axis=1) >= positive)
 
 
-def most_shared(shared: Array) -> Array:
+def best_overlaps(shared: Array) -> Array:
     """Return the largest overlap of each anchor with a ground-truth box."""
     return shared.max(axis=1, initial=0) if shared.shape[1] else np.zeros(len(shared))
 
@@ -61,13 +61,15 @@ def assigned(
     """
     all_true = np.flatnonzero(foreground(shared, overlap[0]))
     true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
-    none = np.flatnonzero(most_shared(shared) < overlap[1])
-    none = sampled(none, counts[1] - len(true), at_random) if counts[1] >= 0 else none
-    both = np.intersect1d(true, none)
+    background = np.flatnonzero(best_overlaps(shared) < overlap[1])
+    background = (
+        sampled(background, counts[1] - len(true), at_random) if counts[1] >= 0 else background
+    )
+    both = np.intersect1d(true, background)
     left = np.setdiff1d(true, both)
-    places = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
+    positions = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
     weights = np.repeat([0.0, 1.0], [len(both), len(left)])
-    return places.astype(np.int64), weights, left, np.sort(none)
+    return positions.astype(np.int64), weights, left, np.sort(background)
 
 
 class TargetAssignment(OpDef):
@@ -126,11 +128,11 @@ def target_rows(
     location = [each[0] + number * anchors for number, each in enumerate(found)]
     score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
     weights = np.concatenate([each[1] for each in found])
-    places, scores = offsets_of(location), offsets_of(score)
+    positions, scores = lod_offsets(location), lod_offsets(score)
     return {
-        "LocationIndex_lod": [places],
-        "TargetBBox_lod": [places],
-        "BBoxInsideWeight_lod": [places],
+        "LocationIndex_lod": [positions],
+        "TargetBBox_lod": [positions],
+        "BBoxInsideWeight_lod": [positions],
         "ScoreIndex_lod": [scores],
         "TargetLabel_lod": [scores],
         "LocationIndex": np.concatenate(location).astype(np.int32),
@@ -185,11 +187,11 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
             own = slice(starts[number], starts[number + 1])
             boxes = GtBoxes[own][IsCrowd[own].reshape(-1) == 0] * info[2]
             shared = overlaps(anchors[inside], boxes, 1.0)
-            made = assigned(shared, overlap, (true, total), self.use_random)
-            best = shared.argmax(axis=1)[made[0]] if len(boxes) else made[0]
-            codes.append(codes_of(anchors[inside][made[0]], boxes[best]))
-            labels.append(np.repeat([1, 0], [len(made[2]), len(made[3])]))
-            found.append((inside[made[0]], made[1], inside[made[2]], inside[made[3]]))
+            result = assigned(shared, overlap, (true, total), self.use_random)
+            best = shared.argmax(axis=1)[result[0]] if len(boxes) else result[0]
+            codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
+            labels.append(np.repeat([1, 0], [len(result[2]), len(result[3])]))
+            found.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
         return target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
 
 
@@ -227,10 +229,10 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         GtLabels: TensorType,
     ) -> dict[str, object]:
         require_dtype(self.kind, "GtLabels", GtLabels, DType.INT32)
-        made = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+        result = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
         count = TensorType(DType.INT32, (ImInfo.shape[0], 1))
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
-        return {**made, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
+        return {**result, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
 
     def numpy(
         self,
@@ -248,15 +250,15 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         overlap = (self.positive_overlap, self.negative_overlap)
         for number, info in enumerate(ImInfo):
             own = slice(starts[number], starts[number + 1])
-            able = IsCrowd[own].reshape(-1) == 0
-            boxes, classes = GtBoxes[own][able] * info[2], GtLabels[own].reshape(-1)[able]
+            valid = IsCrowd[own].reshape(-1) == 0
+            boxes, classes = GtBoxes[own][valid] * info[2], GtLabels[own].reshape(-1)[valid]
             shared = overlaps(anchors, boxes, 1.0)
-            made = assigned(shared, overlap, (-1, -1), False)
+            result = assigned(shared, overlap, (-1, -1), False)
             best = shared.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
-            codes.append(codes_of(anchors[made[0]], boxes[best[made[0]]]))
-            none = np.zeros(len(made[3]), np.int32)
-            labels.append(np.concatenate([classes[best[made[2]]], none]))
-            found.append(made)
+            codes.append(encoded_targets(anchors[result[0]], boxes[best[result[0]]]))
+            background = np.zeros(len(result[3]), np.int32)
+            labels.append(np.concatenate([classes[best[result[2]]], background]))
+            found.append(result)
         rows = target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
         true = np.array([[len(each[0]) + 1] for each in found], np.int32)
         single = [np.arange(len(true) + 1)]

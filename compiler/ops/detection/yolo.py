@@ -15,7 +15,7 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list,
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import yolo_kernels as yolo_lanes
+from compiler.ops.detection import yolo_kernels
 from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, require_dtype, shown
 
@@ -78,17 +78,17 @@ class YoloBox(OpDef, op="yolo_box"):
     def numpy(self, X: Array, ImgSize: Array) -> dict[str, Array]:
         anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
         head = X.reshape(len(X), len(anchors), 5 + self.class_num, height, width)
-        sure = sigmoid(head[:, :, 4])[..., None]
-        sure = np.where(sure < self.conf_thresh, 0, sure)
+        objectness = sigmoid(head[:, :, 4])[..., None]
+        objectness = np.where(objectness < self.conf_thresh, 0, objectness)
         size = np.array([self.downsample_ratio * height] * 2)
-        shares = predicted_boxes(head, anchors, self.scale_x_y, height, size)
+        values = predicted_boxes(head, anchors, self.scale_x_y, height, size)
         sides = ImgSize[:, None, None, None, ::-1].astype(np.float64)
-        middle, half = shares[..., :2] * sides, shares[..., 2:] * sides / 2
+        middle, half = values[..., :2] * sides, values[..., 2:] * sides / 2
         low, high = middle - half, middle + half
         if self.clip_bbox:
             low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
-        boxes = np.where(sure > 0, np.concatenate([low, high], axis=-1), 0)
-        scores = sure * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
+        boxes = np.where(objectness > 0, np.concatenate([low, high], axis=-1), 0)
+        scores = objectness * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
         rows = (len(X), -1)
         return {
             "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),
@@ -105,18 +105,18 @@ class YoloBox(OpDef, op="yolo_box"):
     ) -> None:
         rows, size = X.shape[2], X.shape[2] * self.downsample_ratio
         anchors = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        head = yolo_lanes.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
+        head = yolo_kernels.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
         if Boxes is not None:
-            yolo_lanes.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
+            yolo_kernels.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
         if Scores is not None:
-            yolo_lanes.scores(k, head, self.conf_thresh, Scores)
+            yolo_kernels.scores(k, head, self.conf_thresh, Scores)
 
 
 def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:
     """Return the number of anchors; raises unless X has 5 + classes channels for each."""
     if not anchors or len(anchors) % 2 or min(anchors) <= 0 or classes < 1:
-        wanted = "expected positive widths and heights, and at least one class"
-        raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {wanted}")
+        targets = "expected positive widths and heights, and at least one class"
+        raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {targets}")
     if differ(X.shape[1], count * (5 + classes)):
         raise ShapeError(f"{op}: X is {X}, expected {count}·(5 + {classes}) channels")
     return count

@@ -27,12 +27,12 @@ class Head:
     size: Size
 
     @property
-    def places(self) -> tuple[Size, int, Size, Size]:
+    def positions(self) -> tuple[Size, int, Size, Size]:
         """Sizes: images, anchors, rows and columns."""
         batch, _, height, width = self.X.shape
         return batch, len(self.anchors), height, width
 
-    def said(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
+    def load(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
         """Load a channel of the head at image, anchor, row and column; 0 where `where` is false."""
         n, anchor, row, column = at
         channel = anchor * (5 + self.classes) + entry
@@ -43,13 +43,13 @@ class Head:
         _, anchor, row, column = at
         shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
         found: list[Number] = []
-        for entry, place in enumerate((column, row)):
-            near = self.scale * sigmoid(k, self.said(at, entry)) + shift
-            found.append((k.astype(place, DType.FP64) + near) / cells)
+        for entry, position in enumerate((column, row)):
+            near = self.scale * sigmoid(k, self.load(at, entry)) + shift
+            found.append((k.astype(position, DType.FP64) + near) / cells)
         for axis in (0, 1):
             lengths = [pair[axis] for pair in self.anchors]
             length = listed(k, anchor, lengths, DType.FP64)
-            found.append(k.exp(self.said(at, 2 + axis)) * length / real(k, self.size))
+            found.append(k.exp(self.load(at, 2 + axis)) * length / real(k, self.size))
         return found
 
 
@@ -70,8 +70,8 @@ def boxes(
 
     `images` [N, 2] has the height and the width of each.
     """
-    at = k.grid(*head.places)
-    sure = sigmoid(k, head.said(at, 4)) >= threshold
+    at = k.grid(*head.positions)
+    objectness = sigmoid(k, head.load(at, 4)) >= threshold
     box = head.box(k, at)
     for axis in (0, 1):
         side = k.astype(images[at[0], 1 - axis], DType.FP64)
@@ -79,14 +79,14 @@ def boxes(
         low, high = middle - half, middle + half
         if clip:
             low, high = k.maximum(low, 0.0), k.minimum(high, side - 1.0)
-        seen = out.reshaped((*head.places, 4))
-        k.store(seen, (*at, axis), k.where(sure, low, 0.0))
-        k.store(seen, (*at, axis + 2), k.where(sure, high, 0.0))
+        view = out.reshaped((*head.positions, 4))
+        k.store(view, (*at, axis), k.where(objectness, low, 0.0))
+        k.store(view, (*at, axis + 2), k.where(objectness, high, 0.0))
 
 
 def scores(k: KernelBuilder, head: Head, threshold: float, out: DeviceOperand) -> None:
     """Emit a kernel for the score of each box and class."""
-    *at, of = k.grid(*head.places, head.classes)
-    sure = sigmoid(k, head.said(at, 4))
-    likely = k.where(sure >= threshold, sure, 0.0) * sigmoid(k, head.said(at, 5 + of))
-    k.store(out.reshaped((*head.places, head.classes)), (*at, of), likely)
+    *at, of = k.grid(*head.positions, head.classes)
+    objectness = sigmoid(k, head.load(at, 4))
+    likely = k.where(objectness >= threshold, objectness, 0.0) * sigmoid(k, head.load(at, 5 + of))
+    k.store(out.reshaped((*head.positions, head.classes)), (*at, of), likely)

@@ -11,7 +11,7 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list,
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import yolo_loss_kernels as yolo_loss_lanes
+from compiler.ops.detection import yolo_loss_kernels
 from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
 from compiler.ops.detection.yolo_kernels import Head
 from compiler.ops.detection.yolo_loss_kernels import Truth
@@ -52,31 +52,31 @@ def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int)
     Padding boxes are -1 too.
     """
     shapes = np.concatenate([np.zeros_like(anchors), anchors / size], axis=1)
-    true = boxes[..., None, :] * np.array([0, 0, 1, 1])
-    best = centred_overlaps(shapes, true).argmax(axis=-1)
-    places = np.full(len(anchors), -1, np.int32)
-    for place, anchor in reversed(list(enumerate(mask))):
-        places[anchor] = place
+    truth_box = boxes[..., None, :] * np.array([0, 0, 1, 1])
+    best = centred_overlaps(shapes, truth_box).argmax(axis=-1)
+    positions = np.full(len(anchors), -1, np.int32)
+    for position, anchor in reversed(list(enumerate(mask))):
+        positions[anchor] = position
     small: Array = boxes[..., 2:] <= SMALLEST
-    return np.where(small.any(axis=-1), -1, places[best]).astype(np.int32)
+    return np.where(small.any(axis=-1), -1, positions[best]).astype(np.int32)
 
 
-def true_places(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
+def matched_positions(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
     """Return image, box, anchor, row and column of the matched ground-truth boxes."""
-    picture, number = np.nonzero(match >= 0)
-    found = boxes[picture, number]
+    image, number = np.nonzero(match >= 0)
+    found = boxes[image, number]
     row, column = (
         (found[:, 1] * sizes[0]).astype(np.int64),
         (found[:, 0] * sizes[1]).astype(np.int64),
     )
-    return picture, number, match[picture, number], row, column
+    return image, number, match[image, number], row, column
 
 
 def box_targets(
-    boxes: Array, anchors: Array, places: tuple[Array, ...], cells: int, size: int
+    boxes: Array, anchors: Array, positions: tuple[Array, ...], cells: int, size: int
 ) -> Array:
     """Return the regression targets of ground-truth boxes: [K, 4]."""
-    column_row = np.stack([places[4], places[3]], axis=1)
+    column_row = np.stack([positions[4], positions[3]], axis=1)
     return np.concatenate(
         [boxes[:, :2] * cells - column_row, np.log(boxes[:, 2:] * size / anchors)], axis=1
     )
@@ -88,7 +88,7 @@ def class_labels(numbers: Array, classes: int, smooth: bool) -> Array:
     return np.where(numbers[:, None] == np.arange(classes), 1 - less, less)
 
 
-MOST_ANCHORS = 128
+MAX_ANCHORS = 128
 """Maximum number of anchors per op: each is unrolled in the kernel."""
 
 
@@ -121,10 +121,10 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     def infer(self, X: TensorType, GTBox: TensorType, GTLabel: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
-        if len(self.anchors) > 2 * MOST_ANCHORS or len(self.anchor_mask) > MOST_ANCHORS:
+        if len(self.anchors) > 2 * MAX_ANCHORS or len(self.anchor_mask) > MAX_ANCHORS:
             raise BadAttribute(
                 f"yolov3_loss: 'anchors' has {len(self.anchors)} numbers and 'anchor_mask' "
-                f"{len(self.anchor_mask)}, expected at most {MOST_ANCHORS} anchors"
+                f"{len(self.anchor_mask)}, expected at most {MAX_ANCHORS} anchors"
             )
         count = require_head(self.kind, X, self.anchors, len(self.anchor_mask), self.class_num)
         if differ(X.shape[2], X.shape[3]):
@@ -151,23 +151,25 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         best: Array = shared.max(axis=-1, initial=0)
         mask = np.where(best > self.ignore_thresh, -1.0, 0.0)
         match = chosen_anchors(GTBox, anchors, self.anchor_mask, size)
-        places = true_places(GTBox, match, (height, width))
-        picture, number, anchor, row, column = places
+        positions = matched_positions(GTBox, match, (height, width))
+        image, number, anchor, row, column = positions
         score = np.ones(match.shape) if GTScore is None else GTScore
-        mask[picture, anchor, row, column] = score[picture, number]
-        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
-        loss = np.zeros(len(X))
-        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
-        np.add.at(loss, picture, true_losses(shares[0], shares[2], labels, shares[3]))
-        sure = head[:, :, 4]
-        blank, known = (
-            binary_cross_entropy(sure, sure * 0),
-            binary_cross_entropy(sure, sure * 0 + 1),
+        mask[image, anchor, row, column] = score[image, number]
+        values = matched_values(
+            head, GTBox, GTLabel, score, positions, anchors[self.anchor_mask], size
         )
-        spread = np.where(mask > COUNTS, known * mask, blank * (mask > -0.5))
+        loss = np.zeros(len(X))
+        labels = class_labels(values[1], self.class_num, self.use_label_smooth)
+        np.add.at(loss, image, true_losses(values[0], values[2], labels, values[3]))
+        objectness = head[:, :, 4]
+        negative, matched = (
+            binary_cross_entropy(objectness, objectness * 0),
+            binary_cross_entropy(objectness, objectness * 0 + 1),
+        )
+        spread = np.where(mask > COUNTS, matched * mask, negative * (mask > -0.5))
         loss += spread.sum(axis=(1, 2, 3))
-        made = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
-        return {**made, "GTMatchMask": match}
+        result = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
+        return {**result, "GTMatchMask": match}
 
     def grad(
         self,
@@ -183,13 +185,15 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
         size = self.downsample_ratio * height
         score = np.ones(GTMatchMask.shape) if GTScore is None else GTScore
-        places = true_places(GTBox, GTMatchMask, (height, width))
-        picture, _, anchor, row, column = places
-        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
-        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
-        slopes = true_slopes(shares[0], shares[2], labels, shares[3])
+        positions = matched_positions(GTBox, GTMatchMask, (height, width))
+        image, _, anchor, row, column = positions
+        values = matched_values(
+            head, GTBox, GTLabel, score, positions, anchors[self.anchor_mask], size
+        )
+        labels = class_labels(values[1], self.class_num, self.use_label_smooth)
+        slopes = true_slopes(values[0], values[2], labels, values[3])
         d_head = np.zeros(head.shape)
-        np.add.at(np.moveaxis(d_head, 2, -1), (picture, anchor, row, column), slopes)
+        np.add.at(np.moveaxis(d_head, 2, -1), (image, anchor, row, column), slopes)
         p, mask = sigmoid(head[:, :, 4]), ObjectnessMask
         d_head[:, :, 4] = np.where(mask > COUNTS, (p - 1) * mask, p * (mask > -0.5))
         d_head *= d_Loss.reshape(-1, 1, 1, 1, 1)
@@ -198,7 +202,10 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     def head(self, X: DeviceOperand) -> Head:
         """Return the head for device kernels."""
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        own, size = [pairs[place] for place in self.anchor_mask], X.shape[2] * self.downsample_ratio
+        own, size = (
+            [pairs[position] for position in self.anchor_mask],
+            X.shape[2] * self.downsample_ratio,
+        )
         return Head(X, own, self.class_num, self.scale_x_y, X.shape[2], size)
 
     def truth(
@@ -221,12 +228,12 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     ) -> None:
         head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
         match = GTMatchMask or k.scratch(GTLabel.shape, DType.INT32)
-        mask = ObjectnessMask or k.scratch(head.places, X.type.dtype)
+        mask = ObjectnessMask or k.scratch(head.positions, X.type.dtype)
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        yolo_loss_lanes.matches(k, truth, pairs, self.anchor_mask, head.size, match)
-        yolo_loss_lanes.objectness(k, head, truth, match, self.ignore_thresh, mask)
+        yolo_loss_kernels.matches(k, truth, pairs, self.anchor_mask, head.size, match)
+        yolo_loss_kernels.objectness(k, head, truth, match, self.ignore_thresh, mask)
         if Loss is not None:
-            yolo_loss_lanes.losses(k, head, truth, match, mask, COUNTS, Loss)
+            yolo_loss_kernels.losses(k, head, truth, match, mask, COUNTS, Loss)
 
     def triton_grad(
         self,
@@ -242,43 +249,47 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     ) -> None:
         head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
         given = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
-        yolo_loss_lanes.gradient(k, head, truth, *given)
+        yolo_loss_kernels.gradient(k, head, truth, *given)
 
 
-def true_shares(
+def matched_values(
     head: Array,
     GTBox: Array,
     GTLabel: Array,
     score: Array,
-    places: tuple[Array, ...],
+    positions: tuple[Array, ...],
     anchors: Array,
     size: int,
 ) -> tuple[Array, Array, Array, tuple[Array, Array]]:
     """Return, for matched ground-truth boxes: head output, class, box targets, and weights."""
-    picture, number, anchor, row, column = places
-    boxes = GTBox[picture, number]
-    said = np.moveaxis(head, 2, -1)[picture, anchor, row, column]
-    wanted = box_targets(boxes, anchors[anchor], places, head.shape[3], size)
-    counted = score[picture, number]
+    image, number, anchor, row, column = positions
+    boxes = GTBox[image, number]
+    logits = np.moveaxis(head, 2, -1)[image, anchor, row, column]
+    targets = box_targets(boxes, anchors[anchor], positions, head.shape[3], size)
+    counted = score[image, number]
     return (
-        said,
-        GTLabel[picture, number],
-        wanted,
+        logits,
+        GTLabel[image, number],
+        targets,
         ((2 - boxes[:, 2] * boxes[:, 3]) * counted, counted),
     )
 
 
-def true_losses(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
+def true_losses(
+    logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]
+) -> Array:
     """Return the loss of each ground-truth box, without that of objectness: [K]."""
-    middle = binary_cross_entropy(said[:, :2], wanted[:, :2]).sum(axis=1)
-    sides = np.abs(wanted[:, 2:] - said[:, 2:4]).sum(axis=1)
-    classes = binary_cross_entropy(said[:, 5:], labels).sum(axis=1)
+    middle = binary_cross_entropy(logits[:, :2], targets[:, :2]).sum(axis=1)
+    sides = np.abs(targets[:, 2:] - logits[:, 2:4]).sum(axis=1)
+    classes = binary_cross_entropy(logits[:, 5:], labels).sum(axis=1)
     return (middle + sides) * weights[0] + classes * weights[1]
 
 
-def true_slopes(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
+def true_slopes(
+    logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]
+) -> Array:
     """Return the gradient of `true_losses` by the head output: [K, 5 + classes]."""
-    middle = (sigmoid(said[:, :2]) - wanted[:, :2]) * weights[0][:, None]
-    sides = np.where(said[:, 2:4] > wanted[:, 2:], 1.0, -1.0) * weights[0][:, None]
-    classes = (sigmoid(said[:, 5:]) - labels) * weights[1][:, None]
-    return np.concatenate([middle, sides, np.zeros((len(said), 1)), classes], axis=1)
+    middle = (sigmoid(logits[:, :2]) - targets[:, :2]) * weights[0][:, None]
+    sides = np.where(logits[:, 2:4] > targets[:, 2:], 1.0, -1.0) * weights[0][:, None]
+    classes = (sigmoid(logits[:, 5:]) - labels) * weights[1][:, None]
+    return np.concatenate([middle, sides, np.zeros((len(logits), 1)), classes], axis=1)

@@ -10,7 +10,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
 
-NARROW = 8
+MIN_TILE_SIDE = 8
 """Filters or channels per group below which tiles would be mostly empty."""
 
 HWIO = "HWIO"
@@ -44,7 +44,7 @@ class Windows(OverAxes):
 
     def is_narrow(self, *sides: Size) -> bool:
         """True where a dimension of the per-group matrix product is too short for tiles."""
-        return self.groups > 1 and any(isinstance(n, int) and n < NARROW for n in sides)
+        return self.groups > 1 and any(isinstance(n, int) and n < MIN_TILE_SIDE for n in sides)
 
     def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
         """Number of filters, and number of channels that each of them reads."""
@@ -53,25 +53,25 @@ class Windows(OverAxes):
         return filters.shape[0], filters.shape[1]
 
     def at(
-        self, images: DeviceOperand, n: Number, c: Number, places: Sequence[Number],
+        self, images: DeviceOperand, n: Number, c: Number, positions: Sequence[Number],
         where: Number | None = None,
     ) -> Number:  # fmt: skip
         """Load an element of a batch; 0 where `where` is false."""
-        return images.at(*in_layout(self.layout, (n, c, *places)), where=where, other=0)
+        return images.at(*in_layout(self.layout, (n, c, *positions)), where=where, other=0)
 
     def weight(self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number]) -> Number:
         """Load an element of a filter."""
         return filters[(*tap, c, f) if self.filters == HWIO else (f, c, *tap)]
 
-    def turns(self, channels: Size) -> list[Size]:
+    def reduction_shape(self, channels: Size) -> list[Size]:
         """Return the reduction shape over channels and taps, innermost axis of images last."""
         return [*self.taps, channels] if self.last else [channels, *self.taps]
 
     def unravel(
-        self, k: KernelBuilder, turn: Number, channels: Size
+        self, k: KernelBuilder, iteration: Number, channels: Size
     ) -> tuple[Number, list[Number]]:
         """Return the channel and the tap of a reduction index."""
-        found = k.unravel(turn, self.turns(channels))
+        found = k.unravel(iteration, self.reduction_shape(channels))
         return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
 
     def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[
@@ -80,46 +80,46 @@ class Windows(OverAxes):
         """Return the geometry with one axis of positions if each window covers one position."""
         if not all(axis.is_identity for axis in self.axes):
             return self, (images, filters, outputs)
-        batch, places = images.shape[0], product(self.sizes)
+        batch, positions = images.shape[0], product(self.sizes)
         if self.last:
-            batch, places = 1, places * batch
+            batch, positions = 1, positions * batch
         count, depth = self.sides(filters)
         channel = -1 if self.last else 1
-        given, made = (
-            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], places)))
+        given, result = (
+            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], positions)))
             for each in (images, outputs)
         )
         matrix = (1, depth, count) if self.filters == HWIO else (count, depth, 1)
-        axis = Axis(places, 1, 1, 1, 0, 0, places)
-        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), made)
+        axis = Axis(positions, 1, 1, 1, 0, 0, positions)
+        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), result)
 
 
-def seen(
-    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
+def input_positions(
+    k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
 ) -> Seen:
     """Return the image positions under taps of windows."""
     found: list[Number] = []
     inside: Number | None = None
-    for axis, place, tap in zip(axes, places, taps, strict=True):
+    for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = times(tap, axis.dilation) - k.size(axis.before)
-        at = plus(shift, times(place, axis.stride))
+        at = plus(shift, times(position, axis.stride))
         if not axis.is_padless:
             inside = both(inside, within(k, at, shift, (axis.count - 1) * axis.stride, axis.size))
         found.append(at)
     return found, inside
 
 
-def seeing(
-    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
+def output_positions(
+    k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
 ) -> Seen:
     """Return the windows that cover a position with a tap, and whether such a window exists."""
     found: list[Number] = []
     inside: Number | None = None
-    for axis, place, tap in zip(axes, places, taps, strict=True):
+    for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = k.size(axis.before) - times(tap, axis.dilation)
-        start = plus(shift, place)
-        above = axis.count * axis.stride
-        fits = within(k, start, shift, axis.size - 1, above)
+        start = plus(shift, position)
+        limit = axis.count * axis.stride
+        fits = within(k, start, shift, axis.size - 1, limit)
         if axis.stride > 1:
             fits = both(fits, k.equal(k.mod(start, axis.stride), 0))
         inside = both(inside, fits)

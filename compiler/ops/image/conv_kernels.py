@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.conv_geometry import Windows, plus, seeing, seen
+from compiler.ops.image.conv_geometry import Windows, input_positions, output_positions, plus
 from compiler.ops.image.depthwise_kernels import (
     convolve_narrow,
     filter_gradient_narrow,
@@ -28,15 +28,15 @@ from compiler.ops.image.depthwise_kernels import (
 from compiler.ops.image.windows import channels_first, in_layout
 from compiler.ops.math.reduce import sum_axes
 
-Places: TypeAlias = Sequence[Number]
-Factor: TypeAlias = Callable[[Places, Number, Number], Number]
+Indices: TypeAlias = Sequence[Number]
+Factor: TypeAlias = Callable[[Indices, Number, Number], Number]
 """Loads a factor at a group (if there are several), an M or N index, and a reduction index."""
 
-Store: TypeAlias = Callable[[Places, Number, Number, Number], None]
+Store: TypeAlias = Callable[[Indices, Number, Number, Number], None]
 """Stores the sum of a group at a position and a channel."""
 
 
-def first_of(k: KernelBuilder, group: Places, each: Size) -> Number:
+def first_channel(k: KernelBuilder, group: Indices, each: Size) -> Number:
     """Return the first channel of a group."""
     return group[0] * k.size(each) if group else 0
 
@@ -46,32 +46,32 @@ def across(
     store: Store,
 ) -> None:  # fmt: skip
     """Emit products of positions and channels, with the axis that is contiguous in memory as N."""
-    places, channels, turns = sides
+    positions, channels, reduction = sides
     pixel, weight = factors
 
     def ordered(
-        group: Places, i: Number, j: Number, left: Number, right: Number
+        group: Indices, i: Number, j: Number, left: Number, right: Number
     ) -> tuple[Number, Number]:
         if g.last:
             return pixel(group, i, left), weight(group, j, right)
         return weight(group, i, left), pixel(group, j, right)
 
-    def finish(group: Places, i: Number, j: Number, total: Number) -> None:
+    def finish(group: Indices, i: Number, j: Number, total: Number) -> None:
         store(group, *((i, j) if g.last else (j, i)), total)
 
-    shape = (places, channels, turns) if g.last else (channels, places, turns)
+    shape = (positions, channels, reduction) if g.last else (channels, positions, reduction)
     k.contraction(g.stack, shape, ordered, finish)
 
 
 def kept(
-    k: KernelBuilder, g: Windows, places: Sequence[Size], each: Size, out: DeviceOperand,
+    k: KernelBuilder, g: Windows, positions: Sequence[Size], each: Size, out: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> Store:  # fmt: skip
-    """Return a function that stores sum plus bias at one of `places`, `each` channels a group."""
+    """Return a function that stores a sum plus bias; `each` is the channels per group."""
 
-    def store(group: Places, place: Number, channel: Number, total: Number) -> None:
-        n, *at = k.unravel(place, places)
-        c = plus(first_of(k, group, each), channel)
+    def store(group: Indices, position: Number, channel: Number, total: Number) -> None:
+        n, *at = k.unravel(position, positions)
+        c = plus(first_channel(k, group, each), channel)
         k.store(out, in_layout(g.layout, (n, c, *at)), total if bias is None else total + bias[c])
 
     return store
@@ -88,22 +88,22 @@ def convolve(
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, places = count // g.groups, [images.shape[0], *g.counts]
+    each, positions = count // g.groups, [images.shape[0], *g.counts]
     if g.is_narrow(each):
         convolve_narrow(k, g, images, filters, outputs, bias)
         return
 
-    def pixel(group: Places, place: Number, turn: Number) -> Number:
-        (n, *y), (c, tap) = k.unravel(place, places), g.unravel(k, turn, depth)
-        at, inside = seen(k, g.axes, y, tap)
-        return g.at(images, n, plus(first_of(k, group, depth), c), at, inside)
+    def pixel(group: Indices, position: Number, iteration: Number) -> Number:
+        (n, *y), (c, tap) = k.unravel(position, positions), g.unravel(k, iteration, depth)
+        at, inside = input_positions(k, g.axes, y, tap)
+        return g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)
 
-    def weight(group: Places, f: Number, turn: Number) -> Number:
-        c, tap = g.unravel(k, turn, depth)
-        return g.weight(filters, plus(first_of(k, group, each), f), c, tap)
+    def weight(group: Indices, f: Number, iteration: Number) -> Number:
+        c, tap = g.unravel(k, iteration, depth)
+        return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
 
-    sides = (product(places), each, product(g.turns(depth)))
-    across(k, g, sides, (pixel, weight), kept(k, g, places, each, outputs, bias))
+    sides = (product(positions), each, product(g.reduction_shape(depth)))
+    across(k, g, sides, (pixel, weight), kept(k, g, positions, each, outputs, bias))
 
 
 def image_gradient(
@@ -117,22 +117,22 @@ def image_gradient(
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, places = count // g.groups, [images.shape[0], *g.sizes]
+    each, positions = count // g.groups, [images.shape[0], *g.sizes]
     if g.is_narrow(depth):
         image_gradient_narrow(k, g, outputs, filters, images, bias)
         return
 
-    def above(group: Places, place: Number, turn: Number) -> Number:
-        (n, *x), (f, tap) = k.unravel(place, places), g.unravel(k, turn, each)
-        at, inside = seeing(k, g.axes, x, tap)
-        return g.at(outputs, n, plus(first_of(k, group, each), f), at, inside)
+    def upstream(group: Indices, position: Number, iteration: Number) -> Number:
+        (n, *x), (f, tap) = k.unravel(position, positions), g.unravel(k, iteration, each)
+        at, inside = output_positions(k, g.axes, x, tap)
+        return g.at(outputs, n, plus(first_channel(k, group, each), f), at, inside)
 
-    def weight(group: Places, c: Number, turn: Number) -> Number:
-        f, tap = g.unravel(k, turn, each)
-        return g.weight(filters, plus(first_of(k, group, each), f), c, tap)
+    def weight(group: Indices, c: Number, iteration: Number) -> Number:
+        f, tap = g.unravel(k, iteration, each)
+        return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
 
-    sides = (product(places), depth, product(g.turns(each)))
-    across(k, g, sides, (above, weight), kept(k, g, places, depth, images, bias))
+    sides = (product(positions), depth, product(g.reduction_shape(each)))
+    across(k, g, sides, (upstream, weight), kept(k, g, positions, depth, images, bias))
 
 
 def filter_gradient(
@@ -145,30 +145,30 @@ def filter_gradient(
     """filters[f, c, i] = Σ outputs[n, f, y] images[n, c, s·y + d·i - p] over n and y."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, turns = count // g.groups, [images.shape[0], *g.counts]
+    each, reduction = count // g.groups, [images.shape[0], *g.counts]
     if g.is_narrow(each, depth):
         filter_gradient_narrow(k, g, images, outputs, filters)
         return
 
     def factors(
-        group: Places, i: Number, j: Number, left: Number, right: Number
+        group: Indices, i: Number, j: Number, left: Number, right: Number
     ) -> tuple[Number, Number]:
-        n, *y = k.unravel(left, turns)
-        above = g.at(outputs, n, plus(first_of(k, group, each), i), y)
-        (n, *y), (c, tap) = k.unravel(right, turns), g.unravel(k, j, depth)
-        at, inside = seen(k, g.axes, y, tap)
-        return above, g.at(images, n, plus(first_of(k, group, depth), c), at, inside)
+        n, *y = k.unravel(left, reduction)
+        upstream = g.at(outputs, n, plus(first_channel(k, group, each), i), y)
+        (n, *y), (c, tap) = k.unravel(right, reduction), g.unravel(k, j, depth)
+        at, inside = input_positions(k, g.axes, y, tap)
+        return upstream, g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)
 
-    def store(group: Places, i: Number, j: Number, total: Number) -> None:
+    def store(group: Indices, i: Number, j: Number, total: Number) -> None:
         c, tap = g.unravel(k, j, depth)
-        k.store(filters, (plus(first_of(k, group, each), i), c, *tap), total)
+        k.store(filters, (plus(first_channel(k, group, each), i), c, *tap), total)
 
-    sides = (each, product(g.turns(depth)), product(turns))
+    sides = (each, product(g.reduction_shape(depth)), product(reduction))
     k.contraction(g.stack, sides, factors, store)
 
 
 def channel_sums(k: KernelBuilder, layout: str, images: DeviceOperand, sums: DeviceOperand) -> None:
     """sums[c] = the sum of all elements of channel c: the gradient of a bias."""
-    places = channels_first(layout, tuple(range(len(images.shape))))
-    axes = tuple(sorted(int(str(axis)) for axis in (places[0], *places[2:])))
+    positions = channels_first(layout, tuple(range(len(images.shape))))
+    axes = tuple(sorted(int(str(axis)) for axis in (positions[0], *positions[2:])))
     sum_axes(k, images, axes, sums)

@@ -22,7 +22,7 @@ from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.image.im2col import Geometry, at_once, nearest_power, sizes_text
 
-PLACES = 768
+MIN_TILE_POSITIONS = 768
 """Minimum number of positions per tile, if there are that many: long products are fast."""
 
 COLUMN_ELEMENTS = 1 << 18
@@ -47,14 +47,14 @@ class Tiling:
         return self.g.grid[1]
 
     @property
-    def seen_rows(self) -> Size:
+    def covered_rows(self) -> Size:
         """Rows of the padded image that a tile covers."""
         return (self.rows - 1) * self.g.rows.stride + self.g.rows.span
 
     @property
     def area(self) -> Size:
         """Elements per channel that a tile covers."""
-        return self.seen_rows * self.g.columns.padded
+        return self.covered_rows * self.g.columns.padded
 
     @property
     def is_whole(self) -> bool:
@@ -70,7 +70,7 @@ def forward_tiling(g: Geometry) -> Tiling | None:
     if g.block > 1 or count * width * g.depth <= COLUMN_ELEMENTS:
         return None
     elements = COLUMN_ELEMENTS * _stretch(g)
-    rows = max(-(-PLACES // (3 * width)), elements // (g.depth * width), _least_rows(g))
+    rows = max(-(-MIN_TILE_POSITIONS // (3 * width)), elements // (g.depth * width), _least_rows(g))
     return None if rows >= count else Tiling(g, 1, _even(count, rows), g.images.shape[1])
 
 
@@ -89,12 +89,14 @@ def backward_tiling(g: Geometry) -> Tiling:
     width, count, channels = g.grid[1], g.rows.count, g.images.shape[1]
     if not (isinstance(width, int) and isinstance(count, int) and isinstance(channels, int)):
         return Tiling(g, g.block, count, channels)
-    rows = min(count, max(-(-PLACES // width), _least_rows(g)))
+    rows = min(count, max(-(-MIN_TILE_POSITIONS // width), _least_rows(g)))
     rows = count if 2 * rows > count else _even(count, rows)
     taps = g.depth // channels
     if g.groups > 1 or not isinstance(taps, int):
         return Tiling(g, g.block if rows == count else 1, rows, channels)
-    images = max(g.block, nearest_power(PLACES // (count * width))) if rows == count else 1
+    images = (
+        max(g.block, nearest_power(MIN_TILE_POSITIONS // (count * width))) if rows == count else 1
+    )
     fitting = max(1, COLUMN_ELEMENTS // (taps * images * rows * width))
     return Tiling(g, images, rows, _even(channels, min(channels, fitting)))
 
@@ -108,7 +110,7 @@ def _even(whole: int, part: int) -> int:
 # ---- scratch ------------------------------------------------------------------------------------
 
 
-def tile_work(k: SourceBuilder, t: Tiling) -> str:
+def tile_scratch(k: SourceBuilder, t: Tiling) -> str:
     """Allocate the scratch of a tile; return the name of a tuple of it and its views.
 
     `frame` is flat; `inside` its sub-array [channels, images, rows, width] without side padding;
@@ -120,26 +122,26 @@ def tile_work(k: SourceBuilder, t: Tiling) -> str:
     g, dtype = t.g, t.g.images.dtype
     images, most = at_once(k, g, t.images)
     taps = g.rows.kernel * g.columns.kernel
-    places = most * t.rows * t.width
+    positions = most * t.rows * t.width
     frame = k.scratch((t.channels * most * t.area + g.reach,), dtype)
-    columns = k.scratch(g.grouped(t.channels * taps, places), dtype)
-    products = k.scratch(g.grouped(g.filters, places), dtype)
+    columns = k.scratch(g.grouped(t.channels * taps, positions), dtype)
+    products = k.scratch(g.grouped(g.filters, positions), dtype)
     inside = k.at_bind(_inside(t, str(frame), images), [frame], "inside")
     windows = k.at_bind(_windows(t, str(frame), images), [frame], "windows")
-    seen = f"{products}.reshape{sizes_text((g.filters, images, t.rows, t.width))}"
-    valid = k.at_bind(f"{seen}[..., :{g.columns.count}]", [products], "valid")
+    view = f"{products}.reshape{sizes_text((g.filters, images, t.rows, t.width))}"
+    valid = k.at_bind(f"{view}[..., :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
     return k.at_bind(parts, [frame, columns, products], "work")
 
 
-def tile_share(k: SourceBuilder, t: Tiling) -> Operand:
+def tile_partial(k: SourceBuilder, t: Tiling) -> Operand:
     """Allocate scratch for the contribution of a tile to the filter gradient of a chunk."""
     taps = t.g.rows.kernel * t.g.columns.kernel
     return k.scratch(t.g.grouped(t.g.filters, t.channels * taps // t.g.groups), t.g.images.dtype)
 
 
 def _inside(t: Tiling, frame: str, images: Size) -> str:
-    shape = (t.channels, images, t.seen_rows, t.g.columns.padded)
+    shape = (t.channels, images, t.covered_rows, t.g.columns.padded)
     first, size = t.g.columns.before, t.g.columns.size
     whole = f"{frame}[:{product(shape)}].reshape{sizes_text(shape)}"
     return f"{whole}[..., {first}:{first + size}]"
@@ -164,8 +166,8 @@ def _windows(t: Tiling, frame: str, images: Size) -> str:
 
 def load_rows(images: Array, inside: Array, top: int) -> None:
     """Copy rows of images [N, C, H, W] starting at `top` to [C, n, rows, W], padded with zeros."""
-    height, wanted = images.shape[2], inside.shape[2]
-    first, last = max(top, 0), max(min(top + wanted, height), 0)
+    height, count = images.shape[2], inside.shape[2]
+    first, last = max(top, 0), max(min(top + count, height), 0)
     held = inside[:, : len(images)]
     inside[:, len(images) :] = 0
     held[:, :, : first - top] = 0
@@ -185,9 +187,9 @@ def add_rows(images: Array, inside: Array, top: int) -> None:
 
 def convolve_samples(samples: Array, filters: Array, outputs: Array, columns: Array) -> None:
     """Write filters times samples [N, C, …] to outputs [N, F, positions]; `columns` is scratch."""
-    seen = columns.reshape(samples.shape[1:])
+    view = columns.reshape(samples.shape[1:])
     for image, output in zip(samples, outputs, strict=True):
-        np.copyto(seen, image)
+        np.copyto(view, image)
         np.matmul(filters, columns, out=output)
 
 
@@ -204,7 +206,7 @@ def product_gradient(images: Array, d_outputs: Array, d_filters: Array, share: A
             np.add(d_filters, added, out=d_filters)
 
 
-def tile_places(outputs: Array, block: int, rows: int) -> list[tuple[int, int]]:
+def tile_origins(outputs: Array, block: int, rows: int) -> list[tuple[int, int]]:
     """Return the first image and the first row of each tile of outputs [N, F, oh, ow]."""
     return [
         (n, first)
@@ -223,8 +225,8 @@ def load_products(d_outputs: Array, products: Array, valid: Array) -> None:
 def scatter(columns: Array, windows: Array) -> None:
     """Add columns to the frame positions that they were gathered from, tap by tap."""
     for i, j in np.ndindex(windows.shape[1:3]):
-        seen = windows[:, i, j]
-        np.add(seen, columns[:, i, j], out=seen)
+        view = windows[:, i, j]
+        np.add(view, columns[:, i, j], out=view)
 
 
 def convolve_rows(
@@ -240,7 +242,7 @@ def convolve_rows(
     gathered, rows = columns.reshape(windows.shape), valid.shape[2]
     width = columns.shape[-1] // rows
     frame.fill(0)
-    for n, first in tile_places(outputs, 1, rows):
+    for n, first in tile_origins(outputs, 1, rows):
         count = min(rows, outputs.shape[2] - first)
         used = count * width
         load_rows(images[n : n + 1], inside, first * stride - before)
@@ -267,13 +269,13 @@ def filter_gradient_tiles(
     block, chunk, depth = inside.shape[1] or 1, inside.shape[0], columns.shape[-2]
     for whole in (frame, products, d_filters):
         whole.fill(0)
-    for n, first in tile_places(d_outputs, block, rows):
+    for n, first in tile_origins(d_outputs, block, rows):
         load_products(d_outputs[n : n + block, :, first : first + rows], products, valid)
         for c in range(0, images.shape[1], chunk):
-            seen = images[n : n + block, c : c + chunk]
-            held, start = seen.shape[1], c * depth // chunk
+            view = images[n : n + block, c : c + chunk]
+            held, start = view.shape[1], c * depth // chunk
             used = held * depth // chunk
-            load_rows(seen, inside[:held], first * stride - before)
+            load_rows(view, inside[:held], first * stride - before)
             np.copyto(gathered[:held], windows[:held])
             target = d_filters[..., start : start + used]
             added = target if n == first == 0 else share[..., :used]
@@ -296,7 +298,7 @@ def image_gradient_tiles(
     block, chunk, depth = inside.shape[1] or 1, inside.shape[0], columns.shape[-2]
     products.fill(0)
     d_images.fill(0)
-    for n, first in tile_places(d_outputs, block, rows):
+    for n, first in tile_origins(d_outputs, block, rows):
         load_products(d_outputs[n : n + block, :, first : first + rows], products, valid)
         for c in range(0, d_images.shape[1], chunk):
             target = d_images[n : n + block, c : c + chunk]

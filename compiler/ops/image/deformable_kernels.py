@@ -35,7 +35,7 @@ class Deformed(OverAxes):
         """Return the offset group of a channel."""
         return k.div(channel, k.size(self.images.shape[1] // self.parts))
 
-    def place(
+    def position(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> tuple[Number, Number]:
         """Return the row and the column that a tap of a window samples."""
@@ -53,7 +53,7 @@ class Deformed(OverAxes):
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> list[Corner]:
         """Return the elements around that position."""
-        return corners(k, *self.place(k, n, part, tap, y), self.images.shape[2:])
+        return corners(k, *self.position(k, n, part, tap, y), self.images.shape[2:])
 
     def at(self, n: Number, c: Number, corner: Corner) -> Number:
         """Load an element of an image; 0 outside."""
@@ -68,7 +68,7 @@ class Deformed(OverAxes):
         masks = self.mask.reshaped((self.mask.shape[0], self.parts, *self.taps, *self.counts))
         return masks[(n, part, *tap, *y)]
 
-    def seen(
+    def sample(
         self, k: KernelBuilder, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number:
         """Return the weighted sample of a tap in a channel."""
@@ -79,92 +79,92 @@ class Deformed(OverAxes):
 
 
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
-    """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
+    """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, turns = count // d.groups, [depth, *d.taps]
+    each, reduction = count // d.groups, [depth, *d.taps]
     columns = product([batch, *d.counts])
-    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(turns))
+    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(reduction))
     f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
-    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, turns)
+    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, reduction)
     a = filters[(f, c, *tap)]
-    c, *tap = k.unravel(right, turns)
-    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    c, *tap = k.unravel(right, reduction)
+    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
     k.store(outputs, (n, f, *y), total)
 
 
 def filter_gradient(
-    k: KernelBuilder, d: Deformed, above: DeviceOperand, filters: DeviceOperand
+    k: KernelBuilder, d: Deformed, upstream: DeviceOperand, filters: DeviceOperand
 ) -> None:
-    """Emit a kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
+    """Emit a kernel for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, turns, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
-    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(turns))
+    each, reduction, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
+    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(reduction))
     f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
-    n, *y = k.unravel(left, turns)
-    a = above[(n, f, *y)]
-    (n, *y), (c, *tap) = k.unravel(right, turns), k.unravel(j, columns)
-    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    n, *y = k.unravel(left, reduction)
+    a = upstream[(n, f, *y)]
+    (n, *y), (c, *tap) = k.unravel(right, reduction), k.unravel(j, columns)
+    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
     k.store(filters.reshaped((count, product(columns))), (f, j), total)
 
 
-def seen_gradient(
-    k: KernelBuilder, d: Deformed, filters: DeviceOperand, above: DeviceOperand
+def sample_gradient_kernel(
+    k: KernelBuilder, d: Deformed, filters: DeviceOperand, upstream: DeviceOperand
 ) -> DeviceOperand:
     """Emit a kernel for the gradient of the sampled columns: [N, C, taps, …positions]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
-    made = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), above.type.dtype)
+    result = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), upstream.type.dtype)
     stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), each)
     first, start = (stack[0] * k.size(each), stack[0] * k.size(depth)) if stack else (0, 0)
     (c, *tap), (n, *y) = k.unravel(i, rows), k.unravel(j, columns)
-    a, b = filters[(plus(first, left), c, *tap)], above[(n, plus(first, right), *y)]
-    place = k.unravel(i, (depth, product(d.taps)))[1]
-    k.store(made, (n, plus(start, c), place, *y), k.contract(a, b))
-    return made
+    a, b = filters[(plus(first, left), c, *tap)], upstream[(n, plus(first, right), *y)]
+    position = k.unravel(i, (depth, product(d.taps)))[1]
+    k.store(result, (n, plus(start, c), position, *y), k.contract(a, b))
+    return result
 
 
 def image_gradient(
-    k: KernelBuilder, d: Deformed, seen: DeviceOperand, images: DeviceOperand
+    k: KernelBuilder, d: Deformed, samples: DeviceOperand, images: DeviceOperand
 ) -> None:
     """Emit kernels that add the gradient of each sample to the elements it interpolates."""
     fill(k, images, 0)
-    n, c, turn, *y = k.grid(*seen.shape)
-    tap, part = k.unravel(turn, d.taps), d.part(k, c)
-    above, weight = seen[(n, c, turn, *y)], d.weight(n, part, tap, y)
-    above = above if weight is None else above * weight
+    n, c, iteration, *y = k.grid(*samples.shape)
+    tap, part = k.unravel(iteration, d.taps), d.part(k, c)
+    upstream, weight = samples[(n, c, iteration, *y)], d.weight(n, part, tap, y)
+    upstream = upstream if weight is None else upstream * weight
     for corner in d.corners(k, n, part, tap, y):
-        k.add(images, (n, c, corner.row, corner.column), above * corner.share, corner.inside)
+        k.add(images, (n, c, corner.row, corner.column), upstream * corner.share, corner.inside)
 
 
-def moves_gradient(
-    k: KernelBuilder, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
+def offset_gradient(
+    k: KernelBuilder, d: Deformed, samples: DeviceOperand, offset: DeviceOperand | None,
     mask: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """Emit a kernel for the gradients of offsets and masks, summed over their channels.
 
     An offset that points a whole element or more outside the image has gradient 0.
     """
-    batch, taps, each = seen.shape[0], seen.shape[2], d.images.shape[1] // d.parts
-    n, part, turn, *y = k.grid(batch, d.parts, taps, *d.counts)
-    r, tap = k.loop(each), k.unravel(turn, d.taps)
+    batch, taps, each = samples.shape[0], samples.shape[2], d.images.shape[1] // d.parts
+    n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.counts)
+    r, tap = k.loop(each), k.unravel(iteration, d.taps)
     c = part * k.size(each) + r
-    above, found = seen[(n, c, turn, *y)], d.corners(k, n, part, tap, y)
+    upstream, found = samples[(n, c, iteration, *y)], d.corners(k, n, part, tap, y)
     if mask is not None:
         value = looked(found, lambda corner: d.at(n, c, corner))
         whole = mask.reshaped((batch, d.parts, taps, *d.counts))
-        k.store(whole, (n, part, turn, *y), k.sum(above * value, r))
+        k.store(whole, (n, part, iteration, *y), k.sum(upstream * value, r))
     if offset is None:
         return
-    near = _near(k, d, d.place(k, n, part, tap, y))
+    in_range = _is_in_range(k, d, d.position(k, n, part, tap, y))
     weight = d.weight(n, part, tap, y)
-    above = above if weight is None else above * weight
+    upstream = upstream if weight is None else upstream * weight
     whole = offset.reshaped((batch, d.parts, taps, 2, *d.counts))
     for axis, slope in enumerate(moved(found, lambda corner: d.at(n, c, corner))):
-        total = k.sum(above * slope, r)
-        k.store(whole, (n, part, turn, axis, *y), k.where(near, total, 0))
+        total = k.sum(upstream * slope, r)
+        k.store(whole, (n, part, iteration, axis, *y), k.where(in_range, total, 0))
 
 
-def _near(k: KernelBuilder, d: Deformed, place: Sequence[Number]) -> Number:
+def _is_in_range(k: KernelBuilder, d: Deformed, position: Sequence[Number]) -> Number:
     """Test if a position is less than one element outside an image."""
-    (row, column), (height, width) = place, (k.size(axis.size) for axis in d.axes)
+    (row, column), (height, width) = position, (k.size(axis.size) for axis in d.axes)
     return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

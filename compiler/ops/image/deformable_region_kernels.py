@@ -41,8 +41,8 @@ class Sample:
     """
 
     at: tuple[Number, ...]
-    turn: Number
-    picture: Number
+    iteration: Number
+    image_index: Number
     channel: Number
     corners: list[Corner]
     counts: Number
@@ -53,28 +53,28 @@ class Sample:
 def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
     """Start a kernel over the cells of each box and output channel; return its sample."""
     at = k.grid(p.boxes.rois.shape[0], channels, *p.boxes.cells)
-    turn = k.loop(p.samples * p.samples)
-    steps = k.unravel(turn, (p.samples, p.samples))
-    places: list[Number] = []
+    iteration = k.loop(p.samples * p.samples)
+    steps = k.unravel(iteration, (p.samples, p.samples))
+    positions: list[Number] = []
     sides: list[Number] = []
-    near: list[Number] = []
+    in_range: list[Number] = []
     for axis in (0, 1):
-        place, side = _place(k, p, at, channels, axis, steps[axis])
+        position, side = _position(k, p, at, channels, axis, steps[axis])
         last = k.astype(k.size(sizes[axis]) - 1, DType.FP64)
-        near.append((place >= -0.5) & (place <= last + 0.5))
-        places.append(k.clip(place, 0.0, last))
+        in_range.append((position >= -0.5) & (position <= last + 0.5))
+        positions.append(k.clip(position, 0.0, last))
         sides.append(side)
     i, j = (k.div(at[2 + a] * p.groups[a], p.boxes.cells[a]) for a in (0, 1))
     channel = (at[1] * p.groups[0] + i) * p.groups[1] + j
-    slants = tuple(k.not_equal(place, k.floor(place)) for place in places)
-    around = corners(k, places[0], places[1], sizes)
+    slants = tuple(k.not_equal(position, k.floor(position)) for position in positions)
+    around = corners(k, positions[0], positions[1], sizes)
     return Sample(
-        at, turn, p.boxes.picture(k, at[0]), channel, around, near[0] & near[1],
+        at, iteration, p.boxes.image_index(k, at[0]), channel, around, in_range[0] & in_range[1],
         (sides[0], sides[1]), (slants[0], slants[1]),
     )  # fmt: skip
 
 
-def _place(
+def _position(
     k: KernelBuilder, p: Parts, at: Sequence[Number], channels: Size, axis: int, step: Number
 ) -> tuple[Number, Number]:
     """Return a sample's position on an axis, in double precision, and the side of its box."""
@@ -84,13 +84,16 @@ def _place(
     side = k.maximum(times(k, rounded(k, last) + 1, scale) - 0.5 - start, 0.1)
     wide, cell = k.astype(side, DType.FP64), k.astype(at[2 + axis], DType.FP64)
     step_of_cell = wide / p.boxes.cells[axis]
-    place = k.astype(start, DType.FP64) + cell * step_of_cell
+    position = k.astype(start, DType.FP64) + cell * step_of_cell
     if p.trans is not None:
-        place = place + p.trans[moving(k, p, p.trans, at, channels, 1 - axis)] * p.factor * wide
-    return place + k.astype(step, DType.FP64) * (step_of_cell / p.samples), wide
+        position = (
+            position
+            + p.trans[offset_index(k, p, p.trans, at, channels, 1 - axis)] * p.factor * wide
+        )
+    return position + k.astype(step, DType.FP64) * (step_of_cell / p.samples), wide
 
 
-def moving(
+def offset_index(
     k: KernelBuilder, p: Parts, trans: DeviceOperand, at: Sequence[Number], channels: Size, way: int
 ) -> tuple[Number, ...]:
     """Return the index in `trans` of a cell's shift: to the right for way 0, down for 1."""
@@ -106,17 +109,19 @@ def pooled(
 ) -> None:  # fmt: skip
     """Emit a kernel for the mean of the in-range samples of each cell, and for their number."""
     s = begin(k, p, channels, images.shape[2:])
-    count = k.sum(k.astype(s.counts, images.type.dtype), s.turn)
+    count = k.sum(k.astype(s.counts, images.type.dtype), s.iteration)
     if TopCount is not None:
         k.store(TopCount, s.at, count)
     if Output is not None:
-        seen = looked(s.corners, lambda corner: _element(images, s, corner))
-        k.store(Output, s.at, k.sum(k.where(s.counts, seen, 0.0), s.turn) / k.maximum(count, 1.0))
+        value = looked(s.corners, lambda corner: _element(images, s, corner))
+        k.store(
+            Output, s.at, k.sum(k.where(s.counts, value, 0.0), s.iteration) / k.maximum(count, 1.0)
+        )
 
 
 def _element(images: DeviceOperand, s: Sample, corner: Corner) -> Number:
     """Load an element of the image and channel of a sample."""
-    at = (s.picture, s.channel, corner.row, corner.column)
+    at = (s.image_index, s.channel, corner.row, corner.column)
     return images.at(*at, where=corner.inside, other=0)
 
 
@@ -132,11 +137,11 @@ def image_gradient(
     s = begin(k, p, d_Output.shape[1], d_images.shape[2:])
     share = d_Output[s.at] / k.maximum(TopCount[s.at], 1.0)
     for corner in s.corners:
-        place = (s.picture, s.channel, corner.row, corner.column)
-        k.add(d_images, place, share * corner.share, corner.inside & s.counts)
+        position = (s.image_index, s.channel, corner.row, corner.column)
+        k.add(d_images, position, share * corner.share, corner.inside & s.counts)
 
 
-def moves_gradient(
+def offset_gradient(
     k: KernelBuilder,
     p: Parts,
     images: DeviceOperand,
@@ -156,6 +161,6 @@ def moves_gradient(
     share = d_Output[s.at] / k.maximum(TopCount[s.at], 1.0)
     slopes = moved(s.corners, lambda corner: _element(images, s, corner))
     for axis, slope in enumerate(slopes):
-        along = k.sum(k.where(s.counts & s.slants[axis], slope, 0.0), s.turn)
-        at = moving(k, p, p.trans, s.at, channels, 1 - axis)
+        along = k.sum(k.where(s.counts & s.slants[axis], slope, 0.0), s.iteration)
+        at = offset_index(k, p, p.trans, s.at, channels, 1 - axis)
         k.add(d_Trans, at, along * s.sides[axis] * share * p.factor)

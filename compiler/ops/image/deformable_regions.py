@@ -12,11 +12,11 @@ from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_
 from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import deformable_region_kernels as deformable_region_lanes
+from compiler.ops.image import deformable_region_kernels
 from compiler.ops.image.deformable_region_kernels import Parts
 from compiler.ops.image.region_kernels import Boxes
-from compiler.ops.image.region_numpy import away_from_zero, picture_numbers
-from compiler.ops.image.regions import MOST_SAMPLES, SCALES
+from compiler.ops.image.region_numpy import away_from_zero, image_indices
+from compiler.ops.image.regions import MAX_SAMPLES, SCALES
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import sample, sample_gradient
 from compiler.ops.sequence.sequence_kernels import owner_rows
@@ -49,9 +49,9 @@ def box_samples(
     return found, sides
 
 
-def looked_at(places: Array, size: int) -> tuple[Array, Array]:
+def clamped_positions(positions: Array, size: int) -> tuple[Array, Array]:
     """Return positions clamped to an axis, and whether each was close enough to count."""
-    return np.clip(places, 0, size - 1), (places >= -0.5) & (places <= size - 0.5)
+    return np.clip(positions, 0, size - 1), (positions >= -0.5) & (positions <= size - 0.5)
 
 
 class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
@@ -76,7 +76,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     pooled_height: Attr[int] = required(int, at_least(1))
     pooled_width: Attr[int] = required(int, at_least(1))
     part_size: Attr[list[int]] = required_list(int, at_least(1))
-    sample_per_part: Attr[int] = required(int, between(0, MOST_SAMPLES))
+    sample_per_part: Attr[int] = required(int, between(0, MAX_SAMPLES))
     trans_std: Attr[float] = required(float, between(-1e6, 1e6))
 
     def infer(
@@ -92,8 +92,8 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         ):
             raise ShapeError(f"{self.kind}: Trans is {Trans}, expected parts {self.part_size}")
         cells = (self.pooled_height, self.pooled_width)
-        made = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
-        return {"TopCount": made, "Output": made}
+        result = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
+        return {"TopCount": result, "Output": result}
 
     def infer_grad(self, Input: TensorType, Trans: TensorType) -> dict[str, TensorType]:
         return {"Input": Input, "Trans": Trans}
@@ -101,22 +101,22 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     def numpy(
         self, Input: Array, ROIs: Array, ROIs_lod: list[Array] | None, Trans: Array
     ) -> dict[str, Array]:
-        numbers, cells = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), self.pooled_height
+        numbers, cells = image_indices(len(ROIs), len(Input), None, ROIs_lod), self.pooled_height
         shape = (len(ROIs), self.output_dim, cells, self.pooled_width)
         out, counts = np.zeros((2, *shape), Input.dtype)
         groups = scaled_indices(shape[2:], self.group_size)
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
-            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
             given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
-            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
-            places, _ = box_samples(box, *given)
-            rows, near = looked_at(places[0], Input.shape[2])
-            columns, close = looked_at(places[1], Input.shape[3])
-            counted = near & close
-            seen = sample(pictures, which, rows, columns) * counted[..., None]
+            images, which = class_images(Input[numbers[number]], len(moves), groups)
+            positions, _ = box_samples(box, *given)
+            rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
+            columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
+            counted = rows_in_range & columns_in_range
+            samples = sample(images, which, rows, columns) * counted[..., None]
             count = counted.sum(axis=2)[..., None]
-            mean = seen.sum(axis=2) / np.maximum(count, 1)
+            mean = samples.sum(axis=2) / np.maximum(count, 1)
             out[number] = np.moveaxis(mean, 2, 1).reshape(shape[1:])
             counts[number] = np.moveaxis(count + 0 * mean, 2, 1).reshape(shape[1:])
         return {"TopCount": counts, "Output": out}
@@ -130,22 +130,22 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         TopCount: Array,
         d_Output: Array,
     ) -> dict[str, Array]:
-        numbers, shape = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), d_Output.shape
+        numbers, shape = image_indices(len(ROIs), len(Input), None, ROIs_lod), d_Output.shape
         d_input, d_trans = np.zeros_like(Input), np.zeros_like(Trans)
         groups = scaled_indices(shape[2:], self.group_size)
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
-            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
             given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
-            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
-            places, sides = box_samples(box, *given)
-            rows, near = looked_at(places[0], Input.shape[2])
-            columns, close = looked_at(places[1], Input.shape[3])
+            images, which = class_images(Input[numbers[number]], len(moves), groups)
+            positions, sides = box_samples(box, *given)
+            rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
+            columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
             share = d_Output[number] / np.maximum(TopCount[number], 1)
             share = np.moveaxis(share.reshape(len(moves), -1, len(groups)), 1, 2)
-            above = share[:, :, None] * (near & close)[..., None]
-            found = sample_gradient(pictures, which, rows, columns, above)
-            d_input[numbers[number]] += channels_of(found[0], len(moves), Input.shape[1:])
+            upstream = share[:, :, None] * (rows_in_range & columns_in_range)[..., None]
+            found = sample_gradient(images, which, rows, columns, upstream)
+            d_input[numbers[number]] += merge_class_images(found[0], len(moves), Input.shape[1:])
             if self.no_trans:
                 continue
             # A sample exactly on an element has slope 0, as in the reference.
@@ -188,7 +188,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         Output: DeviceOperand | None,
     ) -> None:
         p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
-        deformable_region_lanes.pooled(k, p, Input, self.output_dim, Output, TopCount)
+        deformable_region_kernels.pooled(k, p, Input, self.output_dim, Output, TopCount)
 
     def triton_grad(
         self,
@@ -204,27 +204,27 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     ) -> None:
         p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
         if d_Input is not None:
-            deformable_region_lanes.image_gradient(k, p, TopCount, d_Output, d_Input)
+            deformable_region_kernels.image_gradient(k, p, TopCount, d_Output, d_Input)
         if d_Trans is not None:
-            deformable_region_lanes.moves_gradient(k, p, Input, TopCount, d_Output, d_Trans)
+            deformable_region_kernels.offset_gradient(k, p, Input, TopCount, d_Output, d_Trans)
 
 
-def part_moves(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
+def part_offsets(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
     """Return the shift of each cell's samples: [classes, 2, cells], as fractions of a side."""
     if no_trans:
         return np.zeros((1, 2, len(parts)), trans.dtype)
     return trans.reshape(len(trans) // 2, 2, -1)[:, :, parts] * factor
 
 
-def class_pictures(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
+def class_images(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
     """Split an image to [classes·groups, H, W, channels]; return it and the index per cell."""
     count = int(groups.max()) + 1
     split = image.reshape(classes, -1, count, *image.shape[1:])
-    pictures = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
-    return pictures, (np.arange(classes)[:, None] * count + groups)[..., None]
+    images = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
+    return images, (np.arange(classes)[:, None] * count + groups)[..., None]
 
 
-def channels_of(pictures: Array, classes: int, shape: Sequence[int]) -> Array:
-    """Invert `class_pictures`: return the image."""
-    split = pictures.reshape(classes, -1, *pictures.shape[1:])
+def merge_class_images(images: Array, classes: int, shape: Sequence[int]) -> Array:
+    """Invert `class_images`: return the image."""
+    split = images.reshape(classes, -1, *images.shape[1:])
     return np.moveaxis(split, -1, 1).reshape(tuple(shape))

@@ -27,7 +27,7 @@ from compiler.ops.image.windows import Axis
 BLOCK_ELEMENTS = 1 << 17
 """Approximate working set of a block in elements: 512 KiB of floats, half an L2 cache."""
 
-WORTH_SHIFTING = 24
+MAX_UNUSED_PRODUCTS = 24
 """Shift the frame if this many products cost no more than gathering one element by itself."""
 
 
@@ -50,7 +50,7 @@ class Geometry:
         idle = (self.area - used) * self.filters
         if not (isinstance(idle, int) and isinstance(used, int)):
             return True
-        return idle <= WORTH_SHIFTING * used
+        return idle <= MAX_UNUSED_PRODUCTS * used
 
     @property
     def grid(self) -> tuple[Size, Size]:
@@ -108,7 +108,7 @@ class Geometry:
         return shape if self.groups == 1 else (self.groups, shape[0] // self.groups, *shape[1:])
 
 
-def workplace(k: SourceBuilder, g: Geometry) -> str:
+def convolution_scratch(k: SourceBuilder, g: Geometry) -> str:
     """Allocate the scratch of a convolution; return the name of a tuple of it and its views.
 
     `frame` is flat; `inside` its sub-array [images, C, H, W] without padding; `windows` its
@@ -117,15 +117,15 @@ def workplace(k: SourceBuilder, g: Geometry) -> str:
     `valid` is [images, filters, oh, ow]. If there are several groups, columns and products have an
     axis for them.
     """
-    dtype, places = g.images.dtype, product(g.grid)
+    dtype, positions = g.images.dtype, product(g.grid)
     images, most = at_once(k, g, g.block)
     frame = k.scratch((most * g.images.shape[1] * g.area + g.reach,), dtype)
-    columns = k.scratch((most, *g.grouped(g.depth, places)), dtype)
-    products = k.scratch((most, *g.grouped(g.filters, places)), dtype)
+    columns = k.scratch((most, *g.grouped(g.depth, positions)), dtype)
+    products = k.scratch((most, *g.grouped(g.filters, positions)), dtype)
     inside = k.at_bind(_inside(g, str(frame), images), [frame], "inside")
     windows = k.at_bind(_windows(g, str(frame), images), [frame], "windows")
-    seen = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
-    valid = k.at_bind(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
+    view = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
+    valid = k.at_bind(f"{view}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
     return k.at_bind(parts, [frame, columns, products], "work")
 

@@ -16,14 +16,14 @@ from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import interpolate_kernels as interpolate_lanes
+from compiler.ops.image import interpolate_kernels
 from compiler.ops.image.interpolate_kernels import Resampling
 from compiler.ops.image.interpolate_numpy import (
+    axis_scales,
     image_sizes,
+    requested_sizes,
     resize,
     resize_gradient,
-    scale_of,
-    wanted_sizes,
 )
 from compiler.ops.image.windows import channels_first, in_layout, turned_layout
 
@@ -75,29 +75,29 @@ class Interpolation(OpDef):
             raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, expected one per axis")
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         given = SizeTensor or OutSize is not None or Scale is not None
-        made = [UNKNOWN] * axes if given else self.sizes(sizes)
-        return X.with_shape(in_layout(self.data_layout, (batch, channels, *made)))
+        output_sizes = [UNKNOWN] * axes if given else self.sizes(sizes)
+        return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))
 
     def require_method(self, X: TensorType, axes: int) -> None:
         """Raise ShapeError unless X is images, BadAttribute if the method has another rank."""
         if axes not in METHODS:
             raise ShapeError(f"{self.kind}: X is {X}, expected 3 to 5 axes: a batch of images")
-        able = self.methods[axes]
-        if self.interp_method not in able:
+        valid = self.methods[axes]
+        if self.interp_method not in valid:
             found = f"{self.kind}: interp_method is {self.interp_method!r}"
-            wanted = " or ".join([", ".join(able[:-1]), able[-1]] if len(able) > 1 else able)
-            raise BadAttribute(f"{found}, expected {wanted} for images with {axes} axes")
+            requested = " or ".join([", ".join(valid[:-1]), valid[-1]] if len(valid) > 1 else valid)
+            raise BadAttribute(f"{found}, expected {requested} for images of {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
         """Return the output sizes from the attributes; raises BadAttribute if they define none."""
-        factors = scale_of(self.attributes["scale"], len(sizes))
+        factors = axis_scales(self.attributes["scale"], len(sizes))
         if factors:
             return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
-        if min(wanted) < 1:
-            found = f"{self.kind}: the sizes of the output are {wanted}"
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        if min(requested) < 1:
+            found = f"{self.kind}: the sizes of the output are {requested}"
             raise BadAttribute(f"{found}, expected sizes of at least 1, or a scale")
-        return [*wanted]
+        return [*requested]
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}
@@ -106,27 +106,27 @@ class Interpolation(OpDef):
         """Return the scale of each axis from the attributes; empty if the sizes define it."""
         return []
 
-    def resampling(self, X: Shape, made: Shape) -> list[Resampling]:
+    def resampling(self, X: Shape, Out: Shape) -> list[Resampling]:
         """Return the axes for the device kernels, from the input and output shapes."""
         method = (self.interp_method, self.align_corners, self.align_mode)
-        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
-        return interpolate_lanes.axes_of(sizes, counts, method, self.steps(len(sizes)))
+        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, Out))
+        return interpolate_kernels.axes_of(sizes, counts, method, self.steps(len(sizes)))
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = self.resampling(X.shape, Out.shape)
-        interpolate_lanes.resize(k, self.data_layout, axes, X, Out)
+        interpolate_kernels.resize(k, self.data_layout, axes, X, Out)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.resampling(d_X.shape, d_Out.shape)
-        interpolate_lanes.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
+        interpolate_kernels.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
 
 
 def _scaled(size: Size, factor: float) -> Size:
     """Return a size times a factor, truncated to an integer."""
     if isinstance(size, int):
         return int(np.float32(size) * np.float32(factor))
-    above, below = factor.as_integer_ratio()
-    return size * above // below if below < EXACT else UNKNOWN
+    numerator, denominator = factor.as_integer_ratio()
+    return size * numerator // denominator if denominator < EXACT else UNKNOWN
 
 
 class PlainInterpolation(Interpolation):
@@ -142,11 +142,11 @@ class PlainInterpolation(Interpolation):
         Scale: Array | None,
     ) -> Array:
         sizes = image_sizes(X.shape, self.data_layout)
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         scale = self.scale if Scale is None else Scale
-        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        output_sizes = requested_sizes(sizes, requested, scale, SizeTensor, OutSize)
         method = (self.interp_method, self.align_corners, self.align_mode)
-        return resize(X, self.data_layout, made, method, [])
+        return resize(X, self.data_layout, output_sizes, method, [])
 
     def grad(
         self,
@@ -167,7 +167,7 @@ class ScaledInterpolation(Interpolation):
     scale = attr_list(float)
 
     def steps(self, axes: int) -> list[float]:
-        return scale_of(self.scale, axes)
+        return axis_scales(self.scale, axes)
 
     def numpy(
         self,
@@ -177,12 +177,12 @@ class ScaledInterpolation(Interpolation):
         Scale: Array | None,
     ) -> Array:
         sizes = image_sizes(X.shape, self.data_layout)
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         scale = self.scale if Scale is None else Scale
-        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        output_sizes = requested_sizes(sizes, requested, scale, SizeTensor, OutSize)
         method = (self.interp_method, self.align_corners, self.align_mode)
-        factors = [] if SizeTensor else scale_of(scale, len(sizes))
-        return resize(X, self.data_layout, made, method, factors)
+        factors = [] if SizeTensor else axis_scales(scale, len(sizes))
+        return resize(X, self.data_layout, output_sizes, method, factors)
 
     def grad(
         self,
@@ -195,7 +195,7 @@ class ScaledInterpolation(Interpolation):
         method = (self.interp_method, self.align_corners, self.align_mode)
         sizes = image_sizes(X, self.data_layout)
         scale = self.scale if Scale is None else Scale
-        factors = [] if SizeTensor else scale_of(scale, len(sizes))
+        factors = [] if SizeTensor else axis_scales(scale, len(sizes))
         return {"X": resize_gradient(d_Out, self.data_layout, sizes, method, factors)}
 
 

@@ -17,8 +17,7 @@ from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, require
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import pool_kernels as pool_lanes
-from compiler.ops.image import windows
+from compiler.ops.image import pool_kernels, windows
 from compiler.ops.image.pool_numpy import (
     one_over_covered,
     pool_cells,
@@ -30,7 +29,7 @@ from compiler.ops.image.pool_numpy import (
     pool_taps,
     window_cells,
 )
-from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
+from compiler.ops.image.windows import Axis, Sliding, to_layout, view_channels_first
 
 Axes: TypeAlias = tuple[Axis, ...]
 
@@ -67,8 +66,8 @@ class Pooling(OpDef):
             found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(found, hint="expected 'max' or 'avg'")
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
-            wanted = f"expected {self.image_axes} sizes of at least 1"
-            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
+            expected = f"expected {self.image_axes} sizes of at least 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
         batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
@@ -99,25 +98,25 @@ class Pooling(OpDef):
         return sliding.over(sizes, self.ksize)
 
     def numpy(self, X: Array) -> Array:
-        images = seen_channels_first(self.data_format, X)
+        images = view_channels_first(self.data_format, X)
         sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
         adaptive = self.pooling_type if self.adaptive else ""
         cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         divisor = int(np.prod(self.ksize)) if fixed else 0
-        made = pool_cells(images, cells, self.pooling_type == "max", divisor)
-        return laid_out(self.data_format, made)
+        result = pool_cells(images, cells, self.pooling_type == "max", divisor)
+        return to_layout(self.data_format, result)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, X)
-        above = seen_channels_first(self.data_format, d_Out)
+        images = view_channels_first(self.data_format, X)
+        upstream = view_channels_first(self.data_format, d_Out)
         sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
         adaptive = self.pooling_type if self.adaptive else ""
         cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         divisor = int(np.prod(self.ksize)) if fixed else 0
-        made = pool_cells_gradient(images, above, cells, self.pooling_type == "max", divisor)
-        return {"X": laid_out(self.data_format, made)}
+        result = pool_cells_gradient(images, upstream, cells, self.pooling_type == "max", divisor)
+        return {"X": to_layout(self.data_format, result)}
 
     @property
     def largest(self) -> bool:
@@ -132,8 +131,8 @@ class Pooling(OpDef):
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.shape)
-        windows.require_places(k, self.kind, axes)
-        images, outputs = self.seen(k, X), self.seen(k, Out)
+        windows.check_windows_at_bind(k, self.kind, axes)
+        images, outputs = self.nchw(k, X), self.nchw(k, Out)
         if _covers_all(axes):
             self.lower_whole(k, axes, X, Out)
         elif _is_uneven(axes):
@@ -155,34 +154,34 @@ class Pooling(OpDef):
         if _covers_all(axes):
             self.lower_whole_grad(k, axes, X, d_Out, d_X)
         elif _is_uneven(axes):
-            seen = f"{self.seen(k, X)}, {self.seen(k, d_Out)}, {self.cells_text(axes)}"
-            pooled = f"{k.function(pool_cells_gradient)}({seen})"
-            k.line(f"np.copyto({self.seen(k, d_X)}, {pooled})")
+            images_text = f"{self.nchw(k, X)}, {self.nchw(k, d_Out)}, {self.cells_text(axes)}"
+            pooled = f"{k.function(pool_cells_gradient)}({images_text})"
+            k.line(f"np.copyto({self.nchw(k, d_X)}, {pooled})")
         elif self.largest:
             self.lower_largest_grad(k, axes, [X, d_X], [Out, d_Out])
         else:
             part = k.scratch(Out.shape, Out.type.dtype)
             taps, share = self.taps(k, axes, [d_X], [part]), self.share(k, axes, X)
-            above = f"{self.seen(k, d_Out)}, {share}, {self.seen(k, part)}"
-            k.line(f"{k.function(pool_sum_gradient)}({taps}, {above}, {d_X})")
+            upstream = f"{self.nchw(k, d_Out)}, {share}, {self.nchw(k, part)}"
+            k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.Pools(self.data_format, self.axes(X.shape), self.divisor)
         if self.largest:
-            pool_lanes.largest(k, p, X, Out, None)
+            pool_kernels.largest(k, p, X, Out, None)
         else:
-            pool_lanes.means(k, p, X, Out)
+            pool_kernels.means(k, p, X, Out)
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.Pools(self.data_format, self.axes(X.shape), self.divisor)
         if not self.largest:
-            pool_lanes.means_gradient(k, p, d_Out, d_X)
+            pool_kernels.means_gradient(k, p, d_Out, d_X)
             return
-        places = k.scratch(d_Out.shape, DType.INT32)
-        pool_lanes.largest(k, p, X, None, places)
-        pool_lanes.largest_gradient(k, p, places, d_Out, d_X)
+        positions = k.scratch(d_Out.shape, DType.INT32)
+        pool_kernels.largest(k, p, X, None, positions)
+        pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
 
     def lower_largest_grad(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
@@ -198,45 +197,45 @@ class Pooling(OpDef):
     def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
         """Emit pooling with the whole image as window."""
         whole, one, letters = self.flat(axes, X.shape)
-        seen, made = X.view(whole), Out.view((*one[:1], *one[2:]))
+        images_text, result = X.view(whole), Out.view((*one[:1], *one[2:]))
         if self.largest:
-            k.line(f"np.max({seen}, axis=1, out={made})")
+            k.line(f"np.max({images_text}, axis=1, out={result})")
         else:
-            k.line(f"np.einsum({letters!r}, {seen}, out={made})")
-            k.line(f"np.multiply({made}, 1 / ({whole[1]}), out={made})")
+            k.line(f"np.einsum({letters!r}, {images_text}, out={result})")
+            k.line(f"np.multiply({result}, 1 / ({whole[1]}), out={result})")
 
     def lower_whole_grad(
         self, k: SourceBuilder, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
         """Emit the gradient of pooling with the whole image as window."""
         whole, one, _ = self.flat(axes, X.shape)
-        above, made = d_Out.view(one), d_X.view(whole)
+        upstream, result = d_Out.view(one), d_X.view(whole)
         if self.largest:
             first = f"np.argmax({X.view(whole)}, axis=1, keepdims=True)"
             k.line(f"{d_X}.fill(0)")
-            k.line(f"np.put_along_axis({made}, {first}, {above}, axis=1)")
+            k.line(f"np.put_along_axis({result}, {first}, {upstream}, axis=1)")
         else:
-            k.line(f"np.multiply({above}, 1 / ({whole[1]}), out={made})")
+            k.line(f"np.multiply({upstream}, 1 / ({whole[1]}), out={result})")
 
     def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
         """Return shapes of X with all positions on axis 1 and of Out, and the sum's subscripts."""
         batch, channels, *_ = windows.channels_first(self.data_format, X)
-        places = product(axis.size for axis in axes)
+        positions = product(axis.size for axis in axes)
         if windows.is_channels_last(self.data_format):
-            return (batch, places, channels), (batch, 1, channels), "npc->nc"
-        return (batch * channels, places), (batch * channels, 1), "cp->c"
+            return (batch, positions, channels), (batch, 1, channels), "npc->nc"
+        return (batch * channels, positions), (batch * channels, 1), "cp->c"
 
-    def seen(self, k: SourceBuilder, images: Operand) -> str:
+    def nchw(self, k: SourceBuilder, images: Operand) -> str:
         """Return an expression for images as [N, C, H, W]."""
-        return windows.text_channels_first(k, self.data_format, images)
+        return windows.channels_first_expression(k, self.data_format, images)
 
     def taps(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> str:
         """Return a name for the list of views per tap, first of the images, then of the outputs."""
-        given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
-        places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
-        text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
+        given = [_list([self.nchw(k, each) for each in some]) for some in (images, outputs)]
+        positions = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
+        text = f"{k.function(pool_taps)}({', '.join([*given, _list(positions)])})"
         return k.at_bind(text, [*images, *outputs], "taps")
 
     def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:
@@ -244,12 +243,14 @@ class Pooling(OpDef):
         inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
         if self.divisor or inside:
             return f"1 / {product([axis.kernel for axis in axes])}"
-        places = [
+        positions = [
             f"({axis.size}, {axis.count}, {axis.kernel}, {axis.stride}, {axis.before})"
             for axis in axes
         ]
         dtype = repr(X.type.dtype.numpy.name)
-        return k.at_bind(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
+        return k.at_bind(
+            f"{k.function(one_over_covered)}({_list(positions)}, {dtype})", [], "share"
+        )
 
     def cells_text(self, axes: Axes) -> str:
         """Return the cells of adaptive pooling and the other `pool_cells` arguments, as text."""

@@ -13,7 +13,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_geometry import both, every, plus, times, within
-from compiler.ops.image.unrolled_reductions import Turns
+from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import Axis, channels_first, in_layout
 from compiler.ops.norm.norm_kernels import held, wide
 
@@ -69,16 +69,16 @@ class Cells:
         """Return the element under a tap of a window, and whether there is one."""
         axis, (start, stop) = self.axis, self.span(k, y)
         if self.split:
-            place = start + tap
-            return place, every(place < k.size(axis.size), place < stop)
+            position = start + tap
+            return position, every(position < k.size(axis.size), position < stop)
         shift = tap - k.size(axis.before)
-        place = plus(shift, times(y, axis.stride))
-        return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
+        position = plus(shift, times(y, axis.stride))
+        return position, within(k, position, shift, (axis.count - 1) * axis.stride, axis.size)
 
-    def over(self, k: KernelBuilder, x: Number, turn: Number) -> tuple[Number, Number]:
-        """Return the `turn`-th window that may cover an element, and whether it does."""
+    def over(self, k: KernelBuilder, x: Number, iteration: Number) -> tuple[Number, Number]:
+        """Return the `iteration`-th window that may cover an element, and whether it does."""
         axis = self.axis
-        y = turn if self.split else k.div(x + axis.before, axis.stride) - turn
+        y = iteration if self.split else k.div(x + axis.before, axis.stride) - iteration
         start, stop = self.span(k, y)
         return y, every(y >= 0, y < k.size(axis.count), start <= x, x < stop)
 
@@ -96,22 +96,22 @@ class Pools:
         """The windows of each axis."""
         return [Cells(axis) for axis in self.axes]
 
-    def taps(self, k: KernelBuilder) -> Turns:
+    def taps(self, k: KernelBuilder) -> UnrolledReduction:
         """Return the reduction over the elements of a window, up to their maximum number."""
-        return Turns(k, [each.taps for each in self.cells])
+        return UnrolledReduction(k, [each.taps for each in self.cells])
 
-    def around(self, k: KernelBuilder) -> Turns:
+    def around(self, k: KernelBuilder) -> UnrolledReduction:
         """Return the reduction over the windows that may cover an element."""
-        return Turns(k, [each.around for each in self.cells])
+        return UnrolledReduction(k, [each.around for each in self.cells])
 
-    def lanes(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
+    def start(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
         """Start a kernel over the elements of a batch; return image, channel and position."""
-        n, c, *place = channels_first(self.layout, k.grid(*shape))
-        return n, c, place
+        n, c, *position = channels_first(self.layout, k.grid(*shape))
+        return n, c, position
 
-    def at(self, n: Number, c: Number, place: Sequence[Number]) -> tuple[Number, ...]:
+    def at(self, n: Number, c: Number, position: Sequence[Number]) -> tuple[Number, ...]:
         """Return the indices of an element of a batch."""
-        return in_layout(self.layout, (n, c, *place))
+        return in_layout(self.layout, (n, c, *position))
 
     def under(
         self, k: KernelBuilder, y: Sequence[Number], taps: Sequence[Number]
@@ -121,15 +121,15 @@ class Pools:
             each.under(k, *at)
             for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
         ]
-        return [place for place, _ in found], every(*(inside for _, inside in found))
+        return [position for position, _ in found], every(*(inside for _, inside in found))
 
     def over(
-        self, k: KernelBuilder, x: Sequence[Number], turns: Sequence[Number]
+        self, k: KernelBuilder, x: Sequence[Number], reduction: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """Return a window that may cover an element, and whether it does."""
         found = [
             each.over(k, *at)
-            for each, at in zip(self.cells, zip(x, turns, strict=True), strict=True)
+            for each, at in zip(self.cells, zip(x, reduction, strict=True), strict=True)
         ]
         return [y for y, _ in found], every(*(inside for _, inside in found))
 
@@ -138,38 +138,38 @@ class Pools:
         if self.divisor:
             return float(self.divisor)
         covered = 1
-        for each, place in zip(self.cells, y, strict=True):
-            covered = covered * each.covered(k, place)
+        for each, position in zip(self.cells, y, strict=True):
+            covered = covered * each.covered(k, position)
         if isinstance(covered, int):
             return float(max(covered, 1))
         return k.astype(k.maximum(covered, 1), dtype)
 
-    def position(self, k: KernelBuilder, place: Sequence[Number]) -> Number:
+    def position(self, k: KernelBuilder, position: Sequence[Number]) -> Number:
         """Return the flat index of an element in its image."""
         number: Number = 0
-        for axis, at in zip(self.axes, place, strict=True):
+        for axis, at in zip(self.axes, position, strict=True):
             number = number * k.size(axis.size) + at
         return number
 
 
 def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
     """Out = the mean under each window."""
-    n, c, y = p.lanes(k, Out.shape)
-    turns = p.taps(k)
-    seen = (p.under(k, y, tap) for tap in turns.all)
-    values = [wide(k, X.at(*p.at(n, c, at), where=there, other=0)) for at, there in seen]
-    k.store(Out, p.at(n, c, y), turns.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
+    n, c, y = p.start(k, Out.shape)
+    reduction = p.taps(k)
+    covered = (p.under(k, y, tap) for tap in reduction.all)
+    values = [wide(k, X.at(*p.at(n, c, at), where=inside, other=0)) for at, inside in covered]
+    k.store(Out, p.at(n, c, y), reduction.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
 
 
 def means_gradient(k: KernelBuilder, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
     """Emit the gradient of each element: its share of the windows that cover it."""
-    n, c, x = p.lanes(k, d_X.shape)
-    turns, values = p.around(k), list[Number]()
-    for turn in turns.all:
-        y, inside = p.over(k, x, turn)
-        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
-        values.append(above / p.share(k, y, held(d_X.type.dtype)))
-    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
+    n, c, x = p.start(k, d_X.shape)
+    reduction, values = p.around(k), list[Number]()
+    for iteration in reduction.all:
+        y, inside = p.over(k, x, iteration)
+        upstream = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(upstream / p.share(k, y, held(d_X.type.dtype)))
+    k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))
 
 
 def largest(
@@ -177,39 +177,41 @@ def largest(
     p: Pools,
     X: DeviceOperand,
     Out: DeviceOperand | None,
-    places: DeviceOperand | None,
+    positions: DeviceOperand | None,
 ) -> None:
     """Emit the maximum of each window, and the flat index of its first occurrence; -1 for none."""
-    like = Out or places
+    like = Out or positions
     assert like is not None
-    n, c, y = p.lanes(k, like.shape)
-    turns, least = p.taps(k), lowest(X.type.dtype)
-    seen = [p.under(k, y, tap) for tap in turns.all]
-    values = [X.at(*p.at(n, c, at), where=there, other=least) for at, there in seen]
-    best = turns.fold("max", values)
+    n, c, y = p.start(k, like.shape)
+    reduction, least = p.taps(k), lowest(X.type.dtype)
+    covered = [p.under(k, y, tap) for tap in reduction.all]
+    values = [X.at(*p.at(n, c, at), where=inside, other=least) for at, inside in covered]
+    best = reduction.fold("max", values)
     if Out is not None:
         k.store(Out, p.at(n, c, y), best)
-    if places is None:
+    if positions is None:
         return
-    none = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
+    sentinel = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
     numbers = [
-        k.where(both(there, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), none)
-        for (at, there), value in zip(seen, values, strict=True)
+        k.where(
+            both(inside, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), sentinel
+        )
+        for (at, inside), value in zip(covered, values, strict=True)
     ]
-    first = turns.fold("min", numbers)
-    found = k.where(k.equal(first, none), -1, first)
-    k.store(places, p.at(n, c, y), k.astype(found, places.type.dtype))
+    first = reduction.fold("min", numbers)
+    found = k.where(k.equal(first, sentinel), -1, first)
+    k.store(positions, p.at(n, c, y), k.astype(found, positions.type.dtype))
 
 
 def largest_gradient(
-    k: KernelBuilder, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder, p: Pools, positions: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
     """Emit the gradient of each element: the sum over the windows of which it is the maximum."""
-    n, c, x = p.lanes(k, d_X.shape)
-    turns, own, values = p.around(k), p.position(k, x), list[Number]()
-    for turn in turns.all:
-        y, inside = p.over(k, x, turn)
-        chosen = k.equal(places.at(*p.at(n, c, y), where=inside, other=-1), own)
-        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
-        values.append(k.where(chosen, above, 0))
-    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
+    n, c, x = p.start(k, d_X.shape)
+    reduction, own, values = p.around(k), p.position(k, x), list[Number]()
+    for iteration in reduction.all:
+        y, inside = p.over(k, x, iteration)
+        chosen = k.equal(positions.at(*p.at(n, c, y), where=inside, other=-1), own)
+        upstream = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(k.where(chosen, upstream, 0))
+    k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))

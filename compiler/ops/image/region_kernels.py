@@ -26,15 +26,15 @@ class Boxes:
 
     rois: DeviceOperand
     owners: DeviceOperand | None
-    pictures: Size
+    images: Size
     scale: float
     cells: tuple[int, int]
 
-    def picture(self, k: KernelBuilder, box: Number) -> Number:
+    def image_index(self, k: KernelBuilder, box: Number) -> Number:
         """Return the image index of a box."""
         if self.owners is None:
             return 0
-        return k.clip(self.owners[box], 0, k.size(self.pictures) - 1)
+        return k.clip(self.owners[box], 0, k.size(self.images) - 1)
 
     def edge(self, box: Number, which: int) -> Number:
         """Return an edge of a box in its image: 0 left, 1 top, 2 right, 3 bottom."""
@@ -60,7 +60,7 @@ class Span:
 class Run:
     """A loop over the elements of a cell: loop index, position, and number of elements."""
 
-    turn: Number
+    iteration: Number
     y: Number
     x: Number
     count: Number
@@ -70,8 +70,13 @@ def run_through(k: KernelBuilder, rows: Span, columns: Span, sizes: Shape) -> Ru
     """Start a loop over the elements of the program's own cell."""
     wide = columns.count(k)
     count = rows.count(k) * wide
-    turn, across = k.loop(product(sizes), until=count), k.maximum(wide, 1)
-    return Run(turn, rows.first + k.div(turn, across), columns.first + k.mod(turn, across), count)
+    iteration, across = k.loop(product(sizes), until=count), k.maximum(wide, 1)
+    return Run(
+        iteration,
+        rows.first + k.div(iteration, across),
+        columns.first + k.mod(iteration, across),
+        count,
+    )
 
 
 def rounded(k: KernelBuilder, value: Number) -> Number:
@@ -135,15 +140,15 @@ def largest(
     rows = pooled_span(k, boxes.edge(box, 1), boxes.edge(box, 3), i, cells[0], sizes[0])
     columns = pooled_span(k, boxes.edge(box, 0), boxes.edge(box, 2), j, cells[1], sizes[1])
     run = run_through(k, rows, columns, sizes)
-    value = X[boxes.picture(k, box), c, run.y, run.x]
-    best = k.max(value, run.turn)
+    value = X[boxes.image_index(k, box), c, run.y, run.x]
+    best = k.max(value, run.iteration)
     if Out is not None:
         k.store(Out, (box, c, i, j), k.where(run.count > 0, best, 0))
     if Argmax is not None:
-        place, none = run.y * k.size(sizes[1]) + run.x, k.size(product(sizes))
-        found = k.where(k.equal(value, best), place, none)
-        first = k.min(k.astype(found, DType.INT32), run.turn)
-        k.store(Argmax, (box, c, i, j), k.where(first < none, first, -1))
+        position, sentinel = run.y * k.size(sizes[1]) + run.x, k.size(product(sizes))
+        found = k.where(k.equal(value, best), position, sentinel)
+        first = k.min(k.astype(found, DType.INT32), run.iteration)
+        k.store(Argmax, (box, c, i, j), k.where(first < sentinel, first, -1))
 
 
 def largest_gradient(
@@ -156,7 +161,7 @@ def largest_gradient(
     at = Argmax[box, c, i, j]
     images = d_X.reshaped((*d_X.shape[:2], count))
     inside = (at >= 0) & (at < k.size(count))
-    k.add(images, (boxes.picture(k, box), c, at), d_Out[box, c, i, j], inside)
+    k.add(images, (boxes.image_index(k, box), c, at), d_Out[box, c, i, j], inside)
 
 
 # ---- samples between elements ------------------------------------------------------------------
@@ -170,14 +175,14 @@ class Samples:
     step: Number
     count: Number
 
-    def at(self, k: KernelBuilder, turn: Number, size: Size) -> list[tuple[Number, Number]]:
+    def at(self, k: KernelBuilder, iteration: Number, size: Size) -> list[tuple[Number, Number]]:
         """Return the two elements around a sample, and their weights."""
-        place = self.start + (k.astype(turn, DType.FP32) + 0.5) * self.step
+        position = self.start + (k.astype(iteration, DType.FP32) + 0.5) * self.step
         last = k.size(size) - 1
-        counted = (place >= -1.0) & (place <= k.astype(k.size(size), DType.FP32))
-        held = k.maximum(k.where(counted, place, 0.0), 0.0)
-        low = k.minimum(k.astype(held, DType.INT32), last)
-        share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP32))
+        counted = (position >= -1.0) & (position <= k.astype(k.size(size), DType.FP32))
+        clamped = k.maximum(k.where(counted, position, 0.0), 0.0)
+        low = k.minimum(k.astype(clamped, DType.INT32), last)
+        share = k.where(low >= last, 0.0, clamped - k.astype(low, DType.FP32))
         weights = (k.where(counted, 1.0 - share, 0.0), k.where(counted, share, 0.0))
         return [(low, weights[0]), (k.minimum(low + 1, last), weights[1])]
 
@@ -203,11 +208,11 @@ def aligned(
     down = samples(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0], ratio)
     across = samples(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1], ratio)
     count = down.count * across.count
-    turn = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
-    rows = down.at(k, k.div(turn, across.count), sizes[0])
-    columns = across.at(k, k.mod(turn, across.count), sizes[1])
-    looked = [(y, x, along * beside) for y, along in rows for x, beside in columns]
-    return (box, c, i, j), turn, count, looked
+    iteration = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
+    rows = down.at(k, k.div(iteration, across.count), sizes[0])
+    columns = across.at(k, k.mod(iteration, across.count), sizes[1])
+    elements = [(y, x, along * beside) for y, along in rows for x, beside in columns]
+    return (box, c, i, j), iteration, count, elements
 
 
 def divisor(k: KernelBuilder, count: Number) -> Number:
@@ -219,12 +224,12 @@ def aligned_means(
     k: KernelBuilder, boxes: Boxes, X: DeviceOperand, ratio: int, Out: DeviceOperand
 ) -> None:
     """Emit a kernel for the mean of the samples of each cell."""
-    at, turn, count, looked = aligned(k, boxes, X.shape[1], X.shape[2:], ratio)
-    picture, total = boxes.picture(k, at[0]), None
-    for y, x, weight in looked:
-        value = X[picture, at[1], y, x] * weight
+    at, iteration, count, elements = aligned(k, boxes, X.shape[1], X.shape[2:], ratio)
+    image, total = boxes.image_index(k, at[0]), None
+    for y, x, weight in elements:
+        value = X[image, at[1], y, x] * weight
         total = value if total is None else total + value
-    k.store(Out, at, k.sum(total, turn) / divisor(k, count))
+    k.store(Out, at, k.sum(total, iteration) / divisor(k, count))
 
 
 def aligned_gradient(
@@ -232,11 +237,11 @@ def aligned_gradient(
 ) -> None:
     """Emit kernels that add the gradient of each cell to the elements its samples interpolate."""
     fill(k, d_X, 0)
-    at, _, count, looked = aligned(k, boxes, d_X.shape[1], d_X.shape[2:], ratio)
-    picture = boxes.picture(k, at[0])
-    above = d_Out[at] / divisor(k, count)
-    for y, x, weight in looked:
-        k.add(d_X, (picture, at[1], y, x), above * weight)
+    at, _, count, elements = aligned(k, boxes, d_X.shape[1], d_X.shape[2:], ratio)
+    image = boxes.image_index(k, at[0])
+    upstream = d_Out[at] / divisor(k, count)
+    for y, x, weight in elements:
+        k.add(d_X, (image, at[1], y, x), upstream * weight)
 
 
 # ---- means of cells, a channel each ------------------------------------------------------------
@@ -258,7 +263,7 @@ def sensitive(
 def sensitive_means(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
     """Emit a kernel for the mean of each cell in its channel."""
     at, channel, run = sensitive(k, boxes, Out.shape[1], X.shape[2:])
-    total = k.sum(X[boxes.picture(k, at[0]), channel, run.y, run.x], run.turn)
+    total = k.sum(X[boxes.image_index(k, at[0]), channel, run.y, run.x], run.iteration)
     k.store(Out, at, total / k.astype(k.maximum(run.count, 1), X.type.dtype))
 
 
@@ -271,6 +276,6 @@ def sensitive_gradient(
     share = d_Out[at] / k.astype(k.maximum(run.count, 1), d_X.type.dtype)
     k.add(
         d_X,
-        (boxes.picture(k, at[0]), channel, run.y, run.x),
+        (boxes.image_index(k, at[0]), channel, run.y, run.x),
         share,
     )

@@ -12,21 +12,19 @@ import numpy as np
 from compiler.ir.types import Array
 
 
-def picture_numbers(
-    count: int, pictures: int, offsets: Array | None, lod: list[Array] | None
-) -> Array:
+def image_indices(count: int, images: int, offsets: Array | None, lod: list[Array] | None) -> Array:
     """Return the image index of each of `count` boxes, from an offset tensor or their LoD.
 
     Raises ValueError if neither is there or they do not match.
     """
     starts = offsets if offsets is not None else lod[-1] if lod else None
-    if starts is None and pictures == 1:
+    if starts is None and images == 1:
         return np.zeros(count, np.int64)
-    if starts is None or int(starts[-1]) != count or len(starts) != pictures + 1:
+    if starts is None or int(starts[-1]) != count or len(starts) != images + 1:
         raise ValueError(
-            f"{count} boxes need sequence lengths that assign each to one of {pictures} images"
+            f"{count} boxes need sequence lengths that assign each to one of {images} images"
         )
-    return np.repeat(np.arange(pictures), np.diff(starts.reshape(-1)))
+    return np.repeat(np.arange(images), np.diff(starts.reshape(-1)))
 
 
 def away_from_zero(values: Array) -> Array:
@@ -59,12 +57,12 @@ def aligned_weights(
     step = length / cells
     samples = ratio if ratio > 0 else int(np.ceil(step))
     inside = (np.arange(samples) + 0.5) * step / samples
-    places = first + np.arange(cells)[:, None] * step + inside
-    counted = (places >= -1.0) & (places <= size)
-    low = np.minimum(np.maximum(places, 0).astype(np.int64), size - 1)
-    share = np.where(low >= size - 1, 0.0, np.maximum(places, 0) - low)
+    positions = first + np.arange(cells)[:, None] * step + inside
+    counted = (positions >= -1.0) & (positions <= size)
+    low = np.minimum(np.maximum(positions, 0).astype(np.int64), size - 1)
+    share = np.where(low >= size - 1, 0.0, np.maximum(positions, 0) - low)
     weights = np.zeros((cells, size))
-    row = np.broadcast_to(np.arange(cells)[:, None], places.shape)
+    row = np.broadcast_to(np.arange(cells)[:, None], positions.shape)
     np.add.at(weights, (row, low), (1 - share) * counted)
     np.add.at(weights, (row, np.minimum(low + 1, size - 1)), share * counted)
     return (weights / max(samples, 1)).astype(dtype)

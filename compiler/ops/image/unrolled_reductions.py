@@ -15,17 +15,17 @@ from typing import Any
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
 
-FEW = 32
+MAX_UNROLLED = 32
 """Maximum number of unrolled iterations."""
 
 
-class Turns:
+class UnrolledReduction:
     """All iterations over some sizes; `all` has the indices of each, or those of the loop index."""
 
     def __init__(self, k: KernelBuilder, sizes: Sequence[Size]) -> None:
         self.k = k
         count = product(sizes)
-        few = isinstance(count, int) and count <= FEW
+        few = isinstance(count, int) and count <= MAX_UNROLLED
         self.loop = None if few else k.loop(count)
         ranges = (range(size) for size in sizes if isinstance(size, int))
         written: list[tuple[Number, ...]] = [*every_pair(*ranges)] if few else []

@@ -101,14 +101,14 @@ class Sliding:
     def __post_init__(self) -> None:
         for name, values in (("strides", self.strides), ("dilations", self.dilations)):
             if len(values) != self.axes or min(values) < 1:
-                found, wanted = list(values), f"{self.axes} sizes of at least 1"
-                raise BadAttribute(f"{self.op}: {name} is {found}, expected {wanted}")
+                found, expected = list(values), f"{self.axes} sizes of at least 1"
+                raise BadAttribute(f"{self.op}: {name} is {found}, expected {expected}")
         if len(self.paddings) not in (self.axes, 2 * self.axes) or min(self.paddings) < 0:
-            found, wanted = (
+            found, expected = (
                 list(self.paddings),
                 f"{self.axes} or {2 * self.axes} sizes of at least 0",
             )
-            raise BadAttribute(f"{self.op}: paddings is {found}, expected {wanted}")
+            raise BadAttribute(f"{self.op}: paddings is {found}, expected {expected}")
         if self.algorithm not in ("EXPLICIT", "SAME", "VALID"):
             hint = "expected EXPLICIT, SAME or VALID"
             raise BadAttribute(f"{self.op}: padding_algorithm is {self.algorithm!r}", hint=hint)
@@ -125,13 +125,13 @@ class Sliding:
         return found
 
     def _axis(self, axis: int, size: Size, kernel: Size) -> Axis:
-        stride, padding = self.strides[axis], padding_of(self.paddings, axis, self.axes)
+        stride, padding = self.strides[axis], axis_padding(self.paddings, axis, self.axes)
         given = (size, kernel, stride, self.dilations[axis], padding)
         before, after, dilation, count = window_axis(*given, self.algorithm, self.ceil_mode)
         return Axis(size, kernel, stride, dilation, before, after, count)
 
 
-def padding_of(paddings: Sequence[int], axis: int, axes: int) -> tuple[int, int]:
+def axis_padding(paddings: Sequence[int], axis: int, axes: int) -> tuple[int, int]:
     """Return the padding before and after an axis, from one size per axis or two."""
     if len(paddings) == axes:
         return paddings[axis], paddings[axis]
@@ -171,26 +171,26 @@ def same_padding(size: Any, kernel: Any, stride: int, count: Any) -> Any:
     return total
 
 
-def require_places(k: SourceBuilder, op: str, axes: Sequence[Axis]) -> None:
+def check_windows_at_bind(k: SourceBuilder, op: str, axes: Sequence[Axis]) -> None:
     """Emit bind-time checks that the window fits on axes of symbolic size."""
     for axis in (axis for axis in axes if not isinstance(axis.count, int)):
-        expression = f"{k.function(expect_places)}({op!r}, {axis.count}, {axis.kernel})"
+        expression = f"{k.function(require_window_count)}({op!r}, {axis.count}, {axis.kernel})"
         k.at_bind(expression, [], "places")
 
 
-def expect_places(op: str, count: int, kernel: int) -> int:
+def require_window_count(op: str, count: int, kernel: int) -> int:
     """Return the number of window positions; raises ValueError if there is none."""
     if count < 1:
         raise ValueError(f"{op}: a window of {kernel} taps does not fit")
     return count
 
 
-def as_numbers(shape: Sequence[Any]) -> tuple[int, ...]:
+def concrete_shape(shape: Sequence[Any]) -> tuple[int, ...]:
     """Return the concrete shape of an array; usable in generated modules."""
     return tuple(shape)
 
 
-def image_table(shape: Shape) -> tuple[Size, Size, Size]:
+def flat_image_shape(shape: Shape) -> tuple[Size, Size, Size]:
     """Return the shape of a batch of images as [N, C, positions]."""
     return shape[0], shape[1], product(shape[2:])
 
@@ -231,24 +231,24 @@ def filters_first(filter_format: str, shape: Shape) -> Shape:
     return shape if filter_format == "OIHW" else (shape[-1], shape[-2], *shape[:-2])
 
 
-def seen_filters_first(filter_format: str, filters: Array) -> Array:
+def view_filters_first(filter_format: str, filters: Array) -> Array:
     """Return filters as [F, C, taps…]; a view."""
     axes = (filters.ndim - 1, filters.ndim - 2, *range(filters.ndim - 2))
     return filters if filter_format == "OIHW" else filters.transpose(axes)
 
 
-def seen_channels_first(data_format: str, array: Array) -> Array:
+def view_channels_first(data_format: str, array: Array) -> Array:
     """Return a batch of images as [N, C, …]; a view."""
     return np.moveaxis(array, -1, 1) if is_channels_last(data_format) else array
 
 
-def laid_out(data_format: str, images: Array) -> Array:
+def to_layout(data_format: str, images: Array) -> Array:
     """Return images [N, C, …] in the layout of the op's tensors, contiguous."""
     last = is_channels_last(data_format)
     return np.ascontiguousarray(np.moveaxis(images, 1, -1) if last else images)
 
 
-def text_channels_first(k: SourceBuilder, data_format: str, images: Operand) -> str:
+def channels_first_expression(k: SourceBuilder, data_format: str, images: Operand) -> str:
     """Return an expression for a batch of images viewed as [N, C, …]."""
     if not is_channels_last(data_format):
         return str(images)

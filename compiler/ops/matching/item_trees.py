@@ -55,8 +55,8 @@ class TdmChild(OpDef, op="tdm_child"):
         width = BEFORE_CHILDREN + self.child_nums
         if TreeInfo.rank != 2 or differ(TreeInfo.shape[1], width):
             raise ShapeError(f"tdm_child: TreeInfo is {TreeInfo}, expected [nodes, {width}]")
-        made = TensorType(index_type(self.kind, self.dtype), (*X.shape, self.child_nums))
-        return {"Child": made, "LeafMask": made}
+        result = TensorType(index_type(self.kind, self.dtype), (*X.shape, self.child_nums))
+        return {"Child": result, "LeafMask": result}
 
     def numpy(self, X: Array, TreeInfo: Array) -> dict[str, Array]:
         require_rows("tdm_child", X, len(TreeInfo), "TreeInfo")
@@ -75,7 +75,9 @@ def index_type(kind: str, code: int) -> DType:
     return DType.of(code)
 
 
-def others_of(source: np.random.Generator, nodes: Array, positives: Array, count: int) -> Array:
+def negative_samples(
+    source: np.random.Generator, nodes: Array, positives: Array, count: int
+) -> Array:
     """For each positive sample `count` distinct other nodes uniformly: [rows, count].
 
     Raises ValueError if there are fewer others.
@@ -129,8 +131,8 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             expected = f"[rows, 1], [leaves, {layers}] and [{self.layer_offset_lod[-1]}, 1]"
             raise ShapeError(f"tdm_sampler: {given} do not fit, expected {expected}")
         samples = sum(self.neg_samples_num_list) + layers * self.output_positive
-        made = TensorType(index_type(self.kind, self.dtype), (X.shape[0], samples))
-        return {"Out": made, "Labels": made, "Mask": made}
+        result = TensorType(index_type(self.kind, self.dtype), (X.shape[0], samples))
+        return {"Out": result, "Labels": result, "Mask": result}
 
     def require_layers(self) -> None:
         """Raise BadAttribute unless there are layers, each with more nodes than negatives."""
@@ -150,15 +152,15 @@ class TdmSampler(OpDef, op="tdm_sampler"):
         for layer, count in enumerate(self.neg_samples_num_list):
             positives = Travel[X[:, 0], layer]
             nodes = Layer[starts[layer] : starts[layer + 1], 0]
-            drawn = others_of(source, nodes, positives, count)
-            found: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
-            there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
-            chosen: Array = np.where(there, found, 0)
+            drawn = negative_samples(source, nodes, positives, count)
+            candidates: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
+            on_path: Array = np.broadcast_to(positives[:, None] != 0, candidates.shape)
+            chosen: Array = np.where(on_path, candidates, 0)
             slots["Out"].append(chosen)
-            label: Array = np.zeros_like(found)
-            label[:, :kept] = there[:, :kept]
+            label: Array = np.zeros_like(candidates)
+            label[:, :kept] = on_path[:, :kept]
             slots["Labels"].append(label)
-            slots["Mask"].append(there)
+            slots["Mask"].append(on_path)
         dtype = element_type(self.dtype)
         return {
             slot: np.concatenate(parts[1:], axis=1).astype(dtype) for slot, parts in slots.items()

@@ -14,7 +14,7 @@ from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.type_checks import differ
 
 
-def sizes_of(tall: Array, wide: Array) -> list[tuple[int, int]]:
+def ragged_sizes(tall: Array, wide: Array) -> list[tuple[int, int]]:
     """Return rows and columns of each image, from the offsets of both sequences."""
     return [(int(h), int(w)) for h, w in zip(np.diff(tall), np.diff(wide), strict=True)]
 

@@ -11,7 +11,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
+def rank_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
     """Return row of Out, row of X and block of RankParam of each product.
 
     Returns three int64 arrays of equal length. Raises ValueError for a rank above the maximum and
@@ -19,9 +19,9 @@ def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
     """
     most = RankOffset.shape[1] // 2
     own, others, sources = RankOffset[:, :1], RankOffset[:, 1::2], RankOffset[:, 2::2]
-    out_rows, places = np.nonzero((own > 0) & (others > 0))
-    first, second = own[out_rows, 0], others[out_rows, places]
-    chosen = sources[out_rows, places]
+    out_rows, positions = np.nonzero((own > 0) & (others > 0))
+    first, second = own[out_rows, 0], others[out_rows, positions]
+    chosen = sources[out_rows, positions]
     if max(first.max(initial=0), second.max(initial=0)) > most:
         found = max(first.max(), second.max())
         raise ValueError(
@@ -70,7 +70,7 @@ class RankAttention(OpDef, op="rank_attention"):
         return X.with_shape((X.shape[0], RankParam.shape[1]))
 
     def numpy(self, X: Array, RankOffset: Array, RankParam: Array) -> Array:
-        out_rows, rows, blocks = chosen_blocks(RankOffset, len(X))
+        out_rows, rows, blocks = rank_blocks(RankOffset, len(X))
         matrices = RankParam.reshape(-1, X.shape[1], RankParam.shape[1])
         out = np.zeros((len(X), RankParam.shape[1]), X.dtype)
         for block in np.unique(blocks).tolist():
@@ -79,7 +79,7 @@ class RankAttention(OpDef, op="rank_attention"):
         return out
 
     def grad(self, X: Array, RankOffset: Array, RankParam: Array, d_Out: Array) -> dict[str, Array]:
-        out_rows, rows, blocks = chosen_blocks(RankOffset, len(X))
+        out_rows, rows, blocks = rank_blocks(RankOffset, len(X))
         found = np.zeros_like(RankParam)
         matrices = found.reshape(-1, X.shape[1], found.shape[1])
         for block in np.unique(blocks).tolist():

@@ -14,7 +14,7 @@ XX_1, XX_2, XX_3, XX_4, XX_5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0
 MURMUR_1, MURMUR_2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 FILTER_MAGIC, FILTER_HEADER = 17070416, 32
 """Magic number of a filter, and the size in bytes of its header: four numbers of 64 bits."""
-MOST_HASHES = 64
+MAX_HASHES = 64
 """Maximum number of hash pairs of a filter."""
 
 
@@ -46,9 +46,9 @@ def xx_stripes(lanes: Array, seeds: Array) -> Array:
     """Return the xxHash32 state after stripes of four words: [words, rows, 1] to [rows, n]."""
     starts = [(XX_1 + XX_2) % 2**32, XX_2, 0, -XX_1 % 2**32]
     states = [seeds + np.uint32(start) for start in starts]
-    for place, lane in enumerate(lanes):
-        mixed = states[place % 4] + lane * np.uint32(XX_2)
-        states[place % 4] = left(mixed, 13) * np.uint32(XX_1)
+    for position, lane in enumerate(lanes):
+        mixed = states[position % 4] + lane * np.uint32(XX_2)
+        states[position % 4] = left(mixed, 13) * np.uint32(XX_1)
     rotated = [left(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)]
     return rotated[0] + rotated[1] + rotated[2] + rotated[3]
 
@@ -105,10 +105,10 @@ def filter_bits(table: Array, name: str) -> tuple[Array, int, int]:
     magic, bits, pairs, _ = head
     if magic != FILTER_MAGIC:
         raise ValueError(f"{name} is not a Bloom filter: expected {FILTER_MAGIC} at its start")
-    if not (1 <= bits <= held and 1 <= pairs <= MOST_HASHES):
+    if not (1 <= bits <= held and 1 <= pairs <= MAX_HASHES):
         raise ValueError(
             f"{name} has {bits} bits and {pairs} pairs per key, expected 1 to {held} and 1 to "
-            f"{MOST_HASHES}"
+            f"{MAX_HASHES}"
         )
     return stored[FILTER_HEADER:], bits, pairs
 
@@ -119,6 +119,6 @@ def in_filter(table: Array, name: str, words: Array) -> Array:
     found = np.ones(len(words), bool)
     for seed in range(pairs):
         for half in murmur_128(words, seed):
-            place = half % bits
-            found &= (stored[place >> 3] >> (7 - (place & 7)).astype(np.uint8)) & 1 == 1
+            position = half % bits
+            found &= (stored[position >> 3] >> (7 - (position & 7)).astype(np.uint8)) & 1 == 1
     return found

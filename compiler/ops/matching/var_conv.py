@@ -11,9 +11,9 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.matching.ragged_images import (
     column_like,
     offsets_by,
+    ragged_sizes,
     require_column,
     require_pair,
-    sizes_of,
 )
 from compiler.ops.type_checks import differ, require_same_dtype
 
@@ -23,12 +23,12 @@ AT_LEAST_1 = Accepted(low=1)
 def counts_after(sizes: list[tuple[int, int]], strides: tuple[int, int]) -> list[tuple[int, int]]:
     """Return the sizes of images after a convolution; empty images are 0 x 0."""
     down, across = strides
-    made = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
-    pairs = zip(sizes, made, strict=True)
+    result = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
+    pairs = zip(sizes, result, strict=True)
     return [after if h and w else (0, 0) for (h, w), after in pairs]
 
 
-def window_places(
+def window_positions(
     size: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[Array, Array]:
     """Return rows and columns [kernel, positions] that window elements cover; centres start at 0.
@@ -85,9 +85,9 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         require_pair("var_conv_2d", X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
         require_column("var_conv_2d", X)
         require_same_dtype("var_conv_2d", X=X, W=W)
-        wanted = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW
-        if W.rank != 2 or any(differ(a, b) for a, b in zip(W.shape, wanted, strict=False)):
-            raise ShapeError(f"var_conv_2d: W is {W}, expected [{wanted[0]}, {wanted[1]}]")
+        expected = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW
+        if W.rank != 2 or any(differ(a, b) for a, b in zip(W.shape, expected, strict=False)):
+            raise ShapeError(f"var_conv_2d: W is {W}, expected [{expected[0]}, {expected[1]}]")
         column, level = column_like(X), [X_lod[0]]
         return {"Out": column, "Out_lod": level, "Col": column, "Col_lod": level}
 
@@ -95,21 +95,21 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array], W: Array
     ) -> dict[str, object]:
         kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
-        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        sizes = ragged_sizes(ROW_lod[0], COLUMN_lod[0])
         offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
-        made, seen = [np.empty(0, X.dtype)], [np.empty(0, X.dtype)]
+        result, columns_of_windows = [np.empty(0, X.dtype)], [np.empty(0, X.dtype)]
         for i, (h, w) in enumerate(sizes):
-            picture = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
-            rows, columns = window_places((h, w), kernel, strides)
+            image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            rows, columns = window_positions((h, w), kernel, strides)
             inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
-            windows = np.zeros((len(picture), *rows.shape), X.dtype)
-            windows[:, inside] = picture[:, rows[inside], columns[inside]]
-            seen.append(windows.reshape(-1))
-            made.append((W @ windows.reshape(W.shape[1], -1)).reshape(-1))
+            windows = np.zeros((len(image), *rows.shape), X.dtype)
+            windows[:, inside] = image[:, rows[inside], columns[inside]]
+            columns_of_windows.append(windows.reshape(-1))
+            result.append((W @ windows.reshape(W.shape[1], -1)).reshape(-1))
         return {
-            "Out": np.concatenate(made).reshape(-1, 1),
+            "Out": np.concatenate(result).reshape(-1, 1),
             "Out_lod": [offsets_by(after, self.OutputChannel)],
-            "Col": np.concatenate(seen).reshape(-1, 1),
+            "Col": np.concatenate(columns_of_windows).reshape(-1, 1),
             "Col_lod": [offsets_by(after, W.shape[1])],
         }
 
@@ -125,18 +125,18 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         d_Out: Array,
     ) -> dict[str, Array]:
         kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
-        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        sizes = ragged_sizes(ROW_lod[0], COLUMN_lod[0])
         offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
         ends, col_ends = offsets_by(after, self.OutputChannel), offsets_by(after, W.shape[1])
         d_X, d_W = np.zeros_like(X).reshape(-1), np.zeros_like(W)
         for i, (h, w) in enumerate(sizes):
-            given = d_Out.reshape(-1)[ends[i] : ends[i + 1]].reshape(len(W), -1)
+            upstream = d_Out.reshape(-1)[ends[i] : ends[i + 1]].reshape(len(W), -1)
             windows = Col.reshape(-1)[col_ends[i] : col_ends[i + 1]].reshape(W.shape[1], -1)
-            d_W += given @ windows.T
-            rows, columns = window_places((h, w), kernel, strides)
+            d_W += upstream @ windows.T
+            rows, columns = window_positions((h, w), kernel, strides)
             inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
-            picture = d_X[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
-            spread = (W.T @ given).reshape(len(picture), *rows.shape)
-            for plane, values in zip(picture, spread, strict=True):
+            image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            spread = (W.T @ upstream).reshape(len(image), *rows.shape)
+            for plane, values in zip(image, spread, strict=True):
                 np.add.at(plane, (rows[inside], columns[inside]), values[inside])
         return {"X": d_X.reshape(X.shape), "W": d_W}

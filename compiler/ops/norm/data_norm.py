@@ -102,10 +102,10 @@ class DataNorm(OpDef, op="data_norm"):
         squares = (centred * centred * shown).sum(axis=0)
         sums = {"BatchSize": count, "BatchSum": (X * shown).sum(axis=0)}
         over = np.maximum(count, 1) if self.slot_dim > 0 else 1
-        made = {slot: value / over for slot, value in sums.items()}
-        made["BatchSquareSum"] = squares / over + count * self.epsilon
+        result = {slot: value / over for slot, value in sums.items()}
+        result["BatchSquareSum"] = squares / over + count * self.epsilon
         learnt = {"scale_w": (d_Y * centred * Scales * shown).sum(axis=0)}
-        return {"X": d_x, **made, **learnt, "bias": (d_Y * shown).sum(axis=0)}
+        return {"X": d_x, **result, **learnt, "bias": (d_Y * shown).sum(axis=0)}
 
     def triton(
         self,
@@ -158,23 +158,23 @@ class DataNorm(OpDef, op="data_norm"):
         """Emit one pass over the features for X, and one for all sums over the batch."""
         if d_X is not None:
             n, c = k.grid(*X.shape)
-            above = d_Y[n, c] * Scales[c]
+            upstream = d_Y[n, c] * Scales[c]
             if self.enable_scale_and_shift and scale_w is not None:
-                above = above * scale_w[c] * self.shown(k, X, n, c, None)
-            k.store(d_X, (n, c), above)
+                upstream = upstream * scale_w[c] * self.shown(k, X, n, c, None)
+            k.store(d_X, (n, c), upstream)
         (c,) = k.grid(X.shape[1])
         n = k.loop(X.shape[0])
         shown, x = self.shown(k, X, n, c, None), X[n, c]
-        centred, above = x - Means[c], d_Y[n, c] * shown
+        centred, upstream = x - Means[c], d_Y[n, c] * shown
         count = k.sum(shown, n)
         over = k.maximum(count, 1) if self.slot_dim > 0 else 1.0
-        told = (
+        outputs = (
             (d_BatchSize, count / over),
             (d_BatchSum, k.sum(x * shown, n) / over),
             (d_BatchSquareSum, k.sum(centred * centred * shown, n) / over + count * self.epsilon),
-            (d_scale_w, k.sum(above * centred * Scales[c], n)),
-            (d_bias, k.sum(above, n)),
+            (d_scale_w, k.sum(upstream * centred * Scales[c], n)),
+            (d_bias, k.sum(upstream, n)),
         )
-        for out, value in told:
+        for out, value in outputs:
             if out is not None:
                 k.store(out, (c,), value)

@@ -19,7 +19,7 @@ class Member:
     group: Number
     c: Number
     index: tuple[Number, ...]
-    turn: Number
+    iteration: Number
     inside: Number | None
     count: Number
 
@@ -45,26 +45,26 @@ class Groups:
     @property
     def view(self) -> Shape:
         """Shape of the images with one axis for all positions."""
-        batch, channels, places = self.sizes
+        batch, channels, positions = self.sizes
         last = is_channels_last(self.layout)
-        return (batch, places, channels) if last else (batch, channels, places)
+        return (batch, positions, channels) if last else (batch, channels, positions)
 
     def begin(self, k: KernelBuilder, like: DeviceOperand) -> Member:
         """Start a kernel over the groups of each image; return the element of a loop index."""
-        batch, channels, places = self.sizes
+        batch, channels, positions = self.sizes
         size = (channels - 1) // self.groups + 1
         n, group = k.grid(batch, self.groups)
-        turn = k.loop(size * places)
+        iteration = k.loop(size * positions)
         if is_channels_last(self.layout):
-            p, c = k.unravel(turn, (places, size))
+            p, c = k.unravel(iteration, (positions, size))
         else:
-            c, p = k.unravel(turn, (size, places))
+            c, p = k.unravel(iteration, (size, positions))
         c = group * k.size(size) + c
         even = isinstance(channels, int) and channels % self.groups == 0
         inside = None if even else c < k.size(channels)
         index = (n, p, c) if is_channels_last(self.layout) else (n, c, p)
-        own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(places)
-        return Member(n, group, c, index, turn, inside, k.astype(own, held(like.type.dtype)))
+        own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(positions)
+        return Member(n, group, c, index, iteration, inside, k.astype(own, held(like.type.dtype)))
 
     def read(self, k: KernelBuilder, images: DeviceOperand, e: Member) -> Number:
         """Load an element, upcast to at least 32 bits; 0 outside the group."""
@@ -76,10 +76,10 @@ def normalise(
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
     """Emit Y, the mean and the variance of every group; `factors` are scale and bias."""
-    e, (Y, *told) = g.begin(k, X), outs
+    e, (Y, *statistics) = g.begin(k, X), outs
     x = g.read(k, X, e)
-    mean, variance = k.moments(x, e.turn, e.inside)
-    for out, value in zip(told, (mean, variance), strict=True):
+    mean, variance = k.moments(x, e.iteration, e.inside)
+    for out, value in zip(statistics, (mean, variance), strict=True):
         if out is not None:
             k.store(out, (e.n, e.group), value)
     if Y is None:
@@ -91,7 +91,9 @@ def normalise(
     k.store(Y.reshaped(g.view), e.index, y, where=e.inside)
 
 
-def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None) -> Number:
+def normalised_value(
+    k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None
+) -> Number:
     """Return the normalised value of Y, before scale and bias; 0 where the scale is 0."""
     shifted = y if bias is None else y - bias
     if scale is None:
@@ -103,29 +105,29 @@ def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | 
 def gradient(
     k: KernelBuilder, g: Groups, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
     factors: tuple[DeviceOperand | None, ...], epsilon: float,
-    made: tuple[DeviceOperand | None, ...],
+    result: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
     """Emit the gradients of images, scale and bias from Y, d_Y and the variance."""
     Y, d_Y, Variance = given
-    d_X, *wanted = made
+    d_X, *sum_outputs = result
     s = Channels.of(g.layout, g.shape)
 
-    def values(c: Number, place: Number) -> list[Number]:
-        above = s.read(k, d_Y, c, place)
+    def values(c: Number, position: Number) -> list[Number]:
+        upstream = s.read(k, d_Y, c, position)
         own = [None if each is None else wide(k, each[c]) for each in factors]
-        normal = normal_of(k, s.read(k, Y, c, place), own[0], own[1])
-        pairs = zip(wanted, (above * normal, above), strict=True)
+        normal = normalised_value(k, s.read(k, Y, c, position), own[0], own[1])
+        pairs = zip(sum_outputs, (upstream * normal, upstream), strict=True)
         return [value for out, value in pairs if out is not None]
 
-    if any(out is not None for out in wanted):
-        sums(k, s, values, [out for out in wanted if out is not None])
+    if any(out is not None for out in sum_outputs):
+        sums(k, s, values, [out for out in sum_outputs if out is not None])
     if d_X is None:
         return
     e = g.begin(k, Y)
     own = [None if each is None else e.at(k, each) for each in factors]
-    above = g.read(k, d_Y, e)
-    normal = kept(k, e.inside, normal_of(k, g.read(k, Y, e), own[0], own[1]))
-    scaled = above if own[0] is None else above * own[0]
+    upstream = g.read(k, d_Y, e)
+    normal = kept(k, e.inside, normalised_value(k, g.read(k, Y, e), own[0], own[1]))
+    scaled = upstream if own[0] is None else upstream * own[0]
     inverse = 1.0 / k.sqrt(wide(k, Variance[e.n, e.group]) + epsilon)
-    share = row_gradient(k, e.turn, e.count, scaled, normal, inverse)
+    share = row_gradient(k, e.iteration, e.count, scaled, normal, inverse)
     k.store(d_X.reshaped(g.view), e.index, share, where=e.inside)

@@ -14,15 +14,15 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 from compiler.ops.image.windows import is_channels_last, turned_layout
-from compiler.ops.norm import batch_norm_kernels as batch_lanes
+from compiler.ops.norm import batch_norm_kernels
 from compiler.ops.norm.norm_kernels import Channels
 from compiler.ops.norm.norm_numpy import (
     channel_rows,
     normalised,
-    normalize_again,
     normalize_by_batch,
-    normalize_by_kept,
+    normalize_by_running,
     normalize_gradient,
+    renormalize,
     rows_gradient,
     rows_like,
 )
@@ -47,7 +47,7 @@ class Layouts(OpDef):
         """Return the axis of the channels."""
         return rank - 1 if is_channels_last(self.data_layout) else 1
 
-    def seen(self, k: SourceBuilder, X: Operand) -> str:
+    def npc(self, k: SourceBuilder, X: Operand) -> str:
         """Return an expression for X as [N, positions, C]."""
         axis = self.channel_axis(X.type.rank)
         before, channels, after = (
@@ -140,12 +140,12 @@ class BatchNormalisation(Layouts):
                 out if out and not k.aliased(out, a) else None
                 for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
             ]
-            batch_lanes.by_kept(k, s, X, (Scale, Bias), given, self.epsilon, Y)
+            batch_norm_kernels.normalise_by_running(k, s, X, (Scale, Bias), given, self.epsilon, Y)
             saved = (SavedMean, SavedVariance)
-            batch_lanes.tell_kept(k, given, self.epsilon, saved, (outs[0], outs[1]))
+            batch_norm_kernels.store_running(k, given, self.epsilon, saved, (outs[0], outs[1]))
             return
         outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
-        kept = batch_lanes.Statistics(given, outs, *numbers, MomentumTensor)
+        kept = batch_norm_kernels.Statistics(given, outs, *numbers, MomentumTensor)
         mean, inverse = (
             each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
         )
@@ -159,10 +159,10 @@ class BatchNormalisation(Layouts):
         affine: tuple[DeviceOperand, DeviceOperand],
         Y: DeviceOperand | None,
         saved: tuple[DeviceOperand, DeviceOperand],
-        kept: batch_lanes.Statistics,
+        kept: batch_norm_kernels.Statistics,
     ) -> None:
         """Normalise by the statistics of the batch; `affine` is Scale and Bias."""
-        batch_lanes.by_batch(k, s, X, affine, Y, saved, kept)
+        batch_norm_kernels.normalise_by_batch(k, s, X, affine, Y, saved, kept)
 
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
@@ -203,12 +203,12 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if len(x) == 1 and not frozen:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
         normal = (x - SavedMean) * SavedVariance
-        d_x, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, frozen)
+        d_x, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, frozen)
         return {"X": rows_like(d_x, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
     def lower(
@@ -226,12 +226,12 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedMean: Operand | None,
         SavedVariance: Operand | None,
     ) -> None:
-        images = f"{self.seen(k, X)}, {self.seen(k, Y or like(k, X))}, {Scale}, {Bias}"
+        images = f"{self.npc(k, X)}, {self.npc(k, Y or like(k, X))}, {Scale}, {Bias}"
         saved = [given or like(k, Mean) for given in (SavedMean, SavedVariance)]
         kept = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
         if self.is_frozen:
             vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {like(k, Mean)}"
-            k.line(f"{k.function(normalize_by_kept)}({images}, {vectors})")
+            k.line(f"{k.function(normalize_by_running)}({images}, {vectors})")
             for given, out in kept:
                 _copy(k, given, out)
         else:
@@ -262,11 +262,11 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_Bias: Operand | None,
     ) -> None:
         given = [X, d_Y, d_X or like(k, X)]
-        images = ", ".join(self.seen(k, each) for each in given)
+        images = ", ".join(self.npc(k, each) for each in given)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
-        made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
+        result = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
         name, last = self.gradient_function(k)
-        k.line(f"{name}({images}, {vectors}, {made}, {last})")
+        k.line(f"{name}({images}, {vectors}, {result}, {last})")
 
     def triton_grad(
         self,
@@ -292,7 +292,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
     ) -> None:
         """Emit the gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
-        batch_lanes.gradient(k, s, given, outs, self.is_frozen)
+        batch_norm_kernels.gradient(k, s, given, outs, self.is_frozen)
 
 
 class BatchNormAgain(Layouts, op="batch_norm_again"):
@@ -332,9 +332,9 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         SavedVariance: Operand,
         Y: Operand,
     ) -> None:
-        images = f"{self.seen(k, X)}, {self.seen(k, Y)}, {Scale}, {Bias}"
+        images = f"{self.npc(k, X)}, {self.npc(k, Y)}, {Scale}, {Bias}"
         rest = f"{SavedMean}, {SavedVariance}, {like(k, Scale)}, {like(k, Scale)}, {self.frozen}"
-        k.line(f"{k.function(normalize_again)}({images}, {rest})")
+        k.line(f"{k.function(renormalize)}({images}, {rest})")
 
     def triton(
         self,
@@ -347,7 +347,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         Y: DeviceOperand,
     ) -> None:
         s, saved = Channels.of(self.data_layout, X.shape), (SavedMean, SavedVariance)
-        batch_lanes.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
+        batch_norm_kernels.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
 
 
 def like(k: SourceBuilder, value: Operand) -> Operand:

@@ -48,16 +48,16 @@ class Channels:
         """True if a kernel can hold all positions of a channel at once."""
         return isinstance(self.places, int) and self.places <= TILE
 
-    def index(self, k: KernelBuilder, c: Number, place: Number) -> tuple[Number, ...]:
+    def index(self, k: KernelBuilder, c: Number, position: Number) -> tuple[Number, ...]:
         """Return the indices of an element in the view."""
         if len(self.view) == 2:
-            return (place, c)
+            return (position, c)
         inner = k.size(self.view[2])
-        return (k.div(place, inner), c, k.mod(place, inner))
+        return (k.div(position, inner), c, k.mod(position, inner))
 
-    def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, place: Number) -> Number:
+    def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, position: Number) -> Number:
         """Load an element, upcast to at least 32 bits."""
-        return wide(k, X.reshaped(self.view)[self.index(k, c, place)])
+        return wide(k, X.reshaped(self.view)[self.index(k, c, position)])
 
 
 def held(dtype: DType) -> DType:
@@ -84,12 +84,12 @@ def sums(k: KernelBuilder, s: Channels, values: Values, outs: Sequence[DeviceOpe
 
 
 def moments(
-    k: KernelBuilder, s: Channels, X: DeviceOperand, tell: Callable[[Number, Number, Number], None]
+    k: KernelBuilder, s: Channels, X: DeviceOperand, store: Callable[[Number, Number, Number], None]
 ) -> None:
-    """Emit a kernel for each channel's mean and (biased) variance, which `tell` stores."""
+    """Emit a kernel for each channel's mean and (biased) variance, passed to `store`."""
     (c,) = k.grid(s.count)
     r = k.loop(s.places)
-    tell(c, *k.moments(s.read(k, X, c, r), r))
+    store(c, *k.moments(s.read(k, X, c, r), r))
 
 
 def row_gradient(

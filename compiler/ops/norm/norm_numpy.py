@@ -57,16 +57,16 @@ def normalised(
 
 
 def rows_gradient(
-    normal: Array, above: Array, factor: Array, frozen: bool
+    normal: Array, upstream: Array, factor: Array, frozen: bool
 ) -> tuple[Array, Array, Array]:
     """Return gradients of rows, scale and bias; `normal` are the normalised rows, y = normal*scale.
 
     `factor` is scale/deviation. `frozen` statistics do not depend on the rows.
     """
-    d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+    d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
     if not frozen:
-        above = above - (normal * d_scale + d_bias) / len(normal)
-    return above * factor, d_scale, d_bias
+        upstream = upstream - (normal * d_scale + d_bias) / len(normal)
+    return upstream * factor, d_scale, d_bias
 
 
 def normalize_by_batch(
@@ -123,7 +123,7 @@ def finish_batch(
     np.add(y, affine[1], out=y)
 
 
-def normalize_by_kept(
+def normalize_by_running(
     x: Array,
     y: Array,
     scale: Array,
@@ -145,7 +145,7 @@ def normalize_by_kept(
     np.copyto(saved[0], mean)
 
 
-def normalize_again(
+def renormalize(
     x: Array,
     y: Array,
     scale: Array,

@@ -14,12 +14,12 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
     largest,
-    largest_lanes,
-    largest_of_all,
     level,
-    quantize_lanes,
+    quantize_kernel,
     quantized,
     require_float,
+    start_abs_max,
+    start_global_abs_max,
 )
 
 
@@ -55,9 +55,9 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
         OutScale: DeviceOperand | None,
     ) -> None:
         scale = OutScale or k.scratch((1,), X.type.dtype)
-        k.store(scale, (0,), largest_of_all(k, X))
+        k.store(scale, (0,), start_global_abs_max(k, X))
         if Out is not None:
-            quantize_lanes(k, X, scale, self.bit_length, Out)
+            quantize_kernel(k, X, scale, self.bit_length, Out)
 
 
 class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize_abs_max"):
@@ -82,7 +82,7 @@ class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize
     ) -> None:
         rows = X.reshaped((X.shape[0], product(X.shape[1:])))
         scale = OutScale or k.scratch(X.shape[:1], X.type.dtype)
-        left, top = largest_lanes(k, rows, (1,))
+        left, top = start_abs_max(k, rows, (1,))
         k.store(scale, left[:1], top)
         if Out is not None:
             i, j = k.grid(*rows.shape)

@@ -78,18 +78,18 @@ def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
 # ---- kernels -----------------------------------------------------------------------------------
 
 
-def largest_lanes(
+def start_abs_max(
     k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...]
 ) -> tuple[tuple[Number, ...], Number]:
     """Start a kernel for the largest magnitude over axes; return its indices, and the value."""
-    turn, whole, left = fold_lanes(k, X.shape, axes)
-    return left, k.max(k.absolute(X[whole]), turn)
+    iteration, whole, left = fold_lanes(k, X.shape, axes)
+    return left, k.max(k.absolute(X[whole]), iteration)
 
 
-def largest_of_all(k: KernelBuilder, X: DeviceOperand) -> Number:
+def start_global_abs_max(k: KernelBuilder, X: DeviceOperand) -> Number:
     """Start a kernel for the largest magnitude of all elements."""
     flat = X.reshaped((product(X.shape),))
-    return largest_lanes(k, flat, (0,))[1]
+    return start_abs_max(k, flat, (0,))[1]
 
 
 def level(k: KernelBuilder, x: Number, scale: Number, bits: int) -> Number:
@@ -98,7 +98,7 @@ def level(k: KernelBuilder, x: Number, scale: Number, bits: int) -> Number:
     return k.rint(k.minimum(k.maximum(x, -scale), scale) * (inverse * float(level_count(bits))))
 
 
-def quantize_lanes(
+def quantize_kernel(
     k: KernelBuilder,
     X: DeviceOperand,
     scale: DeviceOperand,
@@ -116,7 +116,7 @@ def quantize_lanes(
     k.store(Out.reshaped(count), (i,), result)
 
 
-def keep(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
+def copy_state(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
     """Emit a kernel that copies state; 0 if there is none."""
     if out is not None and given is not None:
         copy(k, given, out)

@@ -15,15 +15,15 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
+    copy_state,
     dequantized,
-    keep,
     largest,
-    largest_of_all,
-    quantize_lanes,
+    quantize_kernel,
     quantized,
     require_float,
     require_scale,
     scalars,
+    start_global_abs_max,
 )
 from compiler.ops.shared_kernels import copy
 
@@ -69,7 +69,7 @@ class MovingAverage(OpDef):
         scale: DeviceOperand,
     ) -> None:
         """Emit kernels for the state and the scale of a training step; state first, then accum."""
-        top = largest_of_all(k, X)
+        top = start_global_abs_max(k, X)
         state, accum = scalars(k, *before)
         moved = state * self.moving_rate + 1.0, accum * self.moving_rate + top
         k.store(scale.reshaped((1,)), (0,), moved[1] / moved[0])
@@ -131,12 +131,12 @@ class FakeQuantizeMovingAverage(MovingAverage):
         scale = OutScale or k.scratch((1,), X.type.dtype)
         if self.is_test:
             copy(k, InScale, scale)
-            keep(k, InState, OutState)
-            keep(k, InAccum, OutAccum)
+            copy_state(k, InState, OutState)
+            copy_state(k, InAccum, OutAccum)
         else:
             self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)
         if Out is not None:
-            quantize_lanes(k, X, scale, self.bit_length, Out, self.dequantizes)
+            quantize_kernel(k, X, scale, self.bit_length, Out, self.dequantizes)
 
 
 class FakeQuantizeMovingAverageAbsMax(
@@ -218,9 +218,9 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
         if Out is not None:
             copy(k, X, Out)
         if self.is_test:
-            keep(k, Scale, OutScale)
-            keep(k, InState, OutState)
-            keep(k, InAccum, OutAccum)
+            copy_state(k, Scale, OutScale)
+            copy_state(k, InState, OutState)
+            copy_state(k, InAccum, OutAccum)
         else:
             scale = OutScale or k.scratch((1,), X.type.dtype)
             self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)
