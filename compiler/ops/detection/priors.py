@@ -35,7 +35,7 @@ def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
 def prior_sizes(
     smallest: Sequence[float], largest: Sequence[float], ratios: Sequence[float], square_first: bool
 ) -> list[tuple[float, float]]:
-    """Return width and height of each box at a position: minimum sizes, and their means."""
+    """Return width and height of each box at a position: minimum sizes, and √(min·max)."""
     found: list[tuple[float, float]] = []
     for number, size in enumerate(smallest):
         between = (size * largest[number]) ** 0.5 if largest else 0.0

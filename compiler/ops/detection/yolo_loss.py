@@ -162,11 +162,11 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         labels = class_labels(values[1], self.class_num, self.use_label_smooth)
         np.add.at(loss, image, true_losses(values[0], values[2], labels, values[3]))
         objectness = head[:, :, 4]
-        negative, matched = (
+        negative, positive = (
             binary_cross_entropy(objectness, objectness * 0),
             binary_cross_entropy(objectness, objectness * 0 + 1),
         )
-        spread = np.where(mask > COUNTS, matched * mask, negative * (mask > -0.5))
+        spread = np.where(mask > COUNTS, positive * mask, negative * (mask > -0.5))
         loss += spread.sum(axis=(1, 2, 3))
         result = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
         return {**result, "GTMatchMask": match}

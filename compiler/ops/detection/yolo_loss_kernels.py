@@ -117,11 +117,11 @@ def objectness(
     b = k.loop(truth.count)
     box, truth_box = head.box(k, at), truth.box(at[0], b)
     real_box = [k.where(truth.is_padding(truth_box), 0.0, part) for part in truth_box]
-    negative = k.where(k.max(overlap(k, box, real_box), b) > ignore, -1.0, 0.0)
+    background = k.where(k.max(overlap(k, box, real_box), b) > ignore, -1.0, 0.0)
     own = k.where(belongs_to(k, head, truth, match, at, b), b, -1)
     last = k.max(k.astype(own, DType.INT32), b)
     score = truth.score(at[0], last, last >= 0)
-    k.store(out, at, k.where(last >= 0, score, negative))
+    k.store(out, at, k.where(last >= 0, score, background))
 
 
 def targets(

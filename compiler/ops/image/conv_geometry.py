@@ -8,7 +8,7 @@ from functools import reduce
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
+from compiler.ops.image.windows import Axis, WindowGeometry, in_layout, is_channels_last
 
 MIN_TILE_SIDE = 8
 """Filters or channels per group below which tiles would be mostly empty."""
@@ -16,15 +16,15 @@ MIN_TILE_SIDE = 8
 HWIO = "HWIO"
 """Filters [taps…, C/groups, F], the layout of constant filters next to channels-last images."""
 
-Seen = tuple[list[Number], Number | None]
+PositionsInBounds = tuple[list[Number], Number | None]
 """Position of a window element on each axis, and whether it is in bounds; None if it always is."""
 
-Parts = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
+ConvOperands = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
 """Images, filters and outputs."""
 
 
 @dataclass(frozen=True)
-class Windows(OverAxes):
+class Windows(WindowGeometry):
     """A convolution of `images` to `outputs` in a layout: groups, and windows on each axis."""
 
     layout: str
@@ -75,7 +75,7 @@ class Windows(OverAxes):
         return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
 
     def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[
-        Windows, Parts
+        Windows, ConvOperands
     ]:  # fmt: skip
         """Return the geometry with one axis of positions if each window covers one position."""
         if not all(axis.is_identity for axis in self.axes):
@@ -96,7 +96,7 @@ class Windows(OverAxes):
 
 def input_positions(
     k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
-) -> Seen:
+) -> PositionsInBounds:
     """Return the image positions under taps of windows."""
     found: list[Number] = []
     inside: Number | None = None
@@ -111,7 +111,7 @@ def input_positions(
 
 def output_positions(
     k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
-) -> Seen:
+) -> PositionsInBounds:
     """Return the windows that cover a position with a tap, and whether such a window exists."""
     found: list[Number] = []
     inside: Number | None = None

@@ -41,7 +41,7 @@ def first_channel(k: KernelBuilder, group: Indices, each: Size) -> Number:
     return group[0] * k.size(each) if group else 0
 
 
-def across(
+def emit_product(
     k: KernelBuilder, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
     store: Store,
 ) -> None:  # fmt: skip
@@ -63,7 +63,7 @@ def across(
     k.contraction(g.stack, shape, ordered, finish)
 
 
-def kept(
+def output_store(
     k: KernelBuilder, g: Windows, positions: Sequence[Size], each: Size, out: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> Store:  # fmt: skip
@@ -103,7 +103,7 @@ def convolve(
         return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
 
     sides = (product(positions), each, product(g.reduction_shape(depth)))
-    across(k, g, sides, (pixel, weight), kept(k, g, positions, each, outputs, bias))
+    emit_product(k, g, sides, (pixel, weight), output_store(k, g, positions, each, outputs, bias))
 
 
 def image_gradient(
@@ -132,7 +132,9 @@ def image_gradient(
         return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
 
     sides = (product(positions), depth, product(g.reduction_shape(each)))
-    across(k, g, sides, (upstream, weight), kept(k, g, positions, depth, images, bias))
+    emit_product(
+        k, g, sides, (upstream, weight), output_store(k, g, positions, depth, images, bias)
+    )
 
 
 def filter_gradient(

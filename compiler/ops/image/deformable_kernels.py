@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from compiler.ir.dims import product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.conv_kernels import plus
-from compiler.ops.image.windows import Axis, OverAxes
+from compiler.ops.image.windows import Axis, WindowGeometry
 from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
 from compiler.ops.shared_kernels import fill
 
 
 @dataclass(frozen=True)
-class Deformed(OverAxes):
+class Deformed(WindowGeometry):
     """A convolution whose taps are shifted by `offset` and weighted by `mask`, if there is one.
 
     Each of `parts` groups of channels has separate offsets, each of `groups` separate filters.

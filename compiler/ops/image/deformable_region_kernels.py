@@ -19,7 +19,7 @@ from compiler.ops.shared_kernels import fill
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartSampling:
     """Sampling parameters: groups of channels, parts that shift, and samples per cell and axis.
 
     `trans` [R, classes·2, …parts] shifts the parts, in box sides times `factor`; None for no shift.
@@ -50,7 +50,7 @@ class Sample:
     slants: tuple[Number, Number]
 
 
-def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
+def begin(k: KernelBuilder, p: PartSampling, channels: Size, sizes: Sequence[Size]) -> Sample:
     """Start a kernel over the cells of each box and output channel; return its sample."""
     at = k.grid(p.boxes.rois.shape[0], channels, *p.boxes.cells)
     iteration = k.loop(p.samples * p.samples)
@@ -75,7 +75,7 @@ def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> 
 
 
 def _position(
-    k: KernelBuilder, p: Parts, at: Sequence[Number], channels: Size, axis: int, step: Number
+    k: KernelBuilder, p: PartSampling, at: Sequence[Number], channels: Size, axis: int, step: Number
 ) -> tuple[Number, Number]:
     """Return a sample's position on an axis, in double precision, and the side of its box."""
     first, last = (p.boxes.rois[at[0], edge] for edge in ((1, 3), (0, 2))[axis])
@@ -94,7 +94,12 @@ def _position(
 
 
 def offset_index(
-    k: KernelBuilder, p: Parts, trans: DeviceOperand, at: Sequence[Number], channels: Size, way: int
+    k: KernelBuilder,
+    p: PartSampling,
+    trans: DeviceOperand,
+    at: Sequence[Number],
+    channels: Size,
+    way: int,
 ) -> tuple[Number, ...]:
     """Return the index in `trans` of a cell's shift: to the right for way 0, down for 1."""
     classes = trans.shape[1] // 2
@@ -104,8 +109,8 @@ def offset_index(
 
 
 def pooled(
-    k: KernelBuilder, p: Parts, images: DeviceOperand, channels: Size, Output: DeviceOperand | None,
-    TopCount: DeviceOperand | None,
+    k: KernelBuilder, p: PartSampling, images: DeviceOperand, channels: Size,
+    Output: DeviceOperand | None, TopCount: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """Emit a kernel for the mean of the in-range samples of each cell, and for their number."""
     s = begin(k, p, channels, images.shape[2:])
@@ -127,7 +132,7 @@ def _element(images: DeviceOperand, s: Sample, corner: Corner) -> Number:
 
 def image_gradient(
     k: KernelBuilder,
-    p: Parts,
+    p: PartSampling,
     TopCount: DeviceOperand,
     d_Output: DeviceOperand,
     d_images: DeviceOperand,
@@ -143,7 +148,7 @@ def image_gradient(
 
 def offset_gradient(
     k: KernelBuilder,
-    p: Parts,
+    p: PartSampling,
     images: DeviceOperand,
     TopCount: DeviceOperand,
     d_Output: DeviceOperand,

@@ -13,7 +13,7 @@ from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_region_kernels
-from compiler.ops.image.deformable_region_kernels import Parts
+from compiler.ops.image.deformable_region_kernels import PartSampling
 from compiler.ops.image.region_kernels import Boxes
 from compiler.ops.image.region_numpy import away_from_zero, image_indices
 from compiler.ops.image.regions import MAX_SAMPLES, SCALES
@@ -164,14 +164,14 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
-    ) -> Parts:
+    ) -> PartSampling:
         """Return the sampling parameters of the device kernels."""
         owners = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
         cells = (self.pooled_height, self.pooled_width)
         boxes = Boxes(ROIs, owners, Input[0], self.spatial_scale, cells)
         groups, parts = ((sizes[0], sizes[1]) for sizes in (self.group_size, self.part_size))
         trans = None if self.no_trans else Trans
-        return Parts(boxes, groups, parts, trans, self.trans_std, self.sample_per_part)
+        return PartSampling(boxes, groups, parts, trans, self.trans_std, self.sample_per_part)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["Input"].shape[0] == 1

@@ -13,7 +13,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ops.image.conv_geometry import Windows, input_positions, output_positions, plus
 from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import channels_first
-from compiler.ops.norm.norm_kernels import wide
+from compiler.ops.norm.norm_kernels import upcast
 
 MAX_TAPS = 3
 """Maximum number of taps that one program accumulates at once: each needs registers."""
@@ -44,7 +44,7 @@ def convolve_narrow(
     def term(c: Number, tap: Sequence[Number]) -> Number:
         at, inside = input_positions(k, g.axes, y, tap)
         pixel = g.at(images, n, plus(c, first), at, inside)
-        return wide(k, pixel) * wide(k, g.weight(filters, f, c, tap))
+        return upcast(k, pixel) * upcast(k, g.weight(filters, f, c, tap))
 
     total = reduce_terms(k, [depth, *g.taps], term)
     k.store(outputs, index, total if bias is None else total + bias[f])
@@ -74,7 +74,7 @@ def image_gradient_narrow(
         at, inside = output_positions(k, g.axes, x, tap)
         f = plus(f, first)
         upstream = g.at(outputs, n, f, at, inside)
-        return wide(k, upstream) * wide(k, g.weight(filters, f, inner, tap))
+        return upcast(k, upstream) * upcast(k, g.weight(filters, f, inner, tap))
 
     total = reduce_terms(k, [each, *g.taps], term)
     k.store(images, index, total if bias is None else total + bias[c])
@@ -94,9 +94,9 @@ def filter_gradient_narrow(
     reduction = [images.shape[0], *g.counts]
     r = k.loop(product(reduction))
     n, *y = k.unravel(r, reduction)
-    upstream = wide(k, g.at(outputs, n, f, y))
+    upstream = upcast(k, g.at(outputs, n, f, y))
     channel = plus(times_group(k, f, count // g.groups, depth), c)
     for end in unrolled or [[]]:
         at, inside = input_positions(k, g.axes, y, [*tap, *end])
-        pixel = wide(k, g.at(images, n, channel, at, inside))
+        pixel = upcast(k, g.at(images, n, channel, at, inside))
         k.store(filters, (f, c, *tap, *end), k.sum(pixel * upstream, r))

@@ -77,7 +77,7 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
     def copy_elements(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, forth: bool
     ) -> None:
-        """Copy between X and Out, a lane for each element of Out."""
+        """Emit a copy between X and Out over the elements of Out; `forth` copies X to Out."""
         times, indices = self.upscale_factor, k.grid(*Out.shape)
         n, c, y, x = channels_first(self.data_format, indices)
         channel = (c * times + k.mod(y, times)) * times + k.mod(x, times)

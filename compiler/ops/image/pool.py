@@ -166,7 +166,7 @@ class Pooling(OpDef):
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        p = pool_kernels.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
         if self.largest:
             pool_kernels.largest(k, p, X, Out, None)
         else:
@@ -175,7 +175,7 @@ class Pooling(OpDef):
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        p = pool_kernels.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
         if not self.largest:
             pool_kernels.means_gradient(k, p, d_Out, d_X)
             return

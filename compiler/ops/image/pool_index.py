@@ -25,7 +25,7 @@ from compiler.ops.image.windows import (
     flat_image_shape,
     require_images,
 )
-from compiler.ops.norm.norm_kernels import held, wide
+from compiler.ops.norm.norm_kernels import compute_dtype, upcast
 from compiler.ops.shared_kernels import fill, inside
 from compiler.ops.type_checks import require_same_shape
 
@@ -93,8 +93,8 @@ class MaxPoolWithIndex(OpDef):
         require_images(self.kind, "X", X, self.image_axes + 2)
         axes = self.image_axes
         if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
-            indices = f"expected {axes} sizes of at least 1"
-            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {indices}")
+            expected = f"expected {axes} sizes of at least 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
         sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
         if self.global_pooling:
             result = [1] * axes
@@ -128,7 +128,7 @@ class MaxPoolWithIndex(OpDef):
     ) -> None:
         pool_kernels.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
 
-    def windows(self, X: Shape) -> pool_kernels.Pools:
+    def windows(self, X: Shape) -> pool_kernels.PoolGeometry:
         """Return the window geometry of the device kernels."""
         if self.global_pooling or self.adaptive:
             counts = [1] * self.image_axes if self.global_pooling else self.ksize
@@ -138,7 +138,7 @@ class MaxPoolWithIndex(OpDef):
             ones = [1] * self.image_axes
             sliding = Sliding(self.kind, self.strides, self.paddings, ones, axes=self.image_axes)
             axes = sliding.over(X[2:], self.ksize)
-        return pool_kernels.Pools("NCHW", axes)
+        return pool_kernels.PoolGeometry("NCHW", axes)
 
 
 class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
@@ -261,12 +261,12 @@ class Spp(OpDef, op="spp"):
             reduction, other = p.taps(k), least if largest else 0
             covered = (p.under(k, y, tap) for tap in reduction.all)
             values = [
-                wide(k, X.at(n, c, *at, where=inside_window, other=other))
+                upcast(k, X.at(n, c, *at, where=inside_window, other=other))
                 for at, inside_window in covered
             ]
             found = reduction.fold("max" if largest else "sum", values)
             if not largest:
-                found = found / p.share(k, y, held(X.type.dtype))
+                found = found / p.share(k, y, compute_dtype(X.type.dtype))
             k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
 
     def triton_grad(
@@ -292,14 +292,14 @@ class Spp(OpDef, op="spp"):
                 total = upstream / p.share(k, y, X.type.dtype) + total
         k.store(d_X, (n, c, *x), total)
 
-    def windows(self, X: Shape, level: int) -> pool_kernels.Pools:
+    def windows(self, X: Shape, level: int) -> pool_kernels.PoolGeometry:
         """Return the windows of a level: adjacent, with each element in exactly one."""
         axes: list[Axis] = []
         for size in X[2:]:
             taps = (size + 2**level - 1) // 2**level
             edge = (taps * 2**level - size + 1) // 2
             axes.append(Axis(size, taps, taps, 1, edge, edge, 2**level))
-        return pool_kernels.Pools("NCHW", tuple(axes))
+        return pool_kernels.PoolGeometry("NCHW", tuple(axes))
 
     def cell(
         self, k: KernelBuilder, X: Shape, level: int, position: Sequence[Number]

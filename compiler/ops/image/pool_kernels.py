@@ -15,11 +15,11 @@ from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_geometry import both, every, plus, times, within
 from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import Axis, channels_first, in_layout
-from compiler.ops.norm.norm_kernels import held, wide
+from compiler.ops.norm.norm_kernels import compute_dtype, upcast
 
 
 @dataclass(frozen=True)
-class Cells:
+class AxisWindows:
     """Windows on one axis; stride 0 splits the axis into `count` cells."""
 
     axis: Axis
@@ -84,7 +84,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Pools:
+class PoolGeometry:
     """Windows over all image axes in a layout; `divisor` is that of means, or 0."""
 
     layout: str
@@ -92,9 +92,9 @@ class Pools:
     divisor: int = 0
 
     @property
-    def cells(self) -> list[Cells]:
+    def cells(self) -> list[AxisWindows]:
         """The windows of each axis."""
-        return [Cells(axis) for axis in self.axes]
+        return [AxisWindows(axis) for axis in self.axes]
 
     def taps(self, k: KernelBuilder) -> UnrolledReduction:
         """Return the reduction over the elements of a window, up to their maximum number."""
@@ -124,12 +124,12 @@ class Pools:
         return [position for position, _ in found], every(*(inside for _, inside in found))
 
     def over(
-        self, k: KernelBuilder, x: Sequence[Number], reduction: Sequence[Number]
+        self, k: KernelBuilder, x: Sequence[Number], iterations: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """Return a window that may cover an element, and whether it does."""
         found = [
             each.over(k, *at)
-            for each, at in zip(self.cells, zip(x, reduction, strict=True), strict=True)
+            for each, at in zip(self.cells, zip(x, iterations, strict=True), strict=True)
         ]
         return [y for y, _ in found], every(*(inside for _, inside in found))
 
@@ -152,29 +152,35 @@ class Pools:
         return number
 
 
-def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
+def means(k: KernelBuilder, p: PoolGeometry, X: DeviceOperand, Out: DeviceOperand) -> None:
     """Out = the mean under each window."""
     n, c, y = p.start(k, Out.shape)
     reduction = p.taps(k)
     covered = (p.under(k, y, tap) for tap in reduction.all)
-    values = [wide(k, X.at(*p.at(n, c, at), where=inside, other=0)) for at, inside in covered]
-    k.store(Out, p.at(n, c, y), reduction.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
+    values = [upcast(k, X.at(*p.at(n, c, at), where=inside, other=0)) for at, inside in covered]
+    k.store(
+        Out,
+        p.at(n, c, y),
+        reduction.fold("sum", values) / p.share(k, y, compute_dtype(X.type.dtype)),
+    )
 
 
-def means_gradient(k: KernelBuilder, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+def means_gradient(
+    k: KernelBuilder, p: PoolGeometry, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
     """Emit the gradient of each element: its share of the windows that cover it."""
     n, c, x = p.start(k, d_X.shape)
     reduction, values = p.around(k), list[Number]()
     for iteration in reduction.all:
         y, inside = p.over(k, x, iteration)
-        upstream = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
-        values.append(upstream / p.share(k, y, held(d_X.type.dtype)))
+        upstream = upcast(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(upstream / p.share(k, y, compute_dtype(d_X.type.dtype)))
     k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))
 
 
 def largest(
     k: KernelBuilder,
-    p: Pools,
+    p: PoolGeometry,
     X: DeviceOperand,
     Out: DeviceOperand | None,
     positions: DeviceOperand | None,
@@ -204,7 +210,11 @@ def largest(
 
 
 def largest_gradient(
-    k: KernelBuilder, p: Pools, positions: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder,
+    p: PoolGeometry,
+    positions: DeviceOperand,
+    d_Out: DeviceOperand,
+    d_X: DeviceOperand,
 ) -> None:
     """Emit the gradient of each element: the sum over the windows of which it is the maximum."""
     n, c, x = p.start(k, d_X.shape)
@@ -212,6 +222,6 @@ def largest_gradient(
     for iteration in reduction.all:
         y, inside = p.over(k, x, iteration)
         chosen = k.equal(positions.at(*p.at(n, c, y), where=inside, other=-1), own)
-        upstream = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        upstream = upcast(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
         values.append(k.where(chosen, upstream, 0))
     k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))

@@ -18,7 +18,7 @@ from compiler.ir.opdef.layout_rules import Order, PermutedOp, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 
-class OverAxes:
+class WindowGeometry:
     """Base of geometries with windows on axes: their sizes, and their groups."""
 
     axes: tuple[Axis, ...]

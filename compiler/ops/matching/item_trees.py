@@ -35,7 +35,7 @@ class TdmChild(OpDef, op="tdm_child"):
     """Child [*X, `child_nums`] = the children of each node in X, zeros if it has none.
 
     TreeInfo is [nodes, 3 + `child_nums`]: item, layer, parent and children of each node; node 0 is
-    padding and has no children. LeafMask is 1 where a child has an item, else 0. Raises
+    the root, whose Child is 0. LeafMask is 1 where a child has an item, else 0. Raises
     ValueError for a node that is not in TreeInfo. Reference: tdm_child_op.h.
     """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.norm.norm_kernels import Channels, held, moments, sums
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, moments, sums
 
 Store = Callable[[Number, Number, Number], None]
 
@@ -141,6 +141,6 @@ def gradient(
         k.store(d_X.reshaped(s.view), indices, upstream * (scale[c] * inverse[c]))
         return
     normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
-    total = k.astype(k.size(s.places), held(dtype))
+    total = k.astype(k.size(s.places), compute_dtype(dtype))
     share = (upstream - (d_bias[c] + normal * d_scale[c]) / total) * (scale[c] * inverse[c])
     k.store(d_X.reshaped(s.view), indices, unless_single(k, s.places, share, upstream))

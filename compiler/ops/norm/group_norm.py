@@ -13,7 +13,7 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.image.windows import channels_first, to_layout, view_channels_first
 from compiler.ops.norm import group_norm_kernels
 from compiler.ops.norm.group_norm_kernels import Groups
-from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, require_same_shape, shown
 
 
@@ -98,7 +98,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
         n, c = k.grid(*images[:2])
         r = k.loop(images[2])
-        x = wide(k, X.reshaped(images)[n, c, r])
+        x = upcast(k, X.reshaped(images)[n, c, r])
         mean, variance = k.moments(x, r)
         inverse = 1.0 / k.sqrt(variance + self.epsilon)
         for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
@@ -127,7 +127,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         def values(c: Number, position: Number) -> list[Number]:
             n = k.div(position, k.size(s.view[2]))
             upstream = s.read(k, d_Y, c, position)
-            mean, inverse = (wide(k, each[n, c]) for each in (means, inverses))
+            mean, inverse = (upcast(k, each[n, c]) for each in (means, inverses))
             normal = (s.read(k, X, c, position) - mean) * inverse
             pairs = ((d_Scale, upstream * normal), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
@@ -139,8 +139,8 @@ class InstanceNorm(OpDef, op="instance_norm"):
             return
         n, c = k.grid(*s.view[:2])
         r = k.loop(s.view[2])
-        scaled, inverse = wide(k, d_Y.reshaped(s.view)[n, c, r]), wide(k, inverses[n, c])
-        normal = (wide(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
+        scaled, inverse = upcast(k, d_Y.reshaped(s.view)[n, c, r]), upcast(k, inverses[n, c])
+        normal = (upcast(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
         scaled = scaled if Scale is None else scaled * Scale[c]
         result = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
         k.store(d_X.reshaped(s.view), (n, c, r), result)
@@ -148,7 +148,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
 
 def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
     """Return a size in the dtype that means are computed in."""
-    return k.astype(k.size(size), held(like.type.dtype))
+    return k.astype(k.size(size), compute_dtype(like.type.dtype))
 
 
 def channel_groups(channels: int, groups: int) -> list[slice]:

@@ -8,7 +8,14 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
-from compiler.ops.norm.norm_kernels import Channels, held, kept, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import (
+    Channels,
+    compute_dtype,
+    masked,
+    row_gradient,
+    sums,
+    upcast,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Member:
 
     def at(self, k: KernelBuilder, vector: DeviceOperand) -> Number:
         """Load a vector's element for this element's channel."""
-        return wide(k, vector.at(self.c, where=self.inside, other=0))
+        return upcast(k, vector.at(self.c, where=self.inside, other=0))
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,13 @@ class Groups:
         inside = None if even else c < k.size(channels)
         index = (n, p, c) if is_channels_last(self.layout) else (n, c, p)
         own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(positions)
-        return Member(n, group, c, index, iteration, inside, k.astype(own, held(like.type.dtype)))
+        return Member(
+            n, group, c, index, iteration, inside, k.astype(own, compute_dtype(like.type.dtype))
+        )
 
     def read(self, k: KernelBuilder, images: DeviceOperand, e: Member) -> Number:
         """Load an element, upcast to at least 32 bits; 0 outside the group."""
-        return wide(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
+        return upcast(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
 
 
 def normalise(
@@ -114,7 +123,7 @@ def gradient(
 
     def values(c: Number, position: Number) -> list[Number]:
         upstream = s.read(k, d_Y, c, position)
-        own = [None if each is None else wide(k, each[c]) for each in factors]
+        own = [None if each is None else upcast(k, each[c]) for each in factors]
         normal = normalised_value(k, s.read(k, Y, c, position), own[0], own[1])
         pairs = zip(sum_outputs, (upstream * normal, upstream), strict=True)
         return [value for out, value in pairs if out is not None]
@@ -126,8 +135,8 @@ def gradient(
     e = g.begin(k, Y)
     own = [None if each is None else e.at(k, each) for each in factors]
     upstream = g.read(k, d_Y, e)
-    normal = kept(k, e.inside, normalised_value(k, g.read(k, Y, e), own[0], own[1]))
+    normal = masked(k, e.inside, normalised_value(k, g.read(k, Y, e), own[0], own[1]))
     scaled = upstream if own[0] is None else upstream * own[0]
-    inverse = 1.0 / k.sqrt(wide(k, Variance[e.n, e.group]) + epsilon)
+    inverse = 1.0 / k.sqrt(upcast(k, Variance[e.n, e.group]) + epsilon)
     share = row_gradient(k, e.iteration, e.count, scaled, normal, inverse)
     k.store(d_X.reshaped(g.view), e.index, share, where=e.inside)

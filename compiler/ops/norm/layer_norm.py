@@ -15,7 +15,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, shown
 
 
@@ -159,7 +159,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         rows, columns = self.table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(columns)
-        x = wide(k, X.reshaped((rows, columns))[i, r])
+        x = upcast(k, X.reshaped((rows, columns))[i, r])
         mean, variance = k.moments(x, r)
         for out, value in ((Mean, mean), (Variance, variance)):
             if out is not None:
@@ -190,10 +190,10 @@ class LayerNorm(OpDef, op="layer_norm"):
             return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
 
         def values(j: Number, i: Number) -> list[Number]:
-            share = wide(k, upstream[i, j])
-            mean = wide(k, Mean[i])
-            variance = wide(k, Variance[i])
-            centred = wide(k, x[i, j]) - mean
+            share = upcast(k, upstream[i, j])
+            mean = upcast(k, Mean[i])
+            variance = upcast(k, Variance[i])
+            centred = upcast(k, x[i, j]) - mean
             result = {"s": share * (centred / k.sqrt(variance + self.epsilon)), "b": share}
             return [result[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
 
@@ -204,10 +204,12 @@ class LayerNorm(OpDef, op="layer_norm"):
             return
         (i,) = k.grid(table[0])
         r = k.loop(table[1])
-        inverse = 1.0 / k.sqrt(wide(k, Variance[i]) + self.epsilon)
-        scaled = wide(k, upstream[i, r]) if Scale is None else wide(k, upstream[i, r]) * Scale[r]
-        count = k.astype(k.size(table[1]), held(X.type.dtype))
-        result = row_gradient(k, r, count, scaled, normal(i, wide(k, x[i, r])), inverse)
+        inverse = 1.0 / k.sqrt(upcast(k, Variance[i]) + self.epsilon)
+        scaled = (
+            upcast(k, upstream[i, r]) if Scale is None else upcast(k, upstream[i, r]) * Scale[r]
+        )
+        count = k.astype(k.size(table[1]), compute_dtype(X.type.dtype))
+        result = row_gradient(k, r, count, scaled, normal(i, upcast(k, x[i, r])), inverse)
         k.store(d_X.reshaped(table), (i, r), result)
 
     def share(self, k: SourceBuilder, columns: Size, X: Operand, Scale: Operand | None) -> str:

@@ -57,20 +57,20 @@ class Channels:
 
     def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, position: Number) -> Number:
         """Load an element, upcast to at least 32 bits."""
-        return wide(k, X.reshaped(self.view)[self.index(k, c, position)])
+        return upcast(k, X.reshaped(self.view)[self.index(k, c, position)])
 
 
-def held(dtype: DType) -> DType:
+def compute_dtype(dtype: DType) -> DType:
     """Return the compute dtype of norms for an element dtype."""
     return DType.FP32 if dtype in HALVES else dtype
 
 
-def wide(k: KernelBuilder, value: Number) -> Number:
+def upcast(k: KernelBuilder, value: Number) -> Number:
     """Upcast a number to at least 32 bits."""
-    return k.astype(value, held(value.dtype))
+    return k.astype(value, compute_dtype(value.dtype))
 
 
-def kept(k: KernelBuilder, inside: Number | None, value: Number) -> Number:
+def masked(k: KernelBuilder, inside: Number | None, value: Number) -> Number:
     """Return `value` where `inside` is true, else 0."""
     return value if inside is None else k.where(inside, value, 0)
 
