@@ -24,13 +24,13 @@ def sides(k: KernelBuilder, box: Box, extra: float) -> list[Number]:
 
 def overlap(k: KernelBuilder, one: Box, other: Box, extra: float) -> Number:
     """Return the intersection over union of two boxes."""
-    shared: Number = 1.0
+    intersection: Number = 1.0
     for axis in (0, 1):
         low, high = k.maximum(one[axis], other[axis]), k.minimum(one[axis + 2], other[axis + 2])
-        shared = k.maximum(high - low + extra, 0.0) * shared
+        intersection = k.maximum(high - low + extra, 0.0) * intersection
     (wide, tall), (broad, high) = sides(k, one, extra), sides(k, other, extra)
-    union = wide * tall + broad * high - shared
-    return shared / k.where(k.equal(union, 0.0), 1.0, union)
+    union = wide * tall + broad * high - intersection
+    return intersection / k.where(k.equal(union, 0.0), 1.0, union)
 
 
 def encoded(k: KernelBuilder, box: Box, prior: Box, extra: float) -> list[Number]:

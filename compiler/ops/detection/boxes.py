@@ -30,11 +30,11 @@ def overlaps(one: Array, other: Array, extra: float) -> Array:
     first, second = one[:, None], other[None]
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
-    shared = np.maximum(high - low + extra, 0).prod(axis=-1)
+    intersection = np.maximum(high - low + extra, 0).prod(axis=-1)
     areas = (first[..., 2:] - first[..., :2] + extra).prod(axis=-1)
     others = (second[..., 2:] - second[..., :2] + extra).prod(axis=-1)
-    union = areas + others - shared
-    return shared / np.where(union == 0, 1, union)
+    union = areas + others - intersection
+    return intersection / np.where(union == 0, 1, union)
 
 
 class IouSimilarity(OpDef, op="iou_similarity"):

@@ -107,17 +107,17 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
             counts = (self.batch_size_per_im, int(self.batch_size_per_im * self.fg_fraction))
         result: list[list[Array]] = []
         for number, info in enumerate(ImInfo):
-            own = slice(starts[number], starts[number + 1])
-            true, classes = GtBoxes[own], GtClasses[own].reshape(-1)
+            image_rows = slice(starts[number], starts[number + 1])
+            true, classes = GtBoxes[image_rows], GtClasses[image_rows].reshape(-1)
             boxes = RpnRois[first[number] : first[number + 1]].copy()
             count = len(true) if self.is_cascade_rcnn else 0
             boxes[count:] /= info[2]
             boxes = boxes if count else np.concatenate([true, boxes])
             crowd = np.zeros(len(boxes), np.bool_)
-            crowd[: len(true)] = (IsCrowd[own].reshape(-1) != 0)[: len(boxes)]
-            shared = overlaps(boxes, true, 1.0)
-            taken, count = sample_boxes(shared, crowd, limits, counts, self.use_random)
-            match = shared[taken[:count]].argmax(axis=1)
+            crowd[: len(true)] = (IsCrowd[image_rows].reshape(-1) != 0)[: len(boxes)]
+            iou = overlaps(boxes, true, 1.0)
+            taken, count = sample_boxes(iou, crowd, limits, counts, self.use_random)
+            match = iou[taken[:count]].argmax(axis=1)
             labels = np.concatenate([classes[match], np.zeros(len(taken) - count, np.int32)])
             codes = encoded_targets(boxes[taken[:count]], true[match]) / weights
             column = np.minimum(labels, 1) if self.is_cls_agnostic else labels
@@ -133,7 +133,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
 
 
 def sample_boxes(
-    shared: Array,
+    iou: Array,
     crowd: Array,
     limits: tuple[float, float, float],
     counts: tuple[int, int],
@@ -144,7 +144,7 @@ def sample_boxes(
     `limits` are the overlap thresholds of foreground, and of background, upper and lower; `counts`
     the maximum number of boxes, and of foreground boxes; 0 for all.
     """
-    most = np.where(crowd, -1.0, shared.max(axis=1, initial=0))
+    most = np.where(crowd, -1.0, iou.max(axis=1, initial=0))
     true = np.flatnonzero(most >= limits[0])
     background = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
     if counts[0]:

@@ -133,8 +133,8 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
         numbers: list[Array] = []
         masks: list[Array] = []
         for image, info in enumerate(ImInfo):
-            own = slice(starts[image], starts[image + 1])
-            boxes, labels = Rois[own], LabelsInt32[own].reshape(-1)
+            image_rows = slice(starts[image], starts[image + 1])
+            boxes, labels = Rois[image_rows], LabelsInt32[image_rows].reshape(-1)
             chosen = np.flatnonzero(labels > 0)
             among = range(int(objects[image]), int(objects[image + 1]))
             shapes = [object_polygons(GtSegms, GtSegms_lod, i) for i in among if valid[i]]
@@ -166,10 +166,10 @@ def object_polygons(points: Array, lod: list[Array], number: int) -> list[Array]
 
 def object_masks(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
     """Return a mask [K, size, size] in each box of the object whose bounding box overlaps most."""
-    shared = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
+    iou = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
     result: list[Array] = []
     for number, box in enumerate(boxes):
-        best = int(shared[number].argmax())
+        best = int(iou[number].argmax())
         result.append(box_mask(shapes[best], box, size))
     return np.stack(result)
 

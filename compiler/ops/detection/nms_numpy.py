@@ -27,15 +27,15 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
     if normalized and all(((each > 0) & (each < np.inf)).all() for each in areas):
         np.maximum(width, 0, out=width)
         np.maximum(height, 0, out=height)
-        shared = np.multiply(width, height, out=width)
+        intersection = np.multiply(width, height, out=width)
         union = np.add(*areas, out=height)
-        union -= shared
-        return np.divide(shared, union, out=shared)
+        union -= intersection
+        return np.divide(intersection, union, out=intersection)
     touch = (width >= 0) & (height >= 0)
-    shared = (width + extra) * (height + extra)
-    union = areas[0] + areas[1] - shared
+    intersection = (width + extra) * (height + extra)
+    union = areas[0] + areas[1] - intersection
     union[union == 0] = 1
-    return np.divide(shared, union, out=np.zeros_like(shared), where=touch)
+    return np.divide(intersection, union, out=np.zeros_like(intersection), where=touch)
 
 
 def intersection_lengths(
@@ -73,52 +73,54 @@ def suppress(
     """
     least, threshold, eta, top = limits
     order = best_first(scores, least, top)
-    most = np.full(len(order), -np.inf, boxes.dtype)
+    best_iou = np.full(len(order), -np.inf, boxes.dtype)
     found: list[Array] = []
     while len(order):
         block, own = order[:128], boxes[order[:128]]
-        shared = touching_overlaps(own, own, normalized)
-        kept, threshold = keep_of_block(shared, most[:128], threshold, eta)
+        iou = touching_overlaps(own, own, normalized)
+        kept, threshold = keep_in_block(iou, best_iou[:128], threshold, eta)
         found.append(block[kept])
-        left = np.flatnonzero(~(most[128:] > threshold)) + 128
-        order, most = order[left], most[left]
+        left = np.flatnonzero(~(best_iou[128:] > threshold)) + 128
+        order, best_iou = order[left], best_iou[left]
         if len(order) and kept:
             better = touching_overlaps(own[kept], boxes[order], normalized)
-            np.maximum(most, better.max(axis=0), out=most)
+            np.maximum(best_iou, better.max(axis=0), out=best_iou)
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def keep_of_block(
-    shared: Array, most: Array, threshold: float, eta: float
+def keep_in_block(
+    iou: Array, best_iou: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
     """Return the positions kept from a block, and the updated threshold.
 
-    `shared` are the overlaps of its candidates, in descending order of score; `most` is the largest
-    overlap of each with the boxes kept so far. While the threshold is constant, the candidates that
-    each one removes are a bit mask.
+    `iou` are the overlaps of its candidates, in descending order of score; `best_iou` is the
+    largest overlap of each with the boxes kept so far. While the threshold is constant, the
+    candidates that each one removes are a bit mask.
     """
     if eta < 1 and threshold > 0.5:
-        return keep_sequentially(shared, most, threshold, eta)
-    over = np.packbits(shared > threshold, axis=1, bitorder="little")
-    gone = int.from_bytes(np.packbits(most > threshold, bitorder="little").tobytes(), "little")
+        return keep_sequentially(iou, best_iou, threshold, eta)
+    over = np.packbits(iou > threshold, axis=1, bitorder="little")
+    removed = int.from_bytes(
+        np.packbits(best_iou > threshold, bitorder="little").tobytes(), "little"
+    )
     kept: list[int] = []
     for position, row in enumerate(over):
-        if not gone >> position & 1:
+        if not removed >> position & 1:
             kept.append(position)
-            gone |= int.from_bytes(row.tobytes(), "little")
+            removed |= int.from_bytes(row.tobytes(), "little")
     return kept, threshold
 
 
 def keep_sequentially(
-    shared: Array, most: Array, threshold: float, eta: float
+    iou: Array, best_iou: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
-    """`keep_of_block` with a threshold that shrinks with each kept box; updates `most`."""
+    """`keep_in_block` with a threshold that shrinks with each kept box; updates `best_iou`."""
     kept: list[int] = []
-    for position in range(len(shared)):
-        if most[position] > threshold:
+    for position in range(len(iou)):
+        if best_iou[position] > threshold:
             continue
         kept.append(position)
-        np.maximum(most, shared[position], out=most)
+        np.maximum(best_iou, iou[position], out=best_iou)
         threshold = threshold * eta if threshold > 0.5 else threshold
     return kept, threshold
 
@@ -180,18 +182,18 @@ def decayed_scores(
 
     Blocks of 128 boxes are compared with those that are as good or better.
     """
-    lowered, most = scores.copy(), np.zeros(len(boxes), boxes.dtype)
+    lowered, best_iou = scores.copy(), np.zeros(len(boxes), boxes.dtype)
     for start in range(0, len(boxes), 128):
         rows, others = slice(start, start + 128), slice(0, start + 128)
-        shared = touching_overlaps(boxes[rows], boxes[others], normalized)
-        worse = ~np.tri(len(shared), shared.shape[1], start - 1, dtype=np.bool_)
-        shared[worse] = 0
-        most[rows] = shared.max(axis=1)
-        above = most[others]
+        iou = touching_overlaps(boxes[rows], boxes[others], normalized)
+        worse = ~np.tri(len(iou), iou.shape[1], start - 1, dtype=np.bool_)
+        iou[worse] = 0
+        best_iou[rows] = iou.max(axis=1)
+        above = best_iou[others]
         if gaussian:
-            decay = np.exp((above**2 - shared**2) * sigma)
+            decay = np.exp((above**2 - iou**2) * sigma)
         else:
-            decay = np.divide(np.subtract(1, shared, out=shared), 1 - above, out=shared)
+            decay = np.divide(np.subtract(1, iou, out=iou), 1 - above, out=iou)
         decay[worse] = 1
         lowered[rows] *= np.minimum(decay.min(axis=1), 1)
     return lowered

@@ -58,7 +58,7 @@ def polygon_overlaps(one: Array, others: Array) -> Array:
     for each in others.astype(np.float64):
         theirs = each.reshape(-1, 2)
         parts = [a * b * intersection_area(t, u) for t, a in mine for u, b in triangles(theirs)]
-        shared = abs(sum(parts))
-        whole = area + abs(signed_area(theirs)) - shared
-        found.append(shared / whole if whole > 0 else 0.0)
+        intersection = abs(sum(parts))
+        whole = area + abs(signed_area(theirs)) - intersection
+        found.append(intersection / whole if whole > 0 else 0.0)
     return np.array(found)

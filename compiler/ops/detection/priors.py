@@ -80,7 +80,7 @@ class Priors(OpDef):
     variances: Attr[list[float]] = required_list(float)
     offset = attr(0.5)
 
-    def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
+    def output_types(self, Input: TensorType, count: int) -> dict[str, TensorType]:
         """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
         if len(self.variances) != 4 or min(self.variances) <= 0:
@@ -115,7 +115,7 @@ class PriorBox(Priors, op="prior_box"):
             found = f"prior_box: max_sizes is {self.max_sizes}"
             raise BadAttribute(f"{found}, expected one for each of min_sizes {self.min_sizes}")
         ratios = len(expanded_ratios(self.aspect_ratios, self.flip))
-        return self.made(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
+        return self.output_types(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
 
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
@@ -182,7 +182,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
             found = f"density_prior_box: densities is {self.densities}"
             raise BadAttribute(f"{found}, expected one for each of fixed_sizes {self.fixed_sizes}")
         count = sum(density * density for density in self.densities) * len(self.fixed_ratios)
-        result = self.made(Input, count)
+        result = self.output_types(Input, count)
         if not self.flatten_to_2d:
             return result
         rows = Input.with_shape((Input.shape[2] * Input.shape[3] * count, 4))
@@ -272,7 +272,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         if len(self.stride) != 2 or min(self.stride) <= 0:
             expected = "expected two positive steps, right and down"
             raise BadAttribute(f"anchor_generator: stride is {self.stride}, {expected}")
-        return self.made(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
+        return self.output_types(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
 
     def numpy(self, Input: Array) -> dict[str, Array]:
         (right, down), (height, width) = self.stride, Input.shape[2:]

@@ -37,21 +37,21 @@ def sampled(positions: Array, count: int, at_random: bool) -> Array:
     return positions[np.sort(np.random.default_rng(0).permutation(len(positions))[:count])]
 
 
-def foreground(shared: Array, positive: float) -> Array:
+def foreground(iou: Array, positive: float) -> Array:
     """Return True for anchors with enough overlap, or the best one of some ground-truth box."""
-    if not shared.shape[1]:
-        return np.zeros(len(shared), np.bool_)
-    best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < OVERLAP_TOLERANCE
-    return best.any(axis=1) | (shared.max(axis=1) >= positive)
+    if not iou.shape[1]:
+        return np.zeros(len(iou), np.bool_)
+    best: Array = np.abs(iou - iou.max(axis=0, initial=0)) < OVERLAP_TOLERANCE
+    return best.any(axis=1) | (iou.max(axis=1) >= positive)
 
 
-def best_overlaps(shared: Array) -> Array:
+def best_overlaps(iou: Array) -> Array:
     """Return the largest overlap of each anchor with a ground-truth box."""
-    return shared.max(axis=1, initial=0) if shared.shape[1] else np.zeros(len(shared))
+    return iou.max(axis=1, initial=0) if iou.shape[1] else np.zeros(len(iou))
 
 
 def assigned(
-    shared: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
+    iou: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
 ) -> tuple[Array, Array, Array, Array]:
     """Return anchors with box targets, their weights, foreground anchors, and background anchors.
 
@@ -59,9 +59,9 @@ def assigned(
     foreground anchors, and of all; negative for no limit. An anchor that is both is background, and
     its box target is replaced by the first foreground anchor with weight 0.
     """
-    all_true = np.flatnonzero(foreground(shared, overlap[0]))
+    all_true = np.flatnonzero(foreground(iou, overlap[0]))
     true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
-    background = np.flatnonzero(best_overlaps(shared) < overlap[1])
+    background = np.flatnonzero(best_overlaps(iou) < overlap[1])
     background = (
         sampled(background, counts[1] - len(true), at_random) if counts[1] >= 0 else background
     )
@@ -184,11 +184,11 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
         true = int(self.rpn_fg_fraction * total) if total > 0 and self.rpn_fg_fraction > 0 else -1
         for number, info in enumerate(ImInfo):
             inside = inside_edges(anchors, info, self.rpn_straddle_thresh)
-            own = slice(starts[number], starts[number + 1])
-            boxes = GtBoxes[own][IsCrowd[own].reshape(-1) == 0] * info[2]
-            shared = overlaps(anchors[inside], boxes, 1.0)
-            result = assigned(shared, overlap, (true, total), self.use_random)
-            best = shared.argmax(axis=1)[result[0]] if len(boxes) else result[0]
+            image_rows = slice(starts[number], starts[number + 1])
+            boxes = GtBoxes[image_rows][IsCrowd[image_rows].reshape(-1) == 0] * info[2]
+            iou = overlaps(anchors[inside], boxes, 1.0)
+            result = assigned(iou, overlap, (true, total), self.use_random)
+            best = iou.argmax(axis=1)[result[0]] if len(boxes) else result[0]
             codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
             labels.append(np.repeat([1, 0], [len(result[2]), len(result[3])]))
             found.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
@@ -249,12 +249,15 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         labels: list[Array] = []
         overlap = (self.positive_overlap, self.negative_overlap)
         for number, info in enumerate(ImInfo):
-            own = slice(starts[number], starts[number + 1])
-            valid = IsCrowd[own].reshape(-1) == 0
-            boxes, classes = GtBoxes[own][valid] * info[2], GtLabels[own].reshape(-1)[valid]
-            shared = overlaps(anchors, boxes, 1.0)
-            result = assigned(shared, overlap, (-1, -1), False)
-            best = shared.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
+            image_rows = slice(starts[number], starts[number + 1])
+            valid = IsCrowd[image_rows].reshape(-1) == 0
+            boxes, classes = (
+                GtBoxes[image_rows][valid] * info[2],
+                GtLabels[image_rows].reshape(-1)[valid],
+            )
+            iou = overlaps(anchors, boxes, 1.0)
+            result = assigned(iou, overlap, (-1, -1), False)
+            best = iou.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
             codes.append(encoded_targets(anchors[result[0]], boxes[best[result[0]]]))
             background = np.zeros(len(result[3]), np.int32)
             labels.append(np.concatenate([classes[best[result[2]]], background]))

@@ -30,9 +30,9 @@ def centred_overlaps(one: Array, other: Array) -> Array:
     """Return the intersection over union of boxes (centre, sides), broadcast."""
     low = np.maximum(one[..., :2] - one[..., 2:] / 2, other[..., :2] - other[..., 2:] / 2)
     high = np.minimum(one[..., :2] + one[..., 2:] / 2, other[..., :2] + other[..., 2:] / 2)
-    shared = np.maximum(high - low, 0).prod(axis=-1)
-    union = one[..., 2:].prod(axis=-1) + other[..., 2:].prod(axis=-1) - shared
-    return shared / np.where(union > 0, union, 1)
+    intersection = np.maximum(high - low, 0).prod(axis=-1)
+    union = one[..., 2:].prod(axis=-1) + other[..., 2:].prod(axis=-1) - intersection
+    return intersection / np.where(union > 0, union, 1)
 
 
 def binary_cross_entropy(x: Array, label: Array) -> Array:
@@ -40,7 +40,7 @@ def binary_cross_entropy(x: Array, label: Array) -> Array:
     return np.maximum(x, 0) - x * label + np.log1p(np.exp(-np.abs(x)))
 
 
-def true_boxes(boxes: Array) -> Array:
+def zero_padding_boxes(boxes: Array) -> Array:
     """Return boxes with padding boxes zeroed, so that these overlap nothing."""
     small: Array = boxes[..., 2:] <= SMALLEST
     return np.where(small.any(axis=-1, keepdims=True), 0, boxes)
@@ -147,8 +147,8 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         size = self.downsample_ratio * height
         own = anchors[self.anchor_mask]
         boxes = predicted_boxes(head, own, self.scale_x_y, height, np.array([size, size]))
-        shared = centred_overlaps(boxes[..., None, :], true_boxes(GTBox)[:, None, None, None])
-        best: Array = shared.max(axis=-1, initial=0)
+        iou = centred_overlaps(boxes[..., None, :], zero_padding_boxes(GTBox)[:, None, None, None])
+        best: Array = iou.max(axis=-1, initial=0)
         mask = np.where(best > self.ignore_thresh, -1.0, 0.0)
         match = chosen_anchors(GTBox, anchors, self.anchor_mask, size)
         positions = matched_positions(GTBox, match, (height, width))
@@ -160,7 +160,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         )
         loss = np.zeros(len(X))
         labels = class_labels(values[1], self.class_num, self.use_label_smooth)
-        np.add.at(loss, image, true_losses(values[0], values[2], labels, values[3]))
+        np.add.at(loss, image, box_losses(values[0], values[2], labels, values[3]))
         objectness = head[:, :, 4]
         negative, positive = (
             binary_cross_entropy(objectness, objectness * 0),
@@ -191,9 +191,9 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
             head, GTBox, GTLabel, score, positions, anchors[self.anchor_mask], size
         )
         labels = class_labels(values[1], self.class_num, self.use_label_smooth)
-        slopes = true_slopes(values[0], values[2], labels, values[3])
+        gradients = box_loss_gradients(values[0], values[2], labels, values[3])
         d_head = np.zeros(head.shape)
-        np.add.at(np.moveaxis(d_head, 2, -1), (image, anchor, row, column), slopes)
+        np.add.at(np.moveaxis(d_head, 2, -1), (image, anchor, row, column), gradients)
         p, mask = sigmoid(head[:, :, 4]), ObjectnessMask
         d_head[:, :, 4] = np.where(mask > COUNTS, (p - 1) * mask, p * (mask > -0.5))
         d_head *= d_Loss.reshape(-1, 1, 1, 1, 1)
@@ -275,9 +275,7 @@ def matched_values(
     )
 
 
-def true_losses(
-    logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]
-) -> Array:
+def box_losses(logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
     """Return the loss of each ground-truth box, without that of objectness: [K]."""
     middle = binary_cross_entropy(logits[:, :2], targets[:, :2]).sum(axis=1)
     sides = np.abs(targets[:, 2:] - logits[:, 2:4]).sum(axis=1)
@@ -285,10 +283,10 @@ def true_losses(
     return (middle + sides) * weights[0] + classes * weights[1]
 
 
-def true_slopes(
+def box_loss_gradients(
     logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]
 ) -> Array:
-    """Return the gradient of `true_losses` by the head output: [K, 5 + classes]."""
+    """Return the gradient of `box_losses` by the head output: [K, 5 + classes]."""
     middle = (sigmoid(logits[:, :2]) - targets[:, :2]) * weights[0][:, None]
     sides = np.where(logits[:, 2:4] > targets[:, 2:], 1.0, -1.0) * weights[0][:, None]
     classes = (sigmoid(logits[:, 5:]) - labels) * weights[1][:, None]

@@ -50,13 +50,13 @@ class Truth:
 
 def overlap(k: KernelBuilder, one: Box, other: Box) -> Number:
     """Return `centred_overlaps` of two boxes."""
-    shared: Number = 1.0
+    intersection: Number = 1.0
     for axis in (0, 1):
         low = k.maximum(one[axis] - one[axis + 2] / 2.0, other[axis] - other[axis + 2] / 2.0)
         high = k.minimum(one[axis] + one[axis + 2] / 2.0, other[axis] + other[axis + 2] / 2.0)
-        shared = k.maximum(high - low, 0.0) * shared
-    union = one[2] * one[3] + other[2] * other[3] - shared
-    return shared / k.where(union > 0, union, 1.0)
+        intersection = k.maximum(high - low, 0.0) * intersection
+    union = one[2] * one[3] + other[2] * other[3] - intersection
+    return intersection / k.where(union > 0, union, 1.0)
 
 
 def matches(
@@ -69,9 +69,9 @@ def matches(
     sides = [k.astype(side, DType.FP64) for side in box[2:]]
     for number, anchor in enumerate(anchors):
         shape = [side / real(k, size) for side in anchor]
-        shared = k.minimum(sides[0], shape[0]) * k.minimum(sides[1], shape[1])
-        union = sides[0] * sides[1] + shape[0] * shape[1] - shared
-        alike = shared / k.where(union > 0, union, 1.0)
+        intersection = k.minimum(sides[0], shape[0]) * k.minimum(sides[1], shape[1])
+        union = sides[0] * sides[1] + shape[0] * shape[1] - intersection
+        alike = intersection / k.where(union > 0, union, 1.0)
         best = best if most is None else k.where(alike > most, number, best)
         most = alike if most is None else k.maximum(most, alike)
     positions = [
