@@ -54,7 +54,9 @@ def test_children_of_nodes(programs: Any) -> None:
 def test_a_node_that_the_tree_does_not_have(programs: Any) -> None:
     x = fluid.data("x", [None, 1], "int64")
     child, _ = more.tdm_child(x, 7, 2, param_attr=table(NODES))
-    with pytest.raises(ValueError, match="X has 7, which is no row of TreeInfo: expected 0 to 6"):
+    with pytest.raises(
+        ValueError, match="X has 7, which is not a row of TreeInfo: expected 0 to 6"
+    ):
         run(programs, {"x": np.array([[7]])}, child)
 
 
@@ -139,8 +141,8 @@ def test_matrices_chosen_by_ranks(programs: Any) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ([1, 3, 0, 0, 0], "the rank 3, expected 2 at most"),
-        ([1, 1, 1, 0, 0], "names the row 1 of X"),
+        ([1, 3, 0, 0, 0], "the rank 3, expected at most 2"),
+        ([1, 1, 1, 0, 0], "refers to row 1 of X"),
     ],
 )
 def test_ranks_and_rows_that_are_not_there(programs: Any, chosen: Any, message: str) -> None:
@@ -198,7 +200,7 @@ def test_a_parameter_that_the_layer_does_not_have() -> None:
 
 @pytest.mark.parametrize(
     ("header", "message"),
-    [([1, 8, 1, 0], "is no Bloom filter"), ([17070416, 512, 1, 0], "says 512 bits")],
+    [([1, 8, 1, 0], "is not a Bloom filter"), ([17070416, 512, 1, 0], "has 512 bits")],
 )
 def test_a_filter_that_is_none(programs: Any, header: list[int], message: str) -> None:
     stored = np.array([*header, 0, 0], np.uint64).view(np.float32).reshape(-1, 1)

@@ -250,7 +250,7 @@ def test_images_too_small_for_a_window_are_an_error(fresh_programs: Any) -> None
     exe = fluid.Executor()
     big, small = (np.ones(shape, "float32") for shape in ((2, 1, 5, 6), (2, 1, 1, 6)))
     assert exe.run(feed={"images": big}, fetch_list=[pooled])[0].shape == (2, 1, 3, 4)
-    with pytest.raises(ShapeError, match="3 taps 1 apart does not fit on an axis of 1"):
+    with pytest.raises(ShapeError, match="3 taps, dilation 1, does not fit on an axis of 1"):
         exe.run(feed={"images": small}, fetch_list=[pooled])
 
 

@@ -45,7 +45,7 @@ def test_blocks_of_a_few_images(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
 def test_no_frame_is_shifted(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:
     """Gathering real places only is right everywhere, not just where it is chosen."""
-    monkeypatch.setattr(im2col, "WORTH_SHIFTING", 0)
+    monkeypatch.setattr(im2col, "MAX_UNUSED_PRODUCTS", 0)
     check(forward(sample))
     check(backward(sample))
 
@@ -103,7 +103,13 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), (4, 3), {}, ShapeError, r"Filter is f32\[4, 3\], expected 4 axes"),
         ((2, 3, 8, 8), (4, 2, 3, 3), {}, ShapeError, "3 channels, 4 filters of 2 channels"),
         ((2, 4, 8, 8), (3, 2, 3, 3), {"groups": 2}, ShapeError, "do not fit in 2 groups"),
-        ((2, 3, 2, 8), (4, 3, 3, 3), {}, ShapeError, "3 taps 1 apart does not fit on an axis of 2"),
+        (
+            (2, 3, 2, 8),
+            (4, 3, 3, 3),
+            {},
+            ShapeError,
+            "3 taps, dilation 1, does not fit on an axis of 2",
+        ),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"strides": [0, 1]}, BadAttribute, r"strides is \[0, 1\]"),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"dilations": [1]}, BadAttribute, r"dilations is \[1\]"),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"paddings": [1]}, BadAttribute, r"paddings is \[1\]"),

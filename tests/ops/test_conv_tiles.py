@@ -58,7 +58,7 @@ def text(
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_tiles_give_what_the_whole_gives(case, places, monkeypatch):
     assert find("conv2d")
-    monkeypatch.setattr(tiles, "PLACES", places)
+    monkeypatch.setattr(tiles, "MIN_TILE_POSITIONS", places)
     monkeypatch.setattr(tiles, "COLUMN_ELEMENTS", 40)
     monkeypatch.setattr(im2col, "BLOCK_ELEMENTS", 64)
     graph = parse(text(**case))

@@ -111,7 +111,7 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), {"kind": "sum"}, BadAttribute, "pooling_type is 'sum'"),
         ((2, 3, 8, 8), {"ksize": [2]}, BadAttribute, r"ksize is \[2\], expected 2"),
         ((2, 3, 8, 8), {"ksize": [-1, -1]}, BadAttribute, r"ksize is \[-1, -1\]"),
-        ((2, 3, 1, 8), {}, ShapeError, "2 taps 1 apart does not fit on an axis of 1"),
+        ((2, 3, 1, 8), {}, ShapeError, "2 taps, dilation 1, does not fit on an axis of 1"),
         ((2, 3, 8, 8), {"paddings": [1, 2, 3]}, BadAttribute, r"paddings is \[1, 2, 3\]"),
     ],
 )

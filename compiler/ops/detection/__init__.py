@@ -1,1 +1,1 @@
-"""Ops that find things in images: boxes, priors, proposals, suppression."""
+"""Object detection ops: boxes, priors, proposals, non-maximum suppression."""

@@ -1,4 +1,4 @@
-"""The kernels of boxes: a lane for each box, or pair of boxes."""
+"""Device kernels of boxes: one program per box, or per pair of boxes."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ Box = Sequence[Number]
 
 
 def edges(boxes: DeviceOperand, *at: Number) -> list[Number]:
-    """The edges of a box of [..., 4]."""
+    """Load the edges of a box of [..., 4]."""
     return [boxes[(*at, edge)] for edge in range(4)]
 
 
 def sides(k: KernelBuilder, box: Box, extra: float) -> list[Number]:
-    """The width and the height of a box."""
+    """Return the width and the height of a box."""
     return [box[axis + 2] - box[axis] + extra for axis in (0, 1)]
 
 
 def overlap(k: KernelBuilder, one: Box, other: Box, extra: float) -> Number:
-    """Intersection over union of two boxes."""
-    shared: Number = 1.0
+    """Return the intersection over union of two boxes."""
+    intersection: Number = 1.0
     for axis in (0, 1):
         low, high = k.maximum(one[axis], other[axis]), k.minimum(one[axis + 2], other[axis + 2])
-        shared = k.maximum(high - low + extra, 0.0) * shared
+        intersection = k.maximum(high - low + extra, 0.0) * intersection
     (wide, tall), (broad, high) = sides(k, one, extra), sides(k, other, extra)
-    union = wide * tall + broad * high - shared
-    return shared / k.where(k.equal(union, 0.0), 1.0, union)
+    union = wide * tall + broad * high - intersection
+    return intersection / k.where(k.equal(union, 0.0), 1.0, union)
 
 
 def encoded(k: KernelBuilder, box: Box, prior: Box, extra: float) -> list[Number]:
-    """A box as seen from a prior: how far off, and how much larger."""
+    """Encode a box relative to a prior: centre offset in prior sizes, log of the size ratio."""
     spans, own = sides(k, prior, extra), sides(k, box, extra)
     middles = [prior[axis] + spans[axis] / 2.0 for axis in (0, 1)]
     away = [((box[a] + box[a + 2]) / 2.0 - middles[a]) / spans[a] for a in (0, 1)]
@@ -42,7 +42,7 @@ def encoded(k: KernelBuilder, box: Box, prior: Box, extra: float) -> list[Number
 
 
 def decoded(k: KernelBuilder, code: Box, prior: Box, extra: float) -> list[Number]:
-    """The box that a code means, seen from a prior."""
+    """Decode a box from a code relative to a prior."""
     spans = sides(k, prior, extra)
     centres = [code[a] * spans[a] + (prior[a] + spans[a] / 2.0) for a in (0, 1)]
     halves = [k.exp(code[axis + 2]) * spans[axis] / 2.0 for axis in (0, 1)]
@@ -51,11 +51,11 @@ def decoded(k: KernelBuilder, code: Box, prior: Box, extra: float) -> list[Numbe
 
 
 def put(k: KernelBuilder, boxes: DeviceOperand, at: Sequence[Number], box: Box) -> None:
-    """Write the edges of a box."""
+    """Store the edges of a box."""
     for edge, value in enumerate(box):
         k.store(boxes, (*at, edge), value)
 
 
 def real(k: KernelBuilder, size: Size) -> Number:
-    """A size as a number in double precision."""
+    """Return a size in double precision."""
     return float(size) if isinstance(size, int) else k.astype(k.size(size), DType.FP64)

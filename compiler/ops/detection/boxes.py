@@ -1,7 +1,7 @@
-"""Boxes measured, cut, compared, encoded and decoded. None of this has a gradient.
+"""Box ops: overlap, clipping, encoding and decoding. None has a gradient.
 
-Boxes are (x1, y1, x2, y2). Where they are not `normalized`, they count elements, and a side from a
-to b has b - a + 1 of them.
+Boxes are (x1, y1, x2, y2). If they are not `normalized`, coordinates are element indices, and a
+side from a to b has b - a + 1 elements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import box_kernels as box_lanes
+from compiler.ops.detection import box_kernels
 from compiler.ops.detection.box_kernels import edges, overlap, put
 from compiler.ops.image.windows import require_images
 from compiler.ops.sequence.sequence_kernels import owner_rows
@@ -20,27 +20,27 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
-    """ShapeError unless the last axis of an input holds the four edges of a box."""
+    """Raise ShapeError unless the last axis of an input holds the four edges of a box."""
     if boxes.rank < 2 or differ(boxes.shape[-1], 4) or not boxes.dtype.is_float:
         raise ShapeError(f"{op}: {slot} is {boxes}, expected boxes […, 4]")
 
 
 def overlaps(one: Array, other: Array, extra: float) -> Array:
-    """Intersection over union of boxes [N, 4] with boxes [M, 4]: [N, M]; `extra` adds to sides."""
+    """Return intersection over union of boxes [N, 4] and [M, 4]: [N, M]; `extra` adds to sides."""
     first, second = one[:, None], other[None]
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
-    shared = np.maximum(high - low + extra, 0).prod(axis=-1)
+    intersection = np.maximum(high - low + extra, 0).prod(axis=-1)
     areas = (first[..., 2:] - first[..., :2] + extra).prod(axis=-1)
     others = (second[..., 2:] - second[..., :2] + extra).prod(axis=-1)
-    union = areas + others - shared
-    return shared / np.where(union == 0, 1, union)
+    union = areas + others - intersection
+    return intersection / np.where(union == 0, 1, union)
 
 
 class IouSimilarity(OpDef, op="iou_similarity"):
     """Out[i, j] = the intersection of boxes X[i] and Y[j] over their union.
 
-    X is [N, 4], maybe in sequences, which are those of Out [N, M]. Reference: iou_similarity_op.h.
+    X is [N, 4]; Out [N, M] has its LoD, if there is one. Reference: iou_similarity_op.h.
     """
 
     X = reads(no_grad=True)
@@ -68,13 +68,13 @@ class IouSimilarity(OpDef, op="iou_similarity"):
 
 
 def centre_and_size(boxes: Array, extra: float) -> tuple[Array, Array]:
-    """The middle and the sides of boxes, both […, 2]."""
+    """Return the centres and the sides of boxes, both […, 2]."""
     size = boxes[..., 2:] - boxes[..., :2] + extra
     return boxes[..., :2] + size / 2, size
 
 
 def encoded(boxes: Array, priors: Array, extra: float) -> Array:
-    """Boxes [N, 4] as seen from priors [M, 4]: how far off, and how much larger; [N, M, 4]."""
+    """Encode boxes [N, 4] relative to priors [M, 4]: centre offsets, log size ratios [N, M, 4]."""
     middle, size = centre_and_size(priors, extra)
     centre = (boxes[:, None, :2] + boxes[:, None, 2:]) / 2
     sides = boxes[:, None, 2:] - boxes[:, None, :2] + extra
@@ -82,19 +82,19 @@ def encoded(boxes: Array, priors: Array, extra: float) -> Array:
 
 
 def decoded(codes: Array, priors: Array, extra: float) -> Array:
-    """The boxes that codes mean, seen from priors of a shape that broadcasts."""
+    """Decode boxes from codes relative to priors of a broadcastable shape."""
     middle, size = centre_and_size(priors, extra)
     centre, half = codes[..., :2] * size + middle, np.exp(codes[..., 2:]) * size / 2
     return np.concatenate([centre - half, centre + half - extra], axis=-1)
 
 
 class BoxCoder(OpDef, op="box_coder"):
-    """Boxes as seen from priors, or back: OutputBox [N, M, 4].
+    """Encode boxes relative to priors, or decode them: OutputBox [N, M, 4].
 
-    `encode_center_size` codes every TargetBox [N, 4], maybe in sequences, by every PriorBox [M, 4];
-    `decode_center_size` takes codes [N, M, 4], and priors that go with axis 1 of them (`axis` 0) or
-    with axis 0 (`axis` 1). Codes are divided, or multiplied, by PriorBoxVar, of the shape of
-    PriorBox, or by the four numbers of `variance`. Reference: box_coder_op.h.
+    `encode_center_size` encodes every TargetBox [N, 4], optionally with LoD, by every PriorBox [M,
+    4]; `decode_center_size` takes codes [N, M, 4], and priors that broadcast along their axis 1
+    (`axis` 0) or axis 0 (`axis` 1). Codes are divided, or multiplied, by PriorBoxVar, of the shape
+    of PriorBox, or by the four numbers of `variance`. Reference: box_coder_op.h.
     """
 
     PriorBox = reads(no_grad=True)
@@ -113,20 +113,20 @@ class BoxCoder(OpDef, op="box_coder"):
         require_boxes(self.kind, "PriorBox", PriorBox)
         require_boxes(self.kind, "TargetBox", TargetBox)
         if PriorBoxVar is not None and self.variance:
-            raise BadAttribute("box_coder: variance and PriorBoxVar cannot both be given")
+            raise BadAttribute("box_coder: variance and PriorBoxVar cannot both be set")
         encode = self.code_type == "encode_center_size"
         if not encode and self.code_type != "decode_center_size":
             hint = "expected encode_center_size or decode_center_size"
             raise BadAttribute(f"box_coder: code_type is {self.code_type!r}", hint=hint)
-        wanted = (2, 2) if encode else (2, 3)
-        if (PriorBox.rank, TargetBox.rank) != wanted:
+        expected = (2, 2) if encode else (2, 3)
+        if (PriorBox.rank, TargetBox.rank) != expected:
             found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found}, expected {wanted[1]} axes of TargetBox")
+            raise ShapeError(f"box_coder: {found}, expected {expected[1]} axes of TargetBox")
         if encode:
             return TargetBox.with_shape((TargetBox.shape[0], PriorBox.shape[0], 4))
         if self.axis not in (0, 1) or differ(TargetBox.shape[1 - self.axis], PriorBox.shape[0]):
             found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found} do not go together on axis {1 - self.axis}")
+            raise ShapeError(f"box_coder: {found} are incompatible on axis {1 - self.axis}")
         return TargetBox
 
     def numpy(self, PriorBox: Array, PriorBoxVar: Array | None, TargetBox: Array) -> Array:
@@ -157,19 +157,19 @@ class BoxCoder(OpDef, op="box_coder"):
             weights = [PriorBoxVar[(own, a) if each else a] for a in range(4)]
         prior, target = edges(PriorBox, own), edges(TargetBox, *((i,) if encode else (i, j)))
         if encode:
-            code = box_lanes.encoded(k, target, prior, extra)
+            code = box_kernels.encoded(k, target, prior, extra)
             box = [part / weight for part, weight in zip(code, weights, strict=True)]
         else:
             code = [part * weight for part, weight in zip(target, weights, strict=True)]
-            box = box_lanes.decoded(k, code, prior, extra)
+            box = box_kernels.decoded(k, code, prior, extra)
         put(k, OutputBox, (i, j), box)
 
 
 class BoxClip(OpDef, op="box_clip"):
-    """Output = the boxes of Input cut at the edges of their picture.
+    """Output = the boxes of Input clipped to their image.
 
-    Input is […, 4] in sequences by picture, ImInfo [N, 3] the height, width and scale of each: the
-    picture has as many elements as its size over its scale, rounded. Reference: box_clip_op.h.
+    Input is […, 4] in one sequence per image, ImInfo [N, 3] the height, width and scale of each:
+    the image has size / scale elements, rounded. Reference: box_clip_op.h.
     """
 
     Input = reads(no_grad=True)
@@ -200,18 +200,18 @@ class BoxClip(OpDef, op="box_clip"):
     ) -> None:
         owners = owner_rows(k, Input_lod[-1], Input.shape[0]) if Input_lod else None
         at, last = k.grid(*Input.shape), k.size(ImInfo.shape[0]) - 1
-        picture = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
-        size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[picture, 1], ImInfo[picture, 0])
-        whole = k.astype(size, DType.FP64) / k.astype(ImInfo[picture, 2], DType.FP64)
+        image = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
+        size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[image, 1], ImInfo[image, 0])
+        whole = k.astype(size, DType.FP64) / k.astype(ImInfo[image, 2], DType.FP64)
         edge = k.floor(k.astype(whole, ImInfo.type.dtype) + 0.5) - 1.0
         k.store(Output, at, k.clip(Input[at], 0.0, edge))
 
 
 class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
-    """Output[n, c, y, x] = 4·x - Input, for odd c 4·y - Input: distances as places.
+    """Output[n, c, y, x] = 4·x - Input, for odd c 4·y - Input: offsets become positions.
 
-    Input is [N, C, H, W], the corners of a polygon as seen from each place, a quarter as large.
-    Reference: polygon_box_transform_op.cc.
+    Input is [N, C, H, W], the offsets of polygon corners from each position of a map at a quarter
+    of the resolution. Reference: polygon_box_transform_op.cc.
     """
 
     Input = reads(no_grad=True)
@@ -222,22 +222,22 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         return Input
 
     def numpy(self, Input: Array) -> Array:
-        places = np.empty(Input.shape[1:], Input.dtype)
-        places[0::2] = 4 * np.arange(Input.shape[3])
-        places[1::2] = 4 * np.arange(Input.shape[2])[:, None]
-        return places - Input
+        positions = np.empty(Input.shape[1:], Input.dtype)
+        positions[0::2] = 4 * np.arange(Input.shape[3])
+        positions[1::2] = 4 * np.arange(Input.shape[2])[:, None]
+        return positions - Input
 
     def triton(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
         _, c, y, x = at = k.grid(*Input.shape)
-        place = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
-        k.store(Output, at, k.astype(place, Input.type.dtype) - Input[at])
+        position = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
+        k.store(Output, at, k.astype(position, Input.type.dtype) - Input[at])
 
 
 class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
-    """DecodeBox = a box for every class, OutputAssignBox = that of the likeliest class but 0.
+    """DecodeBox = a box per class, OutputAssignBox = that of the most likely class except 0.
 
-    PriorBox is [R, 4], PriorBoxVar [4], TargetBox [R, classes·4] codes, BoxScore [R, classes]. Logs
-    of sizes are cut at `box_clip`. Reference: box_decoder_and_assign_op.h.
+    PriorBox is [R, 4], PriorBoxVar [4], TargetBox [R, classes·4] codes, BoxScore [R, classes]. Log
+    sizes are clipped at `box_clip`. Reference: box_decoder_and_assign_op.h.
     """
 
     PriorBox = reads(no_grad=True)
@@ -254,7 +254,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         require_boxes(self.kind, "PriorBox", PriorBox)
         if TargetBox.rank != 2 or differ(TargetBox.shape[1], BoxScore.shape[1] * 4):
             found = shown(TargetBox=TargetBox, BoxScore=BoxScore)
-            raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes a class")
+            raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes per class")
         return {"DecodeBox": TargetBox, "OutputAssignBox": PriorBox}
 
     def numpy(
@@ -287,7 +287,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
             if PriorBoxVar is not None:
                 code = [part * PriorBoxVar[edge] for edge, part in enumerate(code)]
             code[2:] = (k.minimum(part, self.box_clip) for part in code[2:])
-            return box_lanes.decoded(k, code, edges(PriorBox, row), 1.0)
+            return box_kernels.decoded(k, code, edges(PriorBox, row), 1.0)
 
         if DecodeBox is not None:
             row, of = k.grid(rows, classes)

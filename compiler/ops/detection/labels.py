@@ -1,4 +1,4 @@
-"""What the second stage of a detector is to learn of proposals: `generate_proposal_labels`."""
+"""Training targets of the second stage of a detector: `generate_proposal_labels`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from compiler.ir.opdef import (
 )
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import overlaps, require_boxes
-from compiler.ops.detection.nms import offsets_of
-from compiler.ops.detection.targets import codes_of, sampled
+from compiler.ops.detection.nms import lod_offsets
+from compiler.ops.detection.targets import encoded_targets, sampled
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
 
 
 class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
-    """Of each picture's proposals those to learn from: boxes, classes, and codes for their class.
+    """Sample proposals of each image for training: boxes, classes, and box codes for their class.
 
-    RpnRois [R, 4] come in elements of the scaled picture, GtBoxes [G, 4] in those of the original,
-    both in sequences by picture; ImInfo [N, 3] is height, width and scale. A box that shares
-    `fg_thresh` with a true one is foreground, one from `bg_thresh_lo` up to `bg_thresh_hi`
-    background, class 0; `batch_size_per_im` are taken, `fg_fraction` of them foreground at most:
-    the first, or with `use_random` some, the same every time. True boxes stand before the
-    proposals. `is_cascade_rcnn` takes all proposals, and as many of the first as there are true
-    boxes for those, in elements of the original picture, as the reference does. Targets are
-    [K, 4·class_nums], codes over `bbox_reg_weights` where the weights are 1.
-    Reference: generate_proposal_labels_op.cc.
+    RpnRois [R, 4] are in coordinates of the scaled image, GtBoxes [G, 4] in those of the original,
+    both in one sequence per image; ImInfo [N, 3] is height, width and scale. A box whose overlap
+    with a ground-truth box is at least `fg_thresh` is foreground, one from `bg_thresh_lo` up to
+    `bg_thresh_hi` background, class 0; `batch_size_per_im` are sampled, at most `fg_fraction` of
+    them foreground: the first, or with `use_random` a random choice with a fixed seed. Ground-truth
+    boxes precede the proposals. `is_cascade_rcnn` takes all proposals, and treats as many of the
+    first as there are ground-truth boxes as those, in coordinates of the original image, as the
+    reference does. Targets are [K, 4·class_nums], codes over `bbox_reg_weights` where the weights
+    are 1. Reference: generate_proposal_labels_op.cc.
     """
 
-    no_kernel_reason = "samples of boxes are drawn one after the other"
+    no_kernel_reason = "boxes are sampled sequentially"
 
     RpnRois = reads(no_grad=True)
     RpnRois_lod = reads_lod("RpnRois")
@@ -84,11 +84,11 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
             raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
         codes = RpnRois.with_shape((UNKNOWN, 4 * self.class_nums))
-        made: dict[str, object] = dict.fromkeys(OUTPUTS.split(), codes)
-        made["Rois"] = RpnRois.with_shape((UNKNOWN, 4))
-        made["LabelsInt32"] = TensorType(DType.INT32, (UNKNOWN, 1))
+        result: dict[str, object] = dict.fromkeys(OUTPUTS.split(), codes)
+        result["Rois"] = RpnRois.with_shape((UNKNOWN, 4))
+        result["LabelsInt32"] = TensorType(DType.INT32, (UNKNOWN, 1))
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
-        return {**made, **{f"{slot}_lod": offsets for slot in OUTPUTS.split()}}
+        return {**result, **{f"{slot}_lod": offsets for slot in OUTPUTS.split()}}
 
     def numpy(
         self,
@@ -105,25 +105,25 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         weights, counts = np.array(self.bbox_reg_weights), (0, 0)
         if not self.is_cascade_rcnn:
             counts = (self.batch_size_per_im, int(self.batch_size_per_im * self.fg_fraction))
-        made: list[list[Array]] = []
+        result: list[list[Array]] = []
         for number, info in enumerate(ImInfo):
-            own = slice(starts[number], starts[number + 1])
-            true, classes = GtBoxes[own], GtClasses[own].reshape(-1)
+            image_rows = slice(starts[number], starts[number + 1])
+            true, classes = GtBoxes[image_rows], GtClasses[image_rows].reshape(-1)
             boxes = RpnRois[first[number] : first[number + 1]].copy()
             count = len(true) if self.is_cascade_rcnn else 0
             boxes[count:] /= info[2]
             boxes = boxes if count else np.concatenate([true, boxes])
             crowd = np.zeros(len(boxes), np.bool_)
-            crowd[: len(true)] = (IsCrowd[own].reshape(-1) != 0)[: len(boxes)]
-            shared = overlaps(boxes, true, 1.0)
-            taken, count = taken_boxes(shared, crowd, limits, counts, self.use_random)
-            match = shared[taken[:count]].argmax(axis=1)
+            crowd[: len(true)] = (IsCrowd[image_rows].reshape(-1) != 0)[: len(boxes)]
+            iou = overlaps(boxes, true, 1.0)
+            taken, count = sample_boxes(iou, crowd, limits, counts, self.use_random)
+            match = iou[taken[:count]].argmax(axis=1)
             labels = np.concatenate([classes[match], np.zeros(len(taken) - count, np.int32)])
-            codes = codes_of(boxes[taken[:count]], true[match]) / weights
-            place = np.minimum(labels, 1) if self.is_cls_agnostic else labels
-            made.append([boxes[taken] * info[2], labels, *spread(codes, place, self.class_nums)])
-        offsets = offsets_of([each[0] for each in made])
-        rows = [np.concatenate(part) for part in zip(*made, strict=True)]
+            codes = encoded_targets(boxes[taken[:count]], true[match]) / weights
+            column = np.minimum(labels, 1) if self.is_cls_agnostic else labels
+            result.append([boxes[taken] * info[2], labels, *spread(codes, column, self.class_nums)])
+        offsets = lod_offsets([each[0] for each in result])
+        rows = [np.concatenate(part) for part in zip(*result, strict=True)]
         slots = {"Rois": rows[0].astype(RpnRois.dtype)}
         slots["LabelsInt32"] = rows[1].astype(np.int32)[:, None]
         slots["BboxTargets"] = rows[2].astype(RpnRois.dtype)
@@ -132,32 +132,32 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         return {**slots, **{f"{slot}_lod": [offsets] for slot in OUTPUTS.split()}}
 
 
-def taken_boxes(
-    shared: Array,
+def sample_boxes(
+    iou: Array,
     crowd: Array,
     limits: tuple[float, float, float],
     counts: tuple[int, int],
     at_random: bool,
 ) -> tuple[Array, int]:
-    """The boxes to learn from, foreground first, and how many of them are.
+    """Return the sampled boxes, foreground first, and the number of foreground boxes.
 
-    `limits` are the overlaps of foreground, and of background, upper and lower; `counts` how many
-    boxes may be taken, and how many foreground; 0 for all.
+    `limits` are the overlap thresholds of foreground, and of background, upper and lower; `counts`
+    the maximum number of boxes, and of foreground boxes; 0 for all.
     """
-    most = np.where(crowd, -1.0, shared.max(axis=1, initial=0))
+    most = np.where(crowd, -1.0, iou.max(axis=1, initial=0))
     true = np.flatnonzero(most >= limits[0])
-    none = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
+    background = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
     if counts[0]:
         true = sampled(true, counts[1], at_random)
-        none = sampled(none, counts[0] - len(true), at_random)
-    return np.concatenate([true, none]), len(true)
+        background = sampled(background, counts[0] - len(true), at_random)
+    return np.concatenate([true, background]), len(true)
 
 
-def spread(codes: Array, places: Array, classes: int) -> tuple[Array, Array]:
-    """Codes of the first boxes at the place of their class, [K, 4·classes]; 1 where they are."""
-    made, weight = np.zeros((2, len(places), classes, 4))
+def spread(codes: Array, positions: Array, classes: int) -> tuple[Array, Array]:
+    """Scatter codes of the first boxes to their class; return them and a mask [K, 4·classes]."""
+    result, weight = np.zeros((2, len(positions), classes, 4))
     rows = np.arange(len(codes))
-    able = places[: len(codes)] > 0
-    made[rows[able], places[: len(codes)][able]] = codes[able]
-    weight[rows[able], places[: len(codes)][able]] = 1
-    return made.reshape(len(places), -1), weight.reshape(len(places), -1)
+    valid = positions[: len(codes)] > 0
+    result[rows[valid], positions[: len(codes)][valid]] = codes[valid]
+    weight[rows[valid], positions[: len(codes)][valid]] = 1
+    return result.reshape(len(positions), -1), weight.reshape(len(positions), -1)

@@ -1,6 +1,7 @@
-"""Which prior box stands for which true box, and what it is to learn from it.
+"""Matching of prior boxes with ground-truth boxes, and their training targets.
 
-Pictures are sequences of true boxes; priors are the same for all. None of this has a gradient.
+Images are sequences of ground-truth boxes; priors are the same for all. No op has a gradient
+except `sigmoid_focal_loss`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from compiler.ops.sequence.sequence_kernels import level_there, owner_rows
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
 
-NEAR_NOTHING = 1e-6
-"""A distance below this is no match."""
+LEAST_MATCH = 1e-6
+"""Values below this are no match."""
 
 
 def match_best(distance: Array) -> Array:
-    """For each column the row that is its match, or -1: the nearest pair first, each row once."""
+    """Return the matching row of each column, or -1: largest entry first, each row once."""
     found = np.full(distance.shape[1], -1, np.int32)
     left = distance.copy()
     for _ in range(min(distance.shape)):
         row, column = divmod(int(left.argmax()), distance.shape[1])
-        if left[row, column] < NEAR_NOTHING:
+        if left[row, column] < LEAST_MATCH:
             break
         found[column] = row
         left[row], left[:, column] = -1, -1
@@ -37,23 +38,23 @@ def match_best(distance: Array) -> Array:
 
 
 def match_every(distance: Array, found: Array, threshold: float) -> Array:
-    """Columns without a match take the nearest row, if it is at least as near as a threshold."""
+    """Match each unmatched column to its largest row, if that entry reaches a threshold."""
     best = distance.argmax(axis=0)
-    near = distance.max(axis=0)
-    free = (found < 0) & (near >= max(threshold, NEAR_NOTHING))
+    distances = distance.max(axis=0)
+    free = (found < 0) & (distances >= max(threshold, LEAST_MATCH))
     return np.where(free, best, found).astype(np.int32)
 
 
 class BipartiteMatch(OpDef, op="bipartite_match"):
-    """For each column of DistMat the row that is its match, or -1, and how near it is, or 0.
+    """The matching row of each column of DistMat, or -1, and the entry of the match, or 0.
 
-    DistMat [rows, M] has a sequence of rows a picture, or one picture; both outputs are [N, M]. The
-    nearest pair is matched first, then the nearest of the others; with `match_type`
-    per_prediction, columns that are left take their nearest row if it is `dist_threshold` near.
-    Reference: bipartite_match_op.cc.
+    DistMat [rows, M] has a sequence of rows per image, or one image; both outputs are [N, M]. The
+    largest entry is matched first, then the largest of the remaining rows and columns; with
+    `match_type` per_prediction, unmatched columns take their largest row if it is at least
+    `dist_threshold`. Reference: bipartite_match_op.cc.
     """
 
-    no_kernel_reason = "a pair is matched after all that are nearer"
+    no_kernel_reason = "pairs are matched sequentially, in descending order"
 
     DistMat = reads(no_grad=True)
     DistMat_lod = reads_lod("DistMat", optional=True)
@@ -71,14 +72,17 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
         if self.match_type not in ("bipartite", "per_prediction"):
             hint = "expected bipartite or per_prediction"
             raise BadAttribute(f"bipartite_match: match_type is {self.match_type!r}", hint=hint)
-        pictures: Size = DistMat_lod[-1].shape[0] - 1 if DistMat_lod else 1
-        near = DistMat.with_shape((pictures, DistMat.shape[1]))
-        return {"ColToRowMatchIndices": near.with_dtype(DType.INT32), "ColToRowMatchDist": near}
+        images: Size = DistMat_lod[-1].shape[0] - 1 if DistMat_lod else 1
+        distances = DistMat.with_shape((images, DistMat.shape[1]))
+        return {
+            "ColToRowMatchIndices": distances.with_dtype(DType.INT32),
+            "ColToRowMatchDist": distances,
+        }
 
     def numpy(self, DistMat: Array, DistMat_lod: list[Array] | None) -> dict[str, Array]:
         starts = DistMat_lod[-1] if DistMat_lod else np.array([0, len(DistMat)])
         shape = (len(starts) - 1, DistMat.shape[1])
-        matches, near = np.full(shape, -1, np.int32), np.zeros(shape, DistMat.dtype)
+        matches, distances = np.full(shape, -1, np.int32), np.zeros(shape, DistMat.dtype)
         for number in range(len(matches)):
             distance = DistMat[starts[number] : starts[number + 1]]
             if not len(distance):
@@ -88,16 +92,16 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
                 found = match_every(distance, found, self.dist_threshold)
             matches[number] = found
             seen = distance[np.maximum(found, 0), np.arange(shape[1])]
-            near[number] = np.where(found < 0, 0, seen)
-        return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": near}
+            distances[number] = np.where(found < 0, 0, seen)
+        return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": distances}
 
 
 class TargetAssign(OpDef, op="target_assign"):
-    """Out[n, m] = what X has for prior m of picture n at its match, OutWeight 1; else 0.
+    """Out[n, m] = the row of X that prior m of image n is matched to, OutWeight 1; otherwise 0.
 
-    X is [rows, P, K] in sequences by picture, P 1 or as many as priors; MatchIndices int32 [N, M].
-    Without a match Out is `mismatch_value`, and so it is, with weight 1, for the priors that
-    NegIndices int32 [total, 1] has for each picture. Reference: target_assign_op.h.
+    X is [rows, P, K] in one sequence per image, P 1 or the number of priors; MatchIndices int32 [N,
+    M]. Without a match Out is `mismatch_value`, and so it is, with weight 1, for the priors that
+    NegIndices int32 [total, 1] lists for each image. Reference: target_assign_op.h.
     """
 
     X = reads(no_grad=True)
@@ -127,16 +131,16 @@ class TargetAssign(OpDef, op="target_assign"):
         NegIndices: Array | None,
         NegIndices_lod: list[Array] | None,
     ) -> dict[str, Array]:
-        pictures, priors = (int(size) for size in MatchIndices.shape)
+        images, priors = (int(size) for size in MatchIndices.shape)
         starts = X_lod[-1]
-        known = MatchIndices >= 0
-        rows = np.where(known, MatchIndices + starts[:pictures, None], 0)
+        matched = MatchIndices >= 0
+        rows = np.where(matched, MatchIndices + starts[:images, None], 0)
         columns = np.broadcast_to(np.arange(priors) % X.shape[1], rows.shape)
-        weight = known.astype(np.float32)[..., None]
-        blank = np.full((pictures, priors, X.shape[2]), self.mismatch_value, X.dtype)
-        out = np.where(known[..., None], X[rows, columns], blank) if len(X) else blank
+        weight = matched.astype(np.float32)[..., None]
+        blank = np.full((images, priors, X.shape[2]), self.mismatch_value, X.dtype)
+        out = np.where(matched[..., None], X[rows, columns], blank) if len(X) else blank
         if NegIndices is not None and NegIndices_lod:
-            number = np.repeat(np.arange(pictures), np.diff(NegIndices_lod[-1]))
+            number = np.repeat(np.arange(images), np.diff(NegIndices_lod[-1]))
             chosen = NegIndices.reshape(-1)
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
@@ -153,37 +157,37 @@ class TargetAssign(OpDef, op="target_assign"):
         OutWeight: DeviceOperand | None,
     ) -> None:
         starts = level_there(k, X_lod[-1])
-        for made in (each for each in (Out, OutWeight) if each is not None):
-            n, m, part = k.grid(*made.shape)
+        for result in (each for each in (Out, OutWeight) if each is not None):
+            n, m, part = k.grid(*result.shape)
             match = MatchIndices[n, m]
             row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
-            if made is Out:
-                known = (match >= 0) & inside(k, row, X.shape[0])
-                value = X.at(row, prior, part, where=known, other=self.mismatch_value)
+            if result is Out:
+                matched = (match >= 0) & inside(k, row, X.shape[0])
+                value = X.at(row, prior, part, where=matched, other=self.mismatch_value)
             else:
                 value = k.where(match >= 0, 1.0, 0.0)
-            k.store(made, (n, m, part), value)
+            k.store(result, (n, m, part), value)
         if NegIndices is not None and NegIndices_lod:
             rows = NegIndices.type.numel
             owners = owner_rows(k, NegIndices_lod[-1], rows)
-            for made, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
-                if made is not None:
-                    i, part = k.grid(rows, made.shape[2])
+            for result, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
+                if result is not None:
+                    i, part = k.grid(rows, result.shape[2])
                     prior = NegIndices.reshaped((rows,))[i]
-                    known = inside(k, prior, made.shape[1])
-                    k.store(made, (owners[i], prior, part), value, known)
+                    matched = inside(k, prior, result.shape[1])
+                    k.store(result, (owners[i], prior, part), value, matched)
 
 
 class MineHardExamples(OpDef, op="mine_hard_examples"):
-    """NegIndices = the priors without a match whose loss is largest, a sequence a picture.
+    """NegIndices = the unmatched priors with the largest loss, one sequence per image.
 
-    ClsLoss and MatchDist are [N, M], MatchIndices int32 [N, M]. `max_negative` takes priors below
-    `neg_dist_threshold`, `neg_pos_ratio` times as many as are matched. `hard_example` takes
-    `sample_size` of all, by both losses, and UpdatedMatchIndices forgets the matches that are not
-    among them. Indices come in order. Reference: mine_hard_examples_op.cc.
+    ClsLoss and MatchDist are [N, M], MatchIndices int32 [N, M]. `max_negative` selects priors below
+    `neg_dist_threshold`, `neg_pos_ratio` times the number of matched ones. `hard_example` selects
+    `sample_size` of all, by the sum of both losses, and UpdatedMatchIndices drops the matches that
+    are not selected. Indices are sorted. Reference: mine_hard_examples_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many examples are hard"
+    no_kernel_reason = "the number of hard examples is data-dependent"
 
     ClsLoss = reads(no_grad=True)
     LocLoss = reads(optional=True, no_grad=True)
@@ -203,7 +207,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
         require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=MatchDist)
         if differ(ClsLoss.shape[0], MatchIndices.shape[0]):
             found = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
-            raise ShapeError(f"mine_hard_examples: {found}, expected as many pictures")
+            raise ShapeError(f"mine_hard_examples: {found}, expected equal batch sizes")
         if self.mining_type not in ("max_negative", "hard_example"):
             found = f"mine_hard_examples: mining_type is {self.mining_type!r}"
             raise BadAttribute(found, hint="expected max_negative or hard_example")
@@ -221,15 +225,15 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
         loss = loss + LocLoss.reshape(loss.shape) if hard and LocLoss is not None else loss
         found: list[Array] = []
         for number, matches in enumerate(MatchIndices):
-            able = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
-            able = np.ones(len(able), np.bool_) if hard else able
-            places = np.flatnonzero(able)
-            wanted = int((matches >= 0).sum() * self.neg_pos_ratio)
-            count = min(self.sample_size if hard else wanted, len(places))
-            order = np.argsort(-loss[number][places], kind="stable")[:count]
-            chosen = np.sort(places[order])
+            valid = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
+            valid = np.ones(len(valid), np.bool_) if hard else valid
+            positions = np.flatnonzero(valid)
+            negatives = int((matches >= 0).sum() * self.neg_pos_ratio)
+            count = min(self.sample_size if hard else negatives, len(positions))
+            order = np.argsort(-loss[number][positions], kind="stable")[:count]
+            chosen = np.sort(positions[order])
             if hard:
-                updated[number, np.setdiff1d(places, chosen)] = -1
+                updated[number, np.setdiff1d(positions, chosen)] = -1
                 chosen = chosen[matches[chosen] < 0]
             found.append(chosen)
         offsets = np.cumsum([0, *[len(each) for each in found]], dtype=np.int64)
@@ -242,11 +246,11 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
 
 
 class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
-    """Out = the cross entropy of each class by itself, small where the answer is sure.
+    """Out = the focal loss of each class: cross entropy, down-weighted for confident predictions.
 
-    X [N, D] are logits of classes 1 to D, Label int32 [N, 1] the class, 0 for none of them, -1 for
-    rows that do not count. With p = sigmoid(X), a true class costs alpha (1-p)^gamma (-log p), a
-    wrong one (1-alpha) p^gamma (-log(1-p)), over FgNum or 1. Reference: sigmoid_focal_loss_op.h.
+    X [N, D] are logits of classes 1 to D, Label int32 [N, 1] the class, 0 for background, -1 for
+    ignored rows. With p = sigmoid(X), the true class costs alpha (1-p)^gamma (-log p), another
+    one (1-alpha) p^gamma (-log(1-p)), over max(FgNum, 1). Reference: sigmoid_focal_loss_op.h.
     """
 
     X = reads()
@@ -261,7 +265,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
         if X.rank != 2 or Label.rank != 2 or differ(X.shape[0], Label.shape[0]):
             found = shown(X=X, Label=Label)
-            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label a row")
+            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label per row")
         return X
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
@@ -290,7 +294,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     ) -> None:
         at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
-        p, log_p, log_rest = focal_lanes(k, X[at])
+        p, log_p, log_rest = focal_terms(k, X[at])
         falling = k.power(p, self.gamma) * log_rest * wrong
         k.store(Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
 
@@ -305,7 +309,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     ) -> None:
         at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
-        p, log_p, log_rest = focal_lanes(k, X[at])
+        p, log_p, log_rest = focal_terms(k, X[at])
         rising = k.power(1.0 - p, self.gamma) * (1.0 - p - p * log_p * self.gamma)
         falling = k.power(p, self.gamma) * (log_rest * (1.0 - p) * self.gamma - p)
         k.store(d_X, at, -(d_Out[at] * (true * rising + wrong * falling)))
@@ -318,29 +322,29 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         at: Sequence[Number],
         dtype: DType,
     ) -> tuple[Number, Number]:
-        """`focal_weights` for one element."""
+        """Return `focal_weights` of one element."""
         count, label = k.astype(k.maximum(FgNum.reshaped((1,))[0], 1), dtype), Label[at[0], 0]
         true = k.equal(label, at[1] + 1)
         wrong = k.where(true | k.equal(label, -1), 0.0, (1 - self.alpha) / count)
         return k.where(true, self.alpha / count, 0.0), wrong
 
 
-def focal_lanes(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
-    """`focal_parts` of one element."""
+def focal_terms(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
+    """Return `focal_parts` of one element."""
     p = 1.0 / (1.0 + k.exp(-x))
     rest = -k.maximum(x, 0.0) - k.log1p(k.exp(-k.absolute(x)))
     return p, k.log(k.maximum(p, float(np.finfo(np.float32).tiny))), rest
 
 
 def focal_weights(X: Array, Label: Array, FgNum: Array, alpha: float) -> tuple[Array, Array]:
-    """What the true class of each row weighs, and what the others do: [N, D]."""
+    """Return the weights of the true class of each row, and of the others: [N, D]."""
     count, labels = max(int(FgNum.reshape(-1)[0]), 1), Label.reshape(-1, 1)
     true: Array = labels == np.arange(1, int(X.shape[1]) + 1)
     return true * (alpha / count), (~true & (labels != -1)) * ((1 - alpha) / count)
 
 
 def focal_parts(X: Array) -> tuple[Array, Array, Array]:
-    """P = sigmoid(X), log(p), and log(1 - p), none of them infinite."""
+    """Return p = sigmoid(X), log(p), and log(1 - p), all finite."""
     p = 1 / (1 + np.exp(-X))
     rest = -np.maximum(X, 0) - np.log1p(np.exp(-np.abs(X)))
     return p, np.log(np.maximum(p, np.finfo(np.float32).tiny)), rest

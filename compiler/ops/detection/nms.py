@@ -1,7 +1,7 @@
-"""Detections: of all boxes, those that are likely and do not say the same. No gradient.
+"""Non-maximum suppression ops. None has a gradient.
 
-How many there are only the data knows; they come as sequences by picture, rows of the class, the
-score and the box.
+The number of detections depends on the data; they are one sequence per image, each row the class,
+the score and the box.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from compiler.ops.detection.nms_numpy import (
 from compiler.ops.type_checks import differ, shown
 
 POLYGONS = (8, 16, 24, 32)
-"""How many numbers a polygon may have: x and y of 4, 8, 12 or 16 corners."""
+"""Numbers per polygon: x and y of 4, 8, 12 or 16 corners."""
 NO_OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
-"""The type of offsets that are those of one picture where nothing is kept of any."""
+"""Type of the offsets, which are those of a single image if no box is kept."""
 
 
 class Detections(OpDef):
-    """Out [K, 6]: class, score and box of what is kept of boxes BBoxes with Scores.
+    """Out [K, 6]: class, score and box of the detections kept from BBoxes with Scores.
 
-    BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in sequences by picture, and [M, C].
-    With Scores of three axes boxes may be polygons, [N, M, 8] and so on, and Out is [K, 10] then.
+    BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in one sequence per image, and [M, C].
+    With Scores of rank 3 boxes may be polygons, [N, M, 8] and so on, and Out is [K, 10] then.
     """
 
     BBoxes = reads(no_grad=True)
@@ -51,7 +51,7 @@ class Detections(OpDef):
     def kept(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
-        """The types of Out and its LoD; ShapeError where boxes and scores do not go together."""
+        """Return the types of Out and its LoD; raises ShapeError for incompatible inputs."""
         both_rank_3 = BBoxes.rank == 3 and Scores.rank == 3
         polygons = self.takes_polygons and both_rank_3 and BBoxes.shape[-1] in POLYGONS
         if not polygons or not BBoxes.dtype.is_float:
@@ -60,26 +60,26 @@ class Detections(OpDef):
         wrong = Scores.rank not in (2, 3) or BBoxes.rank != 3
         if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
             found = shown(BBoxes=BBoxes, Scores=Scores)
-            raise ShapeError(f"{self.kind}: {found} do not go together")
-        pictures = Scores.shape[0]
+            raise ShapeError(f"{self.kind}: {found} are incompatible")
+        images = Scores.shape[0]
         if Scores.rank == 2:
-            pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
-        offsets = TensorType(DType.INT64, (pictures + 1,))
+            images = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
+        offsets = TensorType(DType.INT64, (images + 1,))
         width = BBoxes.shape[-1] + 2 if polygons else 6
         return {"Out": BBoxes.with_shape((UNKNOWN, width)), "Out_lod": [offsets]}
 
 
-def by_picture(
+def split_images(
     boxes: Array, scores: Array, lod: list[Array] | None
 ) -> list[tuple[Array, Array, int]]:
-    """For each picture its boxes, its scores [C, M], and the number of its first box.
+    """Return for each image its boxes, its scores [C, M], and the index of its first box.
 
-    Raises ValueError where scores have two axes and nobody says which rows are of which picture.
+    Raises ValueError if scores have rank 2 and no LoD assigns rows to images.
     """
     if scores.ndim == 3:
         return [(boxes[i], scores[i], i * boxes.shape[1]) for i in range(len(scores))]
     if not lod:
-        raise ValueError("boxes [M, C, 4] need sequence lengths that say which picture each is in")
+        raise ValueError("boxes [M, C, 4] need sequence lengths that assign each to an image")
     starts = lod[-1]
     return [
         (boxes[starts[i] : starts[i + 1]], scores[starts[i] : starts[i + 1]].T, int(starts[i]))
@@ -87,25 +87,25 @@ def by_picture(
     ]
 
 
-def rows_of(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
-    """Class, score and box of what was chosen of one picture."""
+def detection_rows(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
+    """Return class, score and box of the selected boxes of one image."""
     chosen = boxes[number] if boxes.ndim == 2 else boxes[number, label]
     columns = [label[:, None], scores[label, number][:, None], chosen]
     return np.concatenate(columns, axis=1).astype(boxes.dtype)
 
 
-def offsets_of(parts: list[Array]) -> Array:
-    """Where the rows of each picture start, and the last end."""
+def lod_offsets(parts: list[Array]) -> Array:
+    """Return the LoD offsets of rows per image."""
     return np.cumsum([0, *[len(each) for each in parts]], dtype=np.int64)
 
 
 class MulticlassNms(Detections, op="multiclass_nms"):
-    """Non-maximum suppression, a class at a time; then at most `keep_top_k` boxes a picture.
+    """Non-maximum suppression per class; then at most `keep_top_k` boxes per image.
 
-    Of no boxes at all Out is [[-1]]. Reference: multiclass_nms_op.cc.
+    If no box is kept, Out is [[-1]]. Reference: multiclass_nms_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
@@ -120,18 +120,18 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     ) -> dict[str, object]:
         limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
         options = (self.background_label, self.normalized, Scores.ndim == 2)
-        made: list[Array] = []
-        for boxes, scores, _ in by_picture(BBoxes, Scores, BBoxes_lod):
+        result: list[Array] = []
+        for boxes, scores, _ in split_images(BBoxes, Scores, BBoxes_lod):
             found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            made.append(rows_of(boxes, scores, *found))
-        rows = np.concatenate(made)
+            result.append(detection_rows(boxes, scores, *found))
+        rows = np.concatenate(result)
         if len(rows):
-            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
 
 
 class IndexedNms(Detections):
-    """Suppression that also says which boxes were kept: Index [K, 1], counted through all."""
+    """Non-maximum suppression with Index [K, 1], the indices of kept boxes in the batch."""
 
     Index = writes()
     Index_lod = writes_lod("Index")
@@ -141,10 +141,10 @@ class IndexedNms(Detections):
     def both(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
-        """The types of Out and Index."""
-        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        """Return the types of Out and Index."""
+        result = self.kept(BBoxes, BBoxes_lod, Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+        return {**result, "Index": index, "Index_lod": result["Out_lod"]}
 
 
 def indexed_nms(
@@ -155,25 +155,25 @@ def indexed_nms(
     keep: int,
     options: tuple[int, bool, bool],
 ) -> tuple[dict[str, object], Array]:
-    """What is kept, by slot, and how many boxes of each picture."""
-    made: list[Array] = []
-    places: list[Array] = []
-    for boxes, scores, first in by_picture(BBoxes, Scores, BBoxes_lod):
+    """Return the outputs by slot, and the number of kept boxes per image."""
+    result: list[Array] = []
+    positions: list[Array] = []
+    for boxes, scores, first in split_images(BBoxes, Scores, BBoxes_lod):
         label, number = best_of_classes(boxes, scores, limits, keep, options)
-        made.append(rows_of(boxes, scores, label, number))
+        result.append(detection_rows(boxes, scores, label, number))
         per_class = len(scores) if boxes.ndim == 3 else 1
-        places.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
-    rows = np.concatenate(made).reshape(-1, BBoxes.shape[-1] + 2)
-    index, offsets = np.concatenate(places).astype(np.int32)[:, None], offsets_of(made)
+        positions.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
+    rows = np.concatenate(result).reshape(-1, BBoxes.shape[-1] + 2)
+    index, offsets = np.concatenate(positions).astype(np.int32)[:, None], lod_offsets(result)
     slots: dict[str, object] = {"Out": rows, "Index": index}
     slots |= {"Out_lod": [offsets], "Index_lod": [offsets]}
     return slots, np.diff(offsets).astype(np.int32)
 
 
 class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
-    """`multiclass_nms` with the Index of what was kept."""
+    """`multiclass_nms` with the Index of the kept boxes."""
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     def infer(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
@@ -189,9 +189,9 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 
 
 class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
-    """`multiclass_nms2` as 2.x has it: RoisNum in place of sequences, NmsRoisNum beside them."""
+    """`multiclass_nms2` of 2.x: RoisNum instead of LoD, and NmsRoisNum as an additional output."""
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     RoisNum = reads(optional=True, no_grad=True)
     NmsRoisNum = writes(optional=True)
@@ -203,10 +203,10 @@ class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
         Scores: TensorType,
         RoisNum: TensorType | None,
     ) -> dict[str, object]:
-        made = self.both(BBoxes, BBoxes_lod, Scores)
-        pictures = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
-        pictures = pictures if RoisNum is None else RoisNum.shape[0]
-        return {**made, "NmsRoisNum": TensorType(DType.INT32, (pictures,))}
+        result = self.both(BBoxes, BBoxes_lod, Scores)
+        images = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
+        images = images if RoisNum is None else RoisNum.shape[0]
+        return {**result, "NmsRoisNum": TensorType(DType.INT32, (images,))}
 
     def numpy(
         self,
@@ -225,12 +225,12 @@ class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
 class LocalityAwareNms(Detections, op="locality_aware_nms"):
     """`multiclass_nms` of boxes that are first merged with their neighbours in the list.
 
-    Boxes that follow each other and share more than `nms_threshold` become one, weighed by their
+    Consecutive boxes that overlap by more than `nms_threshold` become one, weighted by their
     scores, which add up. Scores are [N, 1, M]. BBoxes may be polygons instead, [N, M, 8] and so on:
     x and y of 4, 8, 12 or 16 corners. Reference: locality_aware_nms_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or merged after all before it"
+    no_kernel_reason = "boxes are merged and suppressed sequentially"
 
     background_label = attr(-1)
     nms_threshold = attr(0.3)
@@ -246,26 +246,26 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
         limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
         options = (self.background_label, self.normalized, False)
-        made: list[Array] = []
+        result: list[Array] = []
         for boxes, scores in zip(BBoxes.copy(), Scores.copy(), strict=True):
             for each in scores:
                 merge_neighbours(boxes, each, self.nms_threshold, self.normalized)
             found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            made.append(rows_of(boxes, scores, *found))
-        rows = np.concatenate(made)
+            result.append(detection_rows(boxes, scores, *found))
+        rows = np.concatenate(result)
         if len(rows):
-            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
 
 
 class MatrixNms(Detections, op="matrix_nms"):
-    """Boxes whose scores stay above `post_threshold` when lowered by what better ones share.
+    """Matrix NMS: boxes whose scores, decayed by overlaps, exceed `post_threshold`.
 
-    BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] counts through all boxes.
+    BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] is the index in the batch.
     Reference: matrix_nms_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many boxes are kept"
+    no_kernel_reason = "the number of kept boxes is data-dependent"
     takes_polygons = False
 
     Index = writes()
@@ -279,15 +279,15 @@ class MatrixNms(Detections, op="matrix_nms"):
     ) -> dict[str, object]:
         if Scores.rank != 3:
             raise ShapeError(f"matrix_nms: Scores is {Scores}, expected [N, C, M]")
-        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        result = self.kept(BBoxes, BBoxes_lod, Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+        return {**result, "Index": index, "Index_lod": result["Out_lod"]}
 
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
-        made: list[Array] = []
-        places: list[Array] = []
+        result: list[Array] = []
+        positions: list[Array] = []
         options = (self.gaussian_sigma, self.use_gaussian, self.normalized)
-        for picture, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
+        for image, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
             parts: list[Array] = [np.empty((0, 7))]
             for label, each in enumerate(scores):
                 order = best_first(each, self.score_threshold, self.nms_top_k)
@@ -297,12 +297,12 @@ class MatrixNms(Detections, op="matrix_nms"):
                 kept = lowered > self.post_threshold
                 number = order[kept][:, None]
                 rows = [np.full(number.shape, label), lowered[kept][:, None], boxes[number[:, 0]]]
-                parts.append(np.concatenate([*rows, number + picture * len(boxes)], axis=1))
+                parts.append(np.concatenate([*rows, number + image * len(boxes)], axis=1))
             found = np.concatenate(parts)
             best = np.argsort(-found[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
-            made.append(found[best, :6].astype(BBoxes.dtype))
-            places.append(found[best, 6:].astype(np.int32))
-        offsets = offsets_of(made)
-        slots = {"Out": np.concatenate(made), "Index": np.concatenate(places)}
+            result.append(found[best, :6].astype(BBoxes.dtype))
+            positions.append(found[best, 6:].astype(np.int32))
+        offsets = lod_offsets(result)
+        slots = {"Out": np.concatenate(result), "Index": np.concatenate(positions)}
         return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

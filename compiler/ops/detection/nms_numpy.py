@@ -1,6 +1,6 @@
-"""Suppression of boxes that say the same, as functions that generated code carries.
+"""Non-maximum suppression, as functions that generated modules carry.
 
-Boxes are [M, 4], scores [M]; what is chosen comes as numbers of boxes, the best first.
+Boxes are [M, 4], scores [M]; results are box indices, in descending order of score.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from compiler.ops.detection.polygons import polygon_overlaps
 
 
 def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
-    """Intersection over union of boxes [K, 4] with boxes [L, 4]: [K, L]; 0 unless they touch.
+    """Return the intersection over union of boxes [K, 4] and [L, 4]: [K, L]; 0 unless they touch.
 
     Polygons [K, 2n] have n corners each.
     """
@@ -22,101 +22,105 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
     extra = 0.0 if normalized else 1.0
     one, other = boxes.T.copy(), others.T.copy()
     areas = box_areas(one, extra)[:, None], box_areas(other, extra)
-    width = shared_sides(one[2], other[2], one[0], other[0])
-    height = shared_sides(one[3], other[3], one[1], other[1])
+    width = intersection_lengths(one[2], other[2], one[0], other[0])
+    height = intersection_lengths(one[3], other[3], one[1], other[1])
     if normalized and all(((each > 0) & (each < np.inf)).all() for each in areas):
         np.maximum(width, 0, out=width)
         np.maximum(height, 0, out=height)
-        shared = np.multiply(width, height, out=width)
+        intersection = np.multiply(width, height, out=width)
         union = np.add(*areas, out=height)
-        union -= shared
-        return np.divide(shared, union, out=shared)
+        union -= intersection
+        return np.divide(intersection, union, out=intersection)
     touch = (width >= 0) & (height >= 0)
-    shared = (width + extra) * (height + extra)
-    union = areas[0] + areas[1] - shared
+    intersection = (width + extra) * (height + extra)
+    union = areas[0] + areas[1] - intersection
     union[union == 0] = 1
-    return np.divide(shared, union, out=np.zeros_like(shared), where=touch)
+    return np.divide(intersection, union, out=np.zeros_like(intersection), where=touch)
 
 
-def shared_sides(ends: Array, other_ends: Array, starts: Array, other_starts: Array) -> Array:
-    """Lengths of the intersections of intervals [K] with others [L]: [K, L], negative for gaps."""
+def intersection_lengths(
+    ends: Array, other_ends: Array, starts: Array, other_starts: Array
+) -> Array:
+    """Return lengths of the intersections of intervals [K] and [L]: [K, L], negative for gaps."""
     sides = np.minimum(ends[:, None], other_ends)
     sides -= np.maximum(starts[:, None], other_starts)
     return sides
 
 
 def box_areas(sides: Array, extra: float) -> Array:
-    """Areas of boxes whose left, top, right and bottom are the rows of `sides`."""
+    """Return areas of boxes whose left, top, right and bottom are the rows of `sides`."""
     return (sides[2] - sides[0] + extra) * (sides[3] - sides[1] + extra)
 
 
 def best_first(scores: Array, threshold: float, top: int) -> Array:
-    """The boxes above a threshold, the best first, at most `top` of them; -1 for all."""
-    able = np.flatnonzero(scores > threshold)
-    if -1 < top < len(able):
-        last = len(able) - max(top, 1)
-        able = able[scores[able] >= np.partition(scores[able], last)[last]]
-    order = able[np.argsort(-scores[able], kind="stable")]
+    """Return the boxes above a threshold by descending score, at most `top` of them; -1 for all."""
+    valid = np.flatnonzero(scores > threshold)
+    if -1 < top < len(valid):
+        last = len(valid) - max(top, 1)
+        valid = valid[scores[valid] >= np.partition(scores[valid], last)[last]]
+    order = valid[np.argsort(-scores[valid], kind="stable")]
     return order[:top] if top > -1 else order
 
 
 def suppress(
     boxes: Array, scores: Array, limits: tuple[float, float, float, int], normalized: bool
 ) -> Array:
-    """The boxes that share no more than a threshold with a better one that is kept.
+    """Return the boxes whose overlap with better kept boxes does not exceed a threshold.
 
-    `limits` are the least score, the threshold, what it shrinks by with each box while it is above
-    a half, and how many boxes are looked at. Candidates are compared in blocks of 128: with each
-    other, then those that are kept with all that are left.
+    `limits` are the minimum score, the threshold, the factor that shrinks it with each kept box
+    while it is above 0.5, and the maximum number of candidates. Candidates are compared in blocks
+    of 128: with each other, then the kept ones with all remaining ones.
     """
     least, threshold, eta, top = limits
     order = best_first(scores, least, top)
-    most = np.full(len(order), -np.inf, boxes.dtype)
+    best_iou = np.full(len(order), -np.inf, boxes.dtype)
     found: list[Array] = []
     while len(order):
         block, own = order[:128], boxes[order[:128]]
-        shared = touching_overlaps(own, own, normalized)
-        kept, threshold = keep_of_block(shared, most[:128], threshold, eta)
+        iou = touching_overlaps(own, own, normalized)
+        kept, threshold = keep_in_block(iou, best_iou[:128], threshold, eta)
         found.append(block[kept])
-        left = np.flatnonzero(~(most[128:] > threshold)) + 128
-        order, most = order[left], most[left]
+        left = np.flatnonzero(~(best_iou[128:] > threshold)) + 128
+        order, best_iou = order[left], best_iou[left]
         if len(order) and kept:
             better = touching_overlaps(own[kept], boxes[order], normalized)
-            np.maximum(most, better.max(axis=0), out=most)
+            np.maximum(best_iou, better.max(axis=0), out=best_iou)
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def keep_of_block(
-    shared: Array, most: Array, threshold: float, eta: float
+def keep_in_block(
+    iou: Array, best_iou: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
-    """The positions that are kept of a block, and the threshold after them.
+    """Return the positions kept from a block, and the updated threshold.
 
-    `shared` are the overlaps of its candidates, the best first; `most` is the greatest overlap of
-    each with what is kept so far. While the threshold stays the same, which candidates each one
-    removes are the bits of a number.
+    `iou` are the overlaps of its candidates, in descending order of score; `best_iou` is the
+    largest overlap of each with the boxes kept so far. While the threshold is constant, the
+    candidates that each one removes are a bit mask.
     """
     if eta < 1 and threshold > 0.5:
-        return keep_by_turns(shared, most, threshold, eta)
-    over = np.packbits(shared > threshold, axis=1, bitorder="little")
-    gone = int.from_bytes(np.packbits(most > threshold, bitorder="little").tobytes(), "little")
+        return keep_sequentially(iou, best_iou, threshold, eta)
+    over = np.packbits(iou > threshold, axis=1, bitorder="little")
+    removed = int.from_bytes(
+        np.packbits(best_iou > threshold, bitorder="little").tobytes(), "little"
+    )
     kept: list[int] = []
     for position, row in enumerate(over):
-        if not gone >> position & 1:
+        if not removed >> position & 1:
             kept.append(position)
-            gone |= int.from_bytes(row.tobytes(), "little")
+            removed |= int.from_bytes(row.tobytes(), "little")
     return kept, threshold
 
 
-def keep_by_turns(
-    shared: Array, most: Array, threshold: float, eta: float
+def keep_sequentially(
+    iou: Array, best_iou: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
-    """`keep_of_block` with a threshold that shrinks with each box that is kept; updates `most`."""
+    """`keep_in_block` with a threshold that shrinks with each kept box; updates `best_iou`."""
     kept: list[int] = []
-    for position in range(len(shared)):
-        if most[position] > threshold:
+    for position in range(len(iou)):
+        if best_iou[position] > threshold:
             continue
         kept.append(position)
-        np.maximum(most, shared[position], out=most)
+        np.maximum(best_iou, iou[position], out=best_iou)
         threshold = threshold * eta if threshold > 0.5 else threshold
     return kept, threshold
 
@@ -128,10 +132,10 @@ def best_of_classes(
     keep: int,
     options: tuple[int, bool, bool],
 ) -> tuple[Array, Array]:
-    """Classes and numbers of the boxes of one picture that are kept, class by class.
+    """Return classes and indices of the kept boxes of one image, class by class.
 
-    Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the class of the background, whether
-    boxes are normalized, and whether the boxes of a class come in order of their number.
+    Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the background class, whether boxes
+    are normalized, and whether the boxes of a class are sorted by index.
     """
     background, normalized, in_order = options
     labels: list[Array] = []
@@ -155,9 +159,9 @@ def best_of_classes(
 
 
 def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:
-    """Merge every box, in place, into the one before it that it overlaps: their weighted mean.
+    """Merge each box in place into the preceding box that it overlaps: their weighted mean.
 
-    The scores of what was merged add up, and that of a box that is gone becomes lower than any.
+    The scores of merged boxes add up, and that of a removed box becomes -inf.
     """
     last = 0
     for number in range(1, len(boxes)):
@@ -174,22 +178,22 @@ def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: 
 def decayed_scores(
     boxes: Array, scores: Array, sigma: float, gaussian: bool, normalized: bool
 ) -> Array:
-    """Scores of boxes, the best first, lowered by how much they share with better ones.
+    """Return scores, sorted in descending order, decayed by the overlap with better boxes.
 
-    A block of 128 boxes at a time is compared with those that are as good or better.
+    Blocks of 128 boxes are compared with those that are as good or better.
     """
-    lowered, most = scores.copy(), np.zeros(len(boxes), boxes.dtype)
+    lowered, best_iou = scores.copy(), np.zeros(len(boxes), boxes.dtype)
     for start in range(0, len(boxes), 128):
         rows, others = slice(start, start + 128), slice(0, start + 128)
-        shared = touching_overlaps(boxes[rows], boxes[others], normalized)
-        worse = ~np.tri(len(shared), shared.shape[1], start - 1, dtype=np.bool_)
-        shared[worse] = 0
-        most[rows] = shared.max(axis=1)
-        above = most[others]
+        iou = touching_overlaps(boxes[rows], boxes[others], normalized)
+        worse = ~np.tri(len(iou), iou.shape[1], start - 1, dtype=np.bool_)
+        iou[worse] = 0
+        best_iou[rows] = iou.max(axis=1)
+        above = best_iou[others]
         if gaussian:
-            decay = np.exp((above**2 - shared**2) * sigma)
+            decay = np.exp((above**2 - iou**2) * sigma)
         else:
-            decay = np.divide(np.subtract(1, shared, out=shared), 1 - above, out=shared)
+            decay = np.divide(np.subtract(1, iou, out=iou), 1 - above, out=iou)
         decay[worse] = 1
         lowered[rows] *= np.minimum(decay.min(axis=1), 1)
     return lowered

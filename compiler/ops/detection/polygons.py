@@ -1,7 +1,7 @@
-"""Overlap of polygons, as functions that generated code carries with it.
+"""Overlap of polygons, as functions that generated modules carry.
 
-A polygon is the signed sum of the triangles between its first corner and its edges, so that what
-two of them share is the signed sum of what their triangles share.
+A polygon is the signed sum of the triangles between its first corner and its edges, so the
+intersection of two polygons is the signed sum of the intersections of their triangles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from compiler.ir.types import Array
 
 
 def signed_area(corners: Array) -> float:
-    """The area of a polygon [corners, 2], negative where its corners go clockwise.
+    """Return the area of a polygon [corners, 2], negative if its corners are clockwise.
 
     >>> signed_area(np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]]))
     1.0
@@ -22,7 +22,7 @@ def signed_area(corners: Array) -> float:
 
 
 def cut(corners: Array, start: Array, end: Array) -> Array:
-    """The part of a convex polygon on the left of a line."""
+    """Return the part of a convex polygon to the left of a line."""
     along = end - start
     side = along[0] * (corners[:, 1] - start[1]) - along[1] * (corners[:, 0] - start[0])
     kept: list[Array] = []
@@ -35,15 +35,15 @@ def cut(corners: Array, start: Array, end: Array) -> Array:
     return np.array(kept).reshape(-1, 2)
 
 
-def shared_area(one: Array, other: Array) -> float:
-    """What two triangles share, both counterclockwise."""
+def intersection_area(one: Array, other: Array) -> float:
+    """Return the area of the intersection of two counterclockwise triangles."""
     for i in range(3):
         one = cut(one, other[i - 1], other[i])
     return signed_area(one) if len(one) > 2 else 0.0
 
 
 def triangles(corners: Array) -> list[tuple[Array, float]]:
-    """The triangles of a polygon, counterclockwise, each with 1, or -1 where it is taken away."""
+    """Return the triangles of a polygon, counterclockwise, each with its sign 1 or -1."""
     fan = [corners[[0, i, i + 1]] for i in range(1, len(corners) - 1)]
     areas = [signed_area(each) for each in fan]
     pairs = zip(fan, areas, strict=True)
@@ -51,14 +51,14 @@ def triangles(corners: Array) -> list[tuple[Array, float]]:
 
 
 def polygon_overlaps(one: Array, others: Array) -> Array:
-    """Intersection over union of a polygon, x and y of its corners in turn, with others."""
+    """Return the intersection over union of a polygon (x, y of each corner) with others."""
     corners = one.astype(np.float64).reshape(-1, 2)
     mine, area = triangles(corners), abs(signed_area(corners))
     found: list[float] = []
     for each in others.astype(np.float64):
         theirs = each.reshape(-1, 2)
-        parts = [a * b * shared_area(t, u) for t, a in mine for u, b in triangles(theirs)]
-        shared = abs(sum(parts))
-        whole = area + abs(signed_area(theirs)) - shared
-        found.append(shared / whole if whole > 0 else 0.0)
+        parts = [a * b * intersection_area(t, u) for t, a in mine for u, b in triangles(theirs)]
+        intersection = abs(sum(parts))
+        whole = area + abs(signed_area(theirs)) - intersection
+        found.append(intersection / whole if whole > 0 else 0.0)
     return np.array(found)

@@ -1,4 +1,4 @@
-"""The kernels of prior boxes: a lane for each place of a feature map and each box around it."""
+"""Device kernels of prior boxes: one program per position of a feature map and box."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from compiler.ir.types import DType, Shape
 from compiler.ops.detection.box_kernels import real
 from compiler.ops.shared_kernels import listed
 
-Place = Callable[[int, Number], Number]
-"""Where in an image a place of a feature map lies, in double precision: by axis, 0 for x."""
+Coordinate = Callable[[int, Number], Number]
+"""Image coordinate of a feature map index, in double precision: by axis, 0 for x."""
 
 
-def image_places(
+def image_coordinates(
     k: KernelBuilder,
     sizes: Sequence[Size],
     image: Sequence[Size],
     steps: Sequence[float],
     offset: float,
-) -> Place:
-    """Places in the middle of their step; without one, an image has as many as its feature map."""
+) -> Coordinate:
+    """Return image coordinates at `offset` within each step; steps of 0 divide the image evenly."""
 
-    def place(axis: int, at: Number) -> Number:
+    def position(axis: int, at: Number) -> Number:
         step = steps[1 - axis] or real(k, image[1 - axis]) / real(k, sizes[1 - axis])
         return (k.astype(at, DType.FP64) + offset) * step
 
-    return place
+    return position
 
 
 def priors(
     k: KernelBuilder,
     around: Sequence[Sequence[float]],
     sizes: Shape,
-    place: Place,
+    position: Coordinate,
     image: Shape | None,
     within: tuple[float, float] | None,
     boxes: DeviceOperand | None,
 ) -> None:
-    """A kernel for boxes [H, W, priors, 4] whose edges are `around` each place.
+    """Emit a kernel for boxes [H, W, priors, 4] whose edges are at offsets `around` each position.
 
-    They are shares of an `image`, if there is one, and held within two bounds, if these are there.
+    They are divided by the size of `image`, and clipped to `within`, if those are passed.
     """
     if boxes is None:
         return
     y, x, prior = k.grid(*sizes, len(around))
     for edge, shifts in enumerate(zip(*around, strict=True)):
         axis = edge % 2
-        value = place(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
+        value = position(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
         value = value if image is None else value / real(k, image[1 - axis])
         held = value if within is None else k.clip(value, *within)
         k.store(boxes, (y, x, prior, edge), held)
 
 
 def spread(k: KernelBuilder, variances: Sequence[float], out: DeviceOperand | None) -> None:
-    """A kernel for the variances of a box for every box."""
+    """Emit a kernel that broadcasts the variances of a box to all boxes."""
     if out is not None:
         at = k.grid(*out.shape)
         k.store(out, at, listed(k, at[-1], variances, out.type.dtype))

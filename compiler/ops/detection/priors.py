@@ -1,6 +1,6 @@
-"""Boxes to start from: of several sizes and shapes around every place of a feature map.
+"""Prior boxes (anchors): several sizes and aspect ratios at each position of a feature map.
 
-Boxes are (x1, y1, x2, y2). None of this has a gradient.
+Boxes are (x1, y1, x2, y2). None has a gradient.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list
 from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.detection.prior_kernels import image_places, priors, spread
+from compiler.ops.detection.prior_kernels import image_coordinates, priors, spread
 from compiler.ops.image.windows import require_images
 from compiler.ops.shared_kernels import too_many
 
 SAME_RATIO = 1e-6
-"""Aspect ratios nearer than this are one."""
+"""Aspect ratios closer than this are equal."""
 
 
 def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
-    """1 and the ratios, each once, and the inverse of each if they `flip`."""
+    """Return 1 and the distinct ratios, and the inverse of each if `flip`."""
     found = [1.0]
     for ratio in ratios:
         if all(abs(ratio - each) >= SAME_RATIO for each in found):
@@ -35,7 +35,7 @@ def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
 def prior_sizes(
     smallest: Sequence[float], largest: Sequence[float], ratios: Sequence[float], square_first: bool
 ) -> list[tuple[float, float]]:
-    """Width and height of each box at a place: those of a smallest size, and one between sizes."""
+    """Return width and height of each box at a position: minimum sizes, and √(min·max)."""
     found: list[tuple[float, float]] = []
     for number, size in enumerate(smallest):
         between = (size * largest[number]) ** 0.5 if largest else 0.0
@@ -57,7 +57,7 @@ def is_one(ratio: float) -> bool:
 def centres(
     sizes: Sequence[int], image: Sequence[int], steps: Sequence[float], offset: float
 ) -> tuple[Array, Array, list[float]]:
-    """X and y of the places of a feature map in an image, both [H, W], and the steps between."""
+    """Return image x and y of the positions of a feature map, both [H, W], and the steps."""
     height, width = sizes
     down = steps[0] or image[0] / height
     right = steps[1] or image[1] / width
@@ -68,33 +68,33 @@ def centres(
 
 
 def spread_variances(variances: Sequence[float], boxes: Array) -> Array:
-    """The variances of a box for every box."""
+    """Broadcast the variances of a box to all boxes."""
     return np.broadcast_to(np.array(variances, boxes.dtype), boxes.shape).copy()
 
 
 class Priors(OpDef):
-    """Boxes [H, W, priors, 4] around every place of a feature map, and Variances of that shape."""
+    """Boxes [H, W, priors, 4] at each position of a feature map, and Variances of that shape."""
 
     results: ClassVar[tuple[str, str]] = ("Boxes", "Variances")
     Input = reads(no_grad=True)
     variances: Attr[list[float]] = required_list(float)
     offset = attr(0.5)
 
-    def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
-        """The types of the outputs for so many boxes a place."""
+    def output_types(self, Input: TensorType, count: int) -> dict[str, TensorType]:
+        """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
         if len(self.variances) != 4 or min(self.variances) <= 0:
-            wanted = "expected 4 numbers above 0"
-            raise BadAttribute(f"{self.kind}: variances is {self.variances}, {wanted}")
+            expected = "expected 4 positive numbers"
+            raise BadAttribute(f"{self.kind}: variances is {self.variances}, {expected}")
         boxes = Input.with_shape((*Input.shape[2:], count, 4))
         return dict.fromkeys(self.results, boxes)
 
 
 class PriorBox(Priors, op="prior_box"):
-    """Boxes of every size and aspect ratio at each place, as shares of the Image.
+    """Boxes of every size and aspect ratio at each position, as fractions of the Image.
 
-    Steps between places are those of the image over the feature map where they are 0.
-    Reference: prior_box_op.h.
+    A step of 0 is replaced by the image size over that of the feature map. Reference:
+    prior_box_op.h.
     """
 
     Image = reads(no_grad=True)
@@ -115,7 +115,7 @@ class PriorBox(Priors, op="prior_box"):
             found = f"prior_box: max_sizes is {self.max_sizes}"
             raise BadAttribute(f"{found}, expected one for each of min_sizes {self.min_sizes}")
         ratios = len(expanded_ratios(self.aspect_ratios, self.flip))
-        return self.made(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
+        return self.output_types(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
 
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
@@ -134,7 +134,7 @@ class PriorBox(Priors, op="prior_box"):
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def halves(self) -> list[tuple[float, float, float, float]]:
-        """Of each box at a place: half its width and its height, to all sides."""
+        """Return the edges of each box relative to its position."""
         ratios = expanded_ratios(self.aspect_ratios, self.flip)
         order = self.min_max_aspect_ratios_order
         sizes = prior_sizes(self.min_sizes, self.max_sizes, ratios, order)
@@ -149,9 +149,9 @@ class PriorBox(Priors, op="prior_box"):
         Variances: DeviceOperand | None,
     ) -> None:
         sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
         clip = (0.0, 1.0) if self.clip else None
-        priors(k, self.halves(), sizes, place, Image.shape[2:], clip, Boxes)
+        priors(k, self.halves(), sizes, position, Image.shape[2:], clip, Boxes)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -159,10 +159,10 @@ class PriorBox(Priors, op="prior_box"):
 
 
 class DensityPriorBox(Priors, op="density_prior_box"):
-    """Boxes of fixed sizes and ratios, `densities`² of each set apart evenly around each place.
+    """Boxes of fixed sizes and ratios, `densities`² of each evenly spaced at each position.
 
-    They are shares of the Image, and cut at its edges; `flatten_to_2d` makes rows [boxes, 4] of
-    them. Reference: density_prior_box_op.h.
+    They are fractions of the Image, clipped to it; `flatten_to_2d` reshapes them to [boxes, 4].
+    Reference: density_prior_box_op.h.
     """
 
     Image = reads(no_grad=True)
@@ -182,18 +182,18 @@ class DensityPriorBox(Priors, op="density_prior_box"):
             found = f"density_prior_box: densities is {self.densities}"
             raise BadAttribute(f"{found}, expected one for each of fixed_sizes {self.fixed_sizes}")
         count = sum(density * density for density in self.densities) * len(self.fixed_ratios)
-        made = self.made(Input, count)
+        result = self.output_types(Input, count)
         if not self.flatten_to_2d:
-            return made
+            return result
         rows = Input.with_shape((Input.shape[2] * Input.shape[3] * count, 4))
-        return dict.fromkeys(made, rows)
+        return dict.fromkeys(result, rows)
 
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
         x, y, between = centres(Input.shape[2:], image, steps, self.offset)
         given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        places = np.array(dense_places(*given, int(sum(between) * 0.5)))
-        right, down, half_width, half_height = places.T
+        positions = np.array(dense_offsets(*given, int(sum(between) * 0.5)))
+        right, down, half_width, half_height = positions.T
         edges = [
             np.maximum((x[..., None] + right - half_width) / image[1], 0),
             np.maximum((y[..., None] + down - half_height) / image[0], 0),
@@ -206,7 +206,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def around(self, Input: Shape, Image: Shape) -> list[tuple[float, float, float, float]]:
-        """The edges of each box around a place; nothing where sizes that they lean on have names.
+        """Return the edges of each box around its position; empty if required sizes are symbolic.
 
         They are all within the image, so that clipping changes nothing.
         """
@@ -214,8 +214,8 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         steps = [step or (of / by if isinstance(of, int) and isinstance(by, int) else 0.0)
                  for step, of, by in pairs]  # fmt: skip
         given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        places = dense_places(*given, int(sum(steps) * 0.5)) if all(steps) else []
-        return [(x - w, y - h, x + w, y + h) for x, y, w, h in places]
+        positions = dense_offsets(*given, int(sum(steps) * 0.5)) if all(steps) else []
+        return [(x - w, y - h, x + w, y + h) for x, y, w, h in positions]
 
     def triton(
         self,
@@ -226,21 +226,21 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         Variances: DeviceOperand | None,
     ) -> None:
         sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
         around = self.around(Input.shape, Image.shape)
-        seen = Boxes and Boxes.reshaped((*sizes, len(around), 4))
-        priors(k, around, sizes, place, Image.shape[2:], (0.0, 1.0), seen)
+        view = Boxes and Boxes.reshaped((*sizes, len(around), 4))
+        priors(k, around, sizes, position, Image.shape[2:], (0.0, 1.0), view)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         found = self.around(types["Input"].shape, types["Image"].shape)
-        return too_many(len(found)) if found else "boxes lean on sizes that have names"
+        return too_many(len(found)) if found else "boxes depend on symbolic sizes"
 
 
-def dense_places(
+def dense_offsets(
     sizes: Sequence[float], densities: Sequence[int], ratios: Sequence[float], step: int
 ) -> list[tuple[float, float, float, float]]:
-    """Of each box at a place: how far right and down it lies, half its width and its height."""
+    """Return for each box at a position: offset right and down, half its width and height."""
     found: list[tuple[float, float, float, float]] = []
     for size, density in zip(sizes, densities, strict=True):
         shift = step // density
@@ -256,9 +256,9 @@ def dense_places(
 
 
 class AnchorGenerator(Priors, op="anchor_generator"):
-    """Boxes of every aspect ratio and size at each place, in elements of the image.
+    """Boxes of every aspect ratio and size at each position, in image coordinates.
 
-    `stride` is the step between places to the right and down. Reference: anchor_generator_op.h.
+    `stride` is the step between positions to the right and down. Reference: anchor_generator_op.h.
     """
 
     results = ("Anchors", "Variances")
@@ -270,9 +270,9 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 
     def infer(self, Input: TensorType) -> dict[str, TensorType]:
         if len(self.stride) != 2 or min(self.stride) <= 0:
-            wanted = "expected a step right and one down"
-            raise BadAttribute(f"anchor_generator: stride is {self.stride}, {wanted}")
-        return self.made(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
+            expected = "expected two positive steps, right and down"
+            raise BadAttribute(f"anchor_generator: stride is {self.stride}, {expected}")
+        return self.output_types(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
 
     def numpy(self, Input: Array) -> dict[str, Array]:
         (right, down), (height, width) = self.stride, Input.shape[2:]
@@ -282,14 +282,14 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         wide, tall = (sizes.T - 1) / 2
         shape = (height, width, len(sizes))
         edges = [
-            np.broadcast_to(place[..., None] + shift, shape)
-            for place, shift in ((x, -wide), (y, -tall), (x, wide), (y, tall))
+            np.broadcast_to(position[..., None] + shift, shape)
+            for position, shift in ((x, -wide), (y, -tall), (x, wide), (y, tall))
         ]
         boxes = np.stack(edges, axis=-1).astype(Input.dtype)
         return {"Anchors": boxes, "Variances": spread_variances(self.variances, boxes)}
 
     def halves(self) -> list[tuple[float, float, float, float]]:
-        """Of each anchor: half its width and its height, to all sides."""
+        """Return the edges of each anchor relative to its position."""
         sizes = anchor_shapes(self.anchor_sizes, self.aspect_ratios, self.stride)
         pairs = [((wide - 1) / 2, (tall - 1) / 2) for wide, tall in sizes]
         return [(-w, -h, w, h) for w, h in pairs]
@@ -301,11 +301,11 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         Anchors: DeviceOperand | None,
         Variances: DeviceOperand | None,
     ) -> None:
-        def place(axis: int, at: Number) -> Number:
+        def position(axis: int, at: Number) -> Number:
             step = self.stride[axis]
             return k.astype(at, DType.FP64) * step + self.offset * (step - 1)
 
-        priors(k, self.halves(), Input.shape[2:], place, None, None, Anchors)
+        priors(k, self.halves(), Input.shape[2:], position, None, None, Anchors)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -315,7 +315,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 def anchor_shapes(
     sizes: Sequence[float], ratios: Sequence[float], stride: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """Width and height of each anchor at a place."""
+    """Return width and height of each anchor at a position."""
     found: list[tuple[float, float]] = []
     for ratio in ratios:
         width = int((stride[0] * stride[1] / ratio) ** 0.5 + 0.5)

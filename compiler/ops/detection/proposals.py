@@ -1,7 +1,7 @@
-"""Proposals of a region network, and their way through a pyramid of feature maps. No gradient.
+"""Region proposals, and their distribution over a feature pyramid. None has a gradient.
 
-Boxes are (x1, y1, x2, y2) in elements, both ends included. How many are left only the data knows;
-they come as sequences by picture.
+Boxes are (x1, y1, x2, y2) in elements, both ends inclusive. The number of results depends on the
+data; they are one sequence per image.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, w
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import centre_and_size, require_boxes
-from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.detection.nms_numpy import suppress
 from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, shown
 
 LARGEST_GROWTH = 1000 / 16
-"""A code makes a side at most so many times as large."""
+"""Maximum factor by which a code enlarges a side."""
 
 
 def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
-    """The boxes that codes mean, seen from anchors."""
+    """Decode boxes from codes relative to anchors."""
     middle, size = centre_and_size(anchors, 1.0)
     shifts = codes * variances
     centre = shifts[:, :2] * size + middle
@@ -33,23 +33,23 @@ def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
 
 
 def large_enough(boxes: Array, info: Array, least: float) -> Array:
-    """True for boxes with sides of a least size in the original picture, and a middle inside it."""
+    """Return True for boxes centred in the image, of a minimum size in the original image."""
     sides = boxes[:, 2:] - boxes[:, :2]
     middle = boxes[:, :2] + (sides + 1) / 2
-    able = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
-    return able & (middle <= info[1::-1]).all(axis=1)
+    valid = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
+    return valid & (middle <= info[1::-1]).all(axis=1)
 
 
 class GenerateProposals(OpDef, op="generate_proposals"):
-    """RpnRois [K, 4], RpnRoiProbs [K, 1] = the likeliest boxes of each picture.
+    """RpnRois [K, 4], RpnRoiProbs [K, 1] = the most likely boxes of each image.
 
     Scores are [N, A, H, W], BboxDeltas [N, 4·A, H, W] codes, ImInfo [N, 3] height, width and scale,
-    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, cut at the edges, left
-    out below `min_size`, and suppressed; `post_nms_topN` are left. RpnRoisLod [N] says where those
-    of each picture end. Reference: generate_proposals_op.cc.
+    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, clipped, dropped below
+    `min_size`, and suppressed; at most `post_nms_topN` remain. RpnRoisLod [N] holds the end offset
+    of each image. Reference: generate_proposals_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     Scores = reads(no_grad=True)
     BboxDeltas = reads(no_grad=True)
@@ -75,7 +75,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
         require_boxes(self.kind, "Anchors", Anchors)
         if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(ImInfo.shape[1], 3):
             found = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
-            raise ShapeError(f"generate_proposals: {found}, expected four codes a score and [N, 3]")
+            raise ShapeError(f"generate_proposals: {found}, expected 4 codes per score and [N, 3]")
         offsets = [TensorType(DType.INT64, (Scores.shape[0] + 1,))]
         return {
             "RpnRois": BboxDeltas.with_shape((UNKNOWN, 4)),
@@ -98,8 +98,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
             order = order[: self.pre_nms_topN] if self.pre_nms_topN > 0 else order
             found = proposed(anchors[order], codes[order], variances[order])
             found = np.clip(found, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
-            able = large_enough(found, info, self.min_size)
-            found, scores = found[able], scores[order][able]
+            valid = large_enough(found, info, self.min_size)
+            found, scores = found[valid], scores[order][valid]
             if self.nms_thresh > 0:
                 limits = (-np.inf, self.nms_thresh, self.eta, -1)
                 kept = suppress(found, scores, limits, False)
@@ -107,7 +107,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
                 found, scores = found[kept], scores[kept]
             boxes.append(found)
             probs.append(scores[:, None])
-        offsets = offsets_of(boxes)
+        offsets = lod_offsets(boxes)
         return {
             "RpnRois": np.concatenate(boxes),
             "RpnRoiProbs": np.concatenate(probs),
@@ -118,18 +118,18 @@ class GenerateProposals(OpDef, op="generate_proposals"):
 
 
 LEVELS = between(-64, 64)
-"""Levels of a pyramid of features: boxes of the smallest and the largest float lie between them."""
+"""Range of feature pyramid levels: boxes of the smallest and the largest float lie within it."""
 
 
 class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
-    """MultiFpnRois = the boxes of each level, by their size; RestoreIndex = where each one went.
+    """MultiFpnRois = the boxes of each level, by size; RestoreIndex = the new row of each box.
 
-    A box of side `refer_scale` goes to `refer_level`, one twice as large a level up, none below
-    `min_level` or above `max_level`. Row i of FpnRois is row RestoreIndex[i] of all levels, one
-    after the other. Reference: distribute_fpn_proposals_op.h.
+    A box of side `refer_scale` is assigned to `refer_level`, one twice as large to the next level,
+    clamped to `min_level` and `max_level`. Row i of FpnRois is row RestoreIndex[i] of all levels
+    concatenated. Reference: distribute_fpn_proposals_op.h.
     """
 
-    no_kernel_reason = "only data decides how many boxes a level has"
+    no_kernel_reason = "the number of boxes per level is data-dependent"
     lod_like = ""
 
     FpnRois = reads(no_grad=True)
@@ -175,13 +175,13 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
 
 
 class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
-    """FpnRois = the best `post_nms_topN` boxes of all levels, in sequences by picture.
+    """FpnRois = the best `post_nms_topN` boxes of all levels, in one sequence per image.
 
-    MultiLevelRois and MultiLevelScores have sequences by picture, one tensor a level.
+    MultiLevelRois and MultiLevelScores have one sequence per image, one tensor per level.
     Reference: collect_fpn_proposals_op.h.
     """
 
-    no_kernel_reason = "only data decides how many boxes a picture has"
+    no_kernel_reason = "the number of boxes per image is data-dependent"
 
     MultiLevelRois = reads(many=True, no_grad=True)
     MultiLevelRois_lod = reads_lod("MultiLevelRois")
@@ -198,7 +198,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     ) -> dict[str, object]:
         if len(MultiLevelRois) != len(MultiLevelScores):
             found = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
-            raise ShapeError(f"collect_fpn_proposals: there are {found}")
+            raise ShapeError(f"collect_fpn_proposals: {found}, expected equal numbers")
         unknown = TensorType(DType.INT64, (UNKNOWN,))
         offsets = MultiLevelRois_lod[0] if MultiLevelRois_lod else unknown
         rois = MultiLevelRois[0].with_shape((UNKNOWN, 4))
@@ -211,26 +211,26 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
         MultiLevelScores: list[Array],
     ) -> dict[str, object]:
         counts = [np.diff(starts) for starts in MultiLevelRois_lod]
-        pictures = [np.repeat(np.arange(len(each)), each) for each in counts]
+        images = [np.repeat(np.arange(len(each)), each) for each in counts]
         rois, scores = np.concatenate(MultiLevelRois), np.concatenate(MultiLevelScores)
-        picture = np.concatenate(pictures)
+        image = np.concatenate(images)
         best = np.argsort(-scores.reshape(-1), kind="stable")[: self.post_nms_topN]
-        best = best[np.argsort(picture[best], kind="stable")]
-        number = np.bincount(picture[best], minlength=len(counts[0]))
+        best = best[np.argsort(image[best], kind="stable")]
+        number = np.bincount(image[best], minlength=len(counts[0]))
         offsets = np.concatenate([[0], np.cumsum(number)])
         return {"FpnRois": rois[best], "FpnRois_lod": [offsets]}
 
 
 class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
-    """Out [K, 6] = class (from 1), score and box of what is kept of all levels of each picture.
+    """Out [K, 6] = class (from 1), score and box of the detections of all levels of each image.
 
-    For each level BBoxes are codes [N, M, 4], Scores [N, M, classes] and Anchors [M, 4]; ImInfo
-    [N, 3] is height, width and scale. The best `nms_top_k` of a level above `score_threshold` (of
-    the last level all) are decoded, cut, suppressed by class; `keep_top_k` a picture are left.
+    For each level BBoxes are codes [N, M, 4], Scores [N, M, classes] and Anchors [M, 4]; ImInfo [N,
+    3] is height, width and scale. The best `nms_top_k` of a level above `score_threshold` (in the
+    last level above 0) are decoded, clipped, suppressed by class; `keep_top_k` per image remain.
     Reference: retinanet_detection_output_op.cc.
     """
 
-    no_kernel_reason = "a box is kept or not after all before it"
+    no_kernel_reason = "boxes are suppressed sequentially"
 
     BBoxes = reads(many=True, no_grad=True)
     Scores = reads(many=True, no_grad=True)
@@ -252,7 +252,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
         ImInfo: TensorType,
     ) -> dict[str, object]:
         if not len(BBoxes) == len(Scores) == len(Anchors):
-            raise ShapeError("retinanet_detection_output: inputs have not as many levels")
+            raise ShapeError("retinanet_detection_output: inputs have different numbers of levels")
         for each in BBoxes:
             require_boxes(self.kind, "BBoxes", each)
         return {
@@ -263,11 +263,11 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     def numpy(
         self, BBoxes: list[Array], Scores: list[Array], Anchors: list[Array], ImInfo: Array
     ) -> dict[str, object]:
-        made: list[Array] = []
+        result: list[Array] = []
         limits = (self.score_threshold, self.nms_top_k)
-        for picture, info in enumerate(ImInfo):
+        for image, info in enumerate(ImInfo):
             found = [
-                level_candidates(boxes[picture], scores[picture], anchors, info, limits, last)
+                level_candidates(boxes[image], scores[image], anchors, info, limits, last)
                 for boxes, scores, anchors, last in zip(
                     BBoxes, Scores, Anchors, [*[False] * (len(Anchors) - 1), True], strict=True
                 )
@@ -282,8 +282,8 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
             best = np.argsort(-rows[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
-            made.append(rows.astype(BBoxes[0].dtype))
-        return {"Out": np.concatenate(made), "Out_lod": [offsets_of(made)]}
+            result.append(rows.astype(BBoxes[0].dtype))
+        return {"Out": np.concatenate(result), "Out_lod": [lod_offsets(result)]}
 
 
 def level_candidates(
@@ -294,10 +294,10 @@ def level_candidates(
     limits: tuple[float, int],
     last: bool,
 ) -> Array:
-    """Class, score and box, in the original picture, of the best of one level."""
+    """Return class, score and box, in original image coordinates, of the best of one level."""
     flat = scores.reshape(-1)
-    able = np.flatnonzero(flat > (0.0 if last else limits[0]))
-    order = able[np.argsort(-flat[able], kind="stable")][: limits[1]]
+    valid = np.flatnonzero(flat > (0.0 if last else limits[0]))
+    order = valid[np.argsort(-flat[valid], kind="stable")][: limits[1]]
     number, label = order // scores.shape[1], order % scores.shape[1]
     boxes = proposed_plain(anchors[number], codes[number]) / info[2]
     edges = np.floor(info[1::-1] / info[2] + 0.5) - 1
@@ -306,7 +306,7 @@ def level_candidates(
 
 
 def proposed_plain(anchors: Array, codes: Array) -> Array:
-    """The boxes that codes mean, seen from anchors; they may grow as they like."""
+    """Decode boxes from codes relative to anchors, without a limit on their size."""
     middle, size = centre_and_size(anchors, 1.0)
     centre, half = codes[:, :2] * size + middle, np.exp(codes[:, 2:]) * size / 2
     return np.concatenate([centre - half, centre + half - 1], axis=1)

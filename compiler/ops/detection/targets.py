@@ -1,7 +1,7 @@
-"""What anchors and proposals are to learn: which are foreground, and the codes of their boxes.
+"""Training targets of anchors and proposals: foreground samples, and their box codes.
 
-Boxes are (x1, y1, x2, y2) in elements, both ends included; true boxes come as sequences by picture.
-How many are chosen only the data knows. None of this has a gradient.
+Boxes are (x1, y1, x2, y2) in elements, both ends inclusive; ground-truth boxes are one sequence per
+image. The number of samples depends on the data. None has a gradient.
 """
 
 from __future__ import annotations
@@ -15,66 +15,68 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import centre_and_size, overlaps, require_boxes
-from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.type_checks import differ, require_dtype, shown
 
-AS_NEAR = 1e-5
-"""An anchor this near to the best of a true box is as good."""
+OVERLAP_TOLERANCE = 1e-5
+"""Tolerance within which an anchor is as good as the best one of a ground-truth box."""
 
 
-def codes_of(boxes: Array, true: Array) -> Array:
-    """True boxes as seen from boxes, row by row."""
+def encoded_targets(boxes: Array, true: Array) -> Array:
+    """Encode ground-truth boxes relative to boxes, row by row."""
     (middle, size), (centre, sides) = centre_and_size(boxes, 1.0), centre_and_size(true, 1.0)
     return np.concatenate([(centre - middle) / size, np.log(sides / size)], axis=1)
 
 
-def sampled(places: Array, count: int, at_random: bool) -> Array:
-    """At most `count` of some places: the first, or some that are the same every time."""
-    if len(places) <= count:
-        return places
+def sampled(positions: Array, count: int, at_random: bool) -> Array:
+    """Return at most `count` of `positions`: the first, or a random choice with a fixed seed."""
+    if len(positions) <= count:
+        return positions
     if not at_random:
-        return places[:count]
-    return places[np.sort(np.random.default_rng(0).permutation(len(places))[:count])]
+        return positions[:count]
+    return positions[np.sort(np.random.default_rng(0).permutation(len(positions))[:count])]
 
 
-def foreground(shared: Array, positive: float) -> Array:
-    """True for anchors that share enough with a true box, or as much as its best one."""
-    if not shared.shape[1]:
-        return np.zeros(len(shared), np.bool_)
-    best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < AS_NEAR
-    return best.any(axis=1) | (shared.max(axis=1) >= positive)
+def foreground(iou: Array, positive: float) -> Array:
+    """Return True for anchors with enough overlap, or the best one of some ground-truth box."""
+    if not iou.shape[1]:
+        return np.zeros(len(iou), np.bool_)
+    best: Array = np.abs(iou - iou.max(axis=0, initial=0)) < OVERLAP_TOLERANCE
+    return best.any(axis=1) | (iou.max(axis=1) >= positive)
 
 
-def most_shared(shared: Array) -> Array:
-    """How much each anchor shares with the true box it shares most with."""
-    return shared.max(axis=1, initial=0) if shared.shape[1] else np.zeros(len(shared))
+def best_overlaps(iou: Array) -> Array:
+    """Return the largest overlap of each anchor with a ground-truth box."""
+    return iou.max(axis=1, initial=0) if iou.shape[1] else np.zeros(len(iou))
 
 
 def assigned(
-    shared: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
+    iou: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Anchors that learn a place, their weight, those that learn to be true, and to be none.
+    """Return anchors with box targets, their weights, foreground anchors, and background anchors.
 
-    `overlap` is what makes an anchor true and none, `counts` how many may be true, and be in all;
-    below 0 all may. An anchor that is both counts as none, and in its place stands the first true
-    one with weight 0.
+    `overlap` are the thresholds of foreground and background, `counts` the maximum number of
+    foreground anchors, and of all; negative for no limit. An anchor that is both is background, and
+    its box target is replaced by the first foreground anchor with weight 0.
     """
-    all_true = np.flatnonzero(foreground(shared, overlap[0]))
+    all_true = np.flatnonzero(foreground(iou, overlap[0]))
     true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
-    none = np.flatnonzero(most_shared(shared) < overlap[1])
-    none = sampled(none, counts[1] - len(true), at_random) if counts[1] >= 0 else none
-    both = np.intersect1d(true, none)
+    background = np.flatnonzero(best_overlaps(iou) < overlap[1])
+    background = (
+        sampled(background, counts[1] - len(true), at_random) if counts[1] >= 0 else background
+    )
+    both = np.intersect1d(true, background)
     left = np.setdiff1d(true, both)
-    places = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
+    positions = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
     weights = np.repeat([0.0, 1.0], [len(both), len(left)])
-    return places.astype(np.int64), weights, left, np.sort(none)
+    return positions.astype(np.int64), weights, left, np.sort(background)
 
 
 class TargetAssignment(OpDef):
-    """What the anchors of each picture learn: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
+    """Training targets of the anchors of each image: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
 
-    LocationIndex and ScoreIndex count through the anchors of all pictures. All outputs come in
-    sequences by picture.
+    LocationIndex and ScoreIndex index the anchors of all images. All outputs are one sequence per
+    image.
     """
 
     Anchor = reads(no_grad=True)
@@ -97,7 +99,7 @@ class TargetAssignment(OpDef):
     def targets(
         self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
     ) -> dict[str, object]:
-        """The types of the outputs; ShapeError where boxes and pictures are none."""
+        """Return the output types; raises ShapeError for inputs of other shapes."""
         require_boxes(self.kind, "Anchor", Anchor)
         require_boxes(self.kind, "GtBoxes", GtBoxes)
         require_dtype(self.kind, "IsCrowd", IsCrowd, DType.INT32)
@@ -122,15 +124,15 @@ def target_rows(
     anchors: int,
     dtype: np.dtype,
 ) -> dict[str, Any]:
-    """The outputs of target assignment, from what was found in each picture."""
+    """Return the outputs of target assignment from the results per image."""
     location = [each[0] + number * anchors for number, each in enumerate(found)]
     score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
     weights = np.concatenate([each[1] for each in found])
-    places, scores = offsets_of(location), offsets_of(score)
+    positions, scores = lod_offsets(location), lod_offsets(score)
     return {
-        "LocationIndex_lod": [places],
-        "TargetBBox_lod": [places],
-        "BBoxInsideWeight_lod": [places],
+        "LocationIndex_lod": [positions],
+        "TargetBBox_lod": [positions],
+        "BBoxInsideWeight_lod": [positions],
         "ScoreIndex_lod": [scores],
         "TargetLabel_lod": [scores],
         "LocationIndex": np.concatenate(location).astype(np.int32),
@@ -142,16 +144,16 @@ def target_rows(
 
 
 class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
-    """Targets of a region network: some anchors that are true, and as many that are none as fit.
+    """RPN targets: sampled foreground anchors, and background anchors up to the batch size.
 
-    An anchor is true if it shares `rpn_positive_overlap` with a true box, or as much as the best
-    one does, and none below `rpn_negative_overlap`; of those `rpn_batch_size_per_im` a picture, the
-    share `rpn_fg_fraction` true, are taken: the first, or with `use_random` some, the same every
-    time. Anchors over the edge by `rpn_straddle_thresh`, and crowds, are left out. Reference:
-    rpn_target_assign_op.cc.
+    An anchor is foreground if its overlap with a ground-truth box is at least
+    `rpn_positive_overlap`, or the best of that box, and background below `rpn_negative_overlap`; of
+    those `rpn_batch_size_per_im` per image, a fraction `rpn_fg_fraction` foreground, are sampled:
+    the first, or with `use_random` a random choice with a fixed seed. Anchors beyond the edge by
+    `rpn_straddle_thresh`, and crowds, are excluded. Reference: rpn_target_assign_op.cc.
     """
 
-    no_kernel_reason = "samples of anchors are drawn one after the other"
+    no_kernel_reason = "anchors are sampled sequentially"
 
     rpn_batch_size_per_im = attr(256)
     rpn_straddle_thresh = attr(0.0)
@@ -182,19 +184,19 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
         true = int(self.rpn_fg_fraction * total) if total > 0 and self.rpn_fg_fraction > 0 else -1
         for number, info in enumerate(ImInfo):
             inside = inside_edges(anchors, info, self.rpn_straddle_thresh)
-            own = slice(starts[number], starts[number + 1])
-            boxes = GtBoxes[own][IsCrowd[own].reshape(-1) == 0] * info[2]
-            shared = overlaps(anchors[inside], boxes, 1.0)
-            made = assigned(shared, overlap, (true, total), self.use_random)
-            best = shared.argmax(axis=1)[made[0]] if len(boxes) else made[0]
-            codes.append(codes_of(anchors[inside][made[0]], boxes[best]))
-            labels.append(np.repeat([1, 0], [len(made[2]), len(made[3])]))
-            found.append((inside[made[0]], made[1], inside[made[2]], inside[made[3]]))
+            image_rows = slice(starts[number], starts[number + 1])
+            boxes = GtBoxes[image_rows][IsCrowd[image_rows].reshape(-1) == 0] * info[2]
+            iou = overlaps(anchors[inside], boxes, 1.0)
+            result = assigned(iou, overlap, (true, total), self.use_random)
+            best = iou.argmax(axis=1)[result[0]] if len(boxes) else result[0]
+            codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
+            labels.append(np.repeat([1, 0], [len(result[2]), len(result[3])]))
+            found.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
         return target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
 
 
 def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
-    """The boxes that are not over the edge of a picture by more than a slack; all if it is < 0."""
+    """Return the boxes that exceed the image by at most `slack`; all if it is < 0."""
     if slack < 0:
         return np.arange(len(boxes))
     low: Array = boxes[:, :2] >= -slack
@@ -203,14 +205,14 @@ def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
 
 
 class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
-    """Targets of every anchor: a class where it shares `positive_overlap` with a true box, else 0.
+    """Targets of all anchors: a class if the overlap reaches `positive_overlap`, otherwise 0.
 
-    Those between `negative_overlap` and that learn nothing. GtLabels int32 [G, 1] are the classes,
-    ForegroundNumber [N, 1] how many anchors of a picture are true, and one more. Crowds are left
-    out. Reference: rpn_target_assign_op.cc.
+    Anchors from `negative_overlap` up to that are ignored. GtLabels int32 [G, 1] are the classes,
+    ForegroundNumber [N, 1] the number of foreground anchors per image plus 1. Crowds are excluded.
+    Reference: rpn_target_assign_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many anchors count"
+    no_kernel_reason = "the number of sampled anchors is data-dependent"
 
     GtLabels = reads(no_grad=True)
     ForegroundNumber = writes()
@@ -227,10 +229,10 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         GtLabels: TensorType,
     ) -> dict[str, object]:
         require_dtype(self.kind, "GtLabels", GtLabels, DType.INT32)
-        made = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+        result = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
         count = TensorType(DType.INT32, (ImInfo.shape[0], 1))
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
-        return {**made, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
+        return {**result, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
 
     def numpy(
         self,
@@ -247,16 +249,19 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         labels: list[Array] = []
         overlap = (self.positive_overlap, self.negative_overlap)
         for number, info in enumerate(ImInfo):
-            own = slice(starts[number], starts[number + 1])
-            able = IsCrowd[own].reshape(-1) == 0
-            boxes, classes = GtBoxes[own][able] * info[2], GtLabels[own].reshape(-1)[able]
-            shared = overlaps(anchors, boxes, 1.0)
-            made = assigned(shared, overlap, (-1, -1), False)
-            best = shared.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
-            codes.append(codes_of(anchors[made[0]], boxes[best[made[0]]]))
-            none = np.zeros(len(made[3]), np.int32)
-            labels.append(np.concatenate([classes[best[made[2]]], none]))
-            found.append(made)
+            image_rows = slice(starts[number], starts[number + 1])
+            valid = IsCrowd[image_rows].reshape(-1) == 0
+            boxes, classes = (
+                GtBoxes[image_rows][valid] * info[2],
+                GtLabels[image_rows].reshape(-1)[valid],
+            )
+            iou = overlaps(anchors, boxes, 1.0)
+            result = assigned(iou, overlap, (-1, -1), False)
+            best = iou.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
+            codes.append(encoded_targets(anchors[result[0]], boxes[best[result[0]]]))
+            background = np.zeros(len(result[3]), np.int32)
+            labels.append(np.concatenate([classes[best[result[2]]], background]))
+            found.append(result)
         rows = target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
         true = np.array([[len(each[0]) + 1] for each in found], np.int32)
         single = [np.arange(len(true) + 1)]

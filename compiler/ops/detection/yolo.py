@@ -1,7 +1,7 @@
-"""What a YOLOv3 head says: `yolo_box`, its boxes and scores.
+"""Decoding of a YOLOv3 head: `yolo_box`, its boxes and scores.
 
-X is [N, anchors·(5 + classes), H, W]: at every place and for every anchor the middle of a box, its
-sides, how sure it is, and the classes.
+X is [N, anchors·(5 + classes), H, W]: at every position and for every anchor the centre of a box,
+its sides, its objectness, and the classes.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list,
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import yolo_kernels as yolo_lanes
+from compiler.ops.detection import yolo_kernels
 from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1 / (1 + np.exp(-x))
 
 
 def anchor_pairs(anchors: Sequence[int]) -> Array:
-    """Width and height of each anchor: [anchors, 2]."""
+    """Return width and height of each anchor: [anchors, 2]."""
     return np.array(anchors, np.float64).reshape(-1, 2)
 
 
 def predicted_boxes(head: Array, anchors: Array, scale: float, cells: int, size: Array) -> Array:
-    """The middle and the sides of all boxes, [N, anchors, H, W, 4], for shares of an image.
+    """Return centre and sides of all boxes, [N, anchors, H, W, 4], as fractions of an image.
 
-    `head` is [N, anchors, 5 + classes, H, W]; `cells` divide the image, `size` [2] is that of the
+    `head` is [N, anchors, 5 + classes, H, W]; `cells` is the grid size, `size` [2] is that of the
     image the anchors are measured in.
     """
     rows, columns = np.indices(head.shape[3:])
@@ -46,10 +46,10 @@ def predicted_boxes(head: Array, anchors: Array, scale: float, cells: int, size:
 
 
 class YoloBox(OpDef, op="yolo_box"):
-    """Boxes [N, M, 4] in elements of the pictures, and Scores [N, M, classes] of them.
+    """Boxes [N, M, 4] in image coordinates, and Scores [N, M, classes] of them.
 
-    There is one for each of the M = anchors·H·W; those less sure than `conf_thresh` are 0. ImgSize
-    int32 [N, 2] has the height and width of the pictures, `clip_bbox` cuts boxes at their edges.
+    There are M = anchors·H·W per image; those with objectness below `conf_thresh` are 0. ImgSize
+    int32 [N, 2] is the height and width of the images, `clip_bbox` clips boxes to them.
     Reference: yolo_box_op.h.
     """
 
@@ -70,7 +70,7 @@ class YoloBox(OpDef, op="yolo_box"):
         count = require_head(self.kind, X, self.anchors, len(self.anchors) // 2, self.class_num)
         if ImgSize.rank != 2 or differ(ImgSize.shape[0], X.shape[0]) or differ(ImgSize.shape[1], 2):
             found = shown(X=X, ImgSize=ImgSize)
-            raise ShapeError(f"yolo_box: {found}, expected a size of each picture")
+            raise ShapeError(f"yolo_box: {found}, expected a size per image")
         rows = (X.shape[0], X.shape[2] * X.shape[3] * count)
         boxes = X.with_shape((*rows, 4))
         return {"Boxes": boxes, "Scores": X.with_shape((*rows, self.class_num))}
@@ -78,17 +78,17 @@ class YoloBox(OpDef, op="yolo_box"):
     def numpy(self, X: Array, ImgSize: Array) -> dict[str, Array]:
         anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
         head = X.reshape(len(X), len(anchors), 5 + self.class_num, height, width)
-        sure = sigmoid(head[:, :, 4])[..., None]
-        sure = np.where(sure < self.conf_thresh, 0, sure)
+        objectness = sigmoid(head[:, :, 4])[..., None]
+        objectness = np.where(objectness < self.conf_thresh, 0, objectness)
         size = np.array([self.downsample_ratio * height] * 2)
-        shares = predicted_boxes(head, anchors, self.scale_x_y, height, size)
+        values = predicted_boxes(head, anchors, self.scale_x_y, height, size)
         sides = ImgSize[:, None, None, None, ::-1].astype(np.float64)
-        middle, half = shares[..., :2] * sides, shares[..., 2:] * sides / 2
+        middle, half = values[..., :2] * sides, values[..., 2:] * sides / 2
         low, high = middle - half, middle + half
         if self.clip_bbox:
             low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
-        boxes = np.where(sure > 0, np.concatenate([low, high], axis=-1), 0)
-        scores = sure * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
+        boxes = np.where(objectness > 0, np.concatenate([low, high], axis=-1), 0)
+        scores = objectness * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
         rows = (len(X), -1)
         return {
             "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),
@@ -105,18 +105,18 @@ class YoloBox(OpDef, op="yolo_box"):
     ) -> None:
         rows, size = X.shape[2], X.shape[2] * self.downsample_ratio
         anchors = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        head = yolo_lanes.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
+        head = yolo_kernels.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
         if Boxes is not None:
-            yolo_lanes.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
+            yolo_kernels.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
         if Scores is not None:
-            yolo_lanes.scores(k, head, self.conf_thresh, Scores)
+            yolo_kernels.scores(k, head, self.conf_thresh, Scores)
 
 
 def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:
-    """How many anchors there are; an error unless X has 5 + classes channels for each."""
+    """Return the number of anchors; raises unless X has 5 + classes channels for each."""
     if not anchors or len(anchors) % 2 or min(anchors) <= 0 or classes < 1:
-        wanted = "expected widths and heights above 0, and at least a class"
-        raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {wanted}")
+        targets = "expected positive widths and heights, and at least one class"
+        raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {targets}")
     if differ(X.shape[1], count * (5 + classes)):
         raise ShapeError(f"{op}: X is {X}, expected {count}·(5 + {classes}) channels")
     return count

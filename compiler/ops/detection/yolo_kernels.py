@@ -1,4 +1,4 @@
-"""The kernels of YOLOv3: a lane for each place and anchor of a head, or each element of it."""
+"""Device kernels of YOLOv3: one program per position and anchor of a head, or per element."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compiler.ops.shared_kernels import listed
 
 @dataclass(frozen=True)
 class Head:
-    """A head X [N, anchors·(5 + classes), H, W] and what its numbers are measured in.
+    """A head X [N, anchors·(5 + classes), H, W] and its units.
 
-    `cells` divide an image, of which a side is `size` in the measure of the anchors.
+    `cells` is the grid size of an image, `size` its side in the units of the anchors.
     """
 
     X: DeviceOperand
@@ -27,34 +27,34 @@ class Head:
     size: Size
 
     @property
-    def places(self) -> tuple[Size, int, Size, Size]:
-        """Pictures, anchors, rows and columns."""
+    def positions(self) -> tuple[Size, int, Size, Size]:
+        """Sizes: images, anchors, rows and columns."""
         batch, _, height, width = self.X.shape
         return batch, len(self.anchors), height, width
 
-    def said(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
-        """A number of the head for a picture, anchor, row and column; 0 where `where` is false."""
+    def load(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
+        """Load a channel of the head at image, anchor, row and column; 0 where `where` is false."""
         n, anchor, row, column = at
         channel = anchor * (5 + self.classes) + entry
         return self.X.at(n, channel, row, column, where=where, other=0)
 
     def box(self, k: KernelBuilder, at: Sequence[Number]) -> Box:
-        """The middle and the sides of a predicted box, as shares of the image."""
+        """Return centre and sides of a predicted box, as fractions of the image."""
         _, anchor, row, column = at
         shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
         found: list[Number] = []
-        for entry, place in enumerate((column, row)):
-            near = self.scale * sigmoid(k, self.said(at, entry)) + shift
-            found.append((k.astype(place, DType.FP64) + near) / cells)
+        for entry, position in enumerate((column, row)):
+            near = self.scale * sigmoid(k, self.load(at, entry)) + shift
+            found.append((k.astype(position, DType.FP64) + near) / cells)
         for axis in (0, 1):
             lengths = [pair[axis] for pair in self.anchors]
             length = listed(k, anchor, lengths, DType.FP64)
-            found.append(k.exp(self.said(at, 2 + axis)) * length / real(k, self.size))
+            found.append(k.exp(self.load(at, 2 + axis)) * length / real(k, self.size))
         return found
 
 
 def sigmoid(k: KernelBuilder, x: Number) -> Number:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + k.exp(-x))
 
 
@@ -66,12 +66,12 @@ def boxes(
     clip: bool,
     out: DeviceOperand,
 ) -> None:
-    """A kernel for the edges of all boxes in elements of their pictures, 0 where one is not sure.
+    """Emit a kernel for the edges of all boxes in image coordinates, 0 below the threshold.
 
     `images` [N, 2] has the height and the width of each.
     """
-    at = k.grid(*head.places)
-    sure = sigmoid(k, head.said(at, 4)) >= threshold
+    at = k.grid(*head.positions)
+    objectness = sigmoid(k, head.load(at, 4)) >= threshold
     box = head.box(k, at)
     for axis in (0, 1):
         side = k.astype(images[at[0], 1 - axis], DType.FP64)
@@ -79,14 +79,14 @@ def boxes(
         low, high = middle - half, middle + half
         if clip:
             low, high = k.maximum(low, 0.0), k.minimum(high, side - 1.0)
-        seen = out.reshaped((*head.places, 4))
-        k.store(seen, (*at, axis), k.where(sure, low, 0.0))
-        k.store(seen, (*at, axis + 2), k.where(sure, high, 0.0))
+        view = out.reshaped((*head.positions, 4))
+        k.store(view, (*at, axis), k.where(objectness, low, 0.0))
+        k.store(view, (*at, axis + 2), k.where(objectness, high, 0.0))
 
 
 def scores(k: KernelBuilder, head: Head, threshold: float, out: DeviceOperand) -> None:
-    """A kernel for how likely each box is one of each class."""
-    *at, of = k.grid(*head.places, head.classes)
-    sure = sigmoid(k, head.said(at, 4))
-    likely = k.where(sure >= threshold, sure, 0.0) * sigmoid(k, head.said(at, 5 + of))
-    k.store(out.reshaped((*head.places, head.classes)), (*at, of), likely)
+    """Emit a kernel for the score of each box and class."""
+    *at, of = k.grid(*head.positions, head.classes)
+    objectness = sigmoid(k, head.load(at, 4))
+    likely = k.where(objectness >= threshold, objectness, 0.0) * sigmoid(k, head.load(at, 5 + of))
+    k.store(out.reshaped((*head.positions, head.classes)), (*at, of), likely)

@@ -1,4 +1,4 @@
-"""What a YOLOv3 head is to learn: `yolov3_loss`."""
+"""Training loss of a YOLOv3 head: `yolov3_loss`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list,
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection import yolo_loss_kernels as yolo_loss_lanes
+from compiler.ops.detection import yolo_loss_kernels
 from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
 from compiler.ops.detection.yolo_kernels import Head
 from compiler.ops.detection.yolo_loss_kernels import Truth
@@ -19,87 +19,88 @@ from compiler.ops.image.windows import require_images
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 SMALLEST = 1e-6
-"""A true box with a side below this is none."""
+"""Ground-truth boxes with a side up to this are padding."""
 COUNTS = 1e-5
-"""A place whose objectness is above this holds a true box; below -0.5 it does not matter."""
+"""Objectness mask above this: a ground-truth box; below -0.5: ignored."""
 SMOOTHEST = 1 / 40
-"""The most that smoothing takes from a label."""
+"""Maximum label smoothing."""
 
 
 def centred_overlaps(one: Array, other: Array) -> Array:
-    """Intersection over union of boxes (middle, sides), broadcast."""
+    """Return the intersection over union of boxes (centre, sides), broadcast."""
     low = np.maximum(one[..., :2] - one[..., 2:] / 2, other[..., :2] - other[..., 2:] / 2)
     high = np.minimum(one[..., :2] + one[..., 2:] / 2, other[..., :2] + other[..., 2:] / 2)
-    shared = np.maximum(high - low, 0).prod(axis=-1)
-    union = one[..., 2:].prod(axis=-1) + other[..., 2:].prod(axis=-1) - shared
-    return shared / np.where(union > 0, union, 1)
+    intersection = np.maximum(high - low, 0).prod(axis=-1)
+    union = one[..., 2:].prod(axis=-1) + other[..., 2:].prod(axis=-1) - intersection
+    return intersection / np.where(union > 0, union, 1)
 
 
 def binary_cross_entropy(x: Array, label: Array) -> Array:
-    """-label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
+    """Return -label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
     return np.maximum(x, 0) - x * label + np.log1p(np.exp(-np.abs(x)))
 
 
-def true_boxes(boxes: Array) -> Array:
-    """Boxes, those that are none without sides, so that they share nothing with others."""
+def zero_padding_boxes(boxes: Array) -> Array:
+    """Return boxes with padding boxes zeroed, so that these overlap nothing."""
     small: Array = boxes[..., 2:] <= SMALLEST
     return np.where(small.any(axis=-1, keepdims=True), 0, boxes)
 
 
 def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int) -> Array:
-    """For each true box the place in `mask` of the anchor most like it, -1 if it is not there.
+    """Return, per ground-truth box, the index in `mask` of the most similar anchor, or -1.
 
-    -1 also stands for what is no box.
+    Padding boxes are -1 too.
     """
     shapes = np.concatenate([np.zeros_like(anchors), anchors / size], axis=1)
-    true = boxes[..., None, :] * np.array([0, 0, 1, 1])
-    best = centred_overlaps(shapes, true).argmax(axis=-1)
-    places = np.full(len(anchors), -1, np.int32)
-    for place, anchor in reversed(list(enumerate(mask))):
-        places[anchor] = place
+    truth_box = boxes[..., None, :] * np.array([0, 0, 1, 1])
+    best = centred_overlaps(shapes, truth_box).argmax(axis=-1)
+    positions = np.full(len(anchors), -1, np.int32)
+    for position, anchor in reversed(list(enumerate(mask))):
+        positions[anchor] = position
     small: Array = boxes[..., 2:] <= SMALLEST
-    return np.where(small.any(axis=-1), -1, places[best]).astype(np.int32)
+    return np.where(small.any(axis=-1), -1, positions[best]).astype(np.int32)
 
 
-def true_places(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
-    """Of the true boxes that count: picture, number, anchor, row and column of the head."""
-    picture, number = np.nonzero(match >= 0)
-    found = boxes[picture, number]
+def matched_positions(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
+    """Return image, box, anchor, row and column of the matched ground-truth boxes."""
+    image, number = np.nonzero(match >= 0)
+    found = boxes[image, number]
     row, column = (
         (found[:, 1] * sizes[0]).astype(np.int64),
         (found[:, 0] * sizes[1]).astype(np.int64),
     )
-    return picture, number, match[picture, number], row, column
+    return image, number, match[image, number], row, column
 
 
 def box_targets(
-    boxes: Array, anchors: Array, places: tuple[Array, ...], cells: int, size: int
+    boxes: Array, anchors: Array, positions: tuple[Array, ...], cells: int, size: int
 ) -> Array:
-    """What the head should say of true boxes: [K, 4]."""
-    column_row = np.stack([places[4], places[3]], axis=1)
+    """Return the regression targets of ground-truth boxes: [K, 4]."""
+    column_row = np.stack([positions[4], positions[3]], axis=1)
     return np.concatenate(
         [boxes[:, :2] * cells - column_row, np.log(boxes[:, 2:] * size / anchors)], axis=1
     )
 
 
 def class_labels(numbers: Array, classes: int, smooth: bool) -> Array:
-    """The label of every class of true boxes: 1 and 0, or a little inside."""
+    """Return the label of every class of ground-truth boxes: 1 and 0, or smoothed."""
     less = min(1 / classes, SMOOTHEST) if smooth else 0.0
     return np.where(numbers[:, None] == np.arange(classes), 1 - less, less)
 
 
-MOST_ANCHORS = 128
-"""Anchors that an op may have: each has code of its own."""
+MAX_ANCHORS = 128
+"""Maximum number of anchors per op: each is unrolled in the kernel."""
 
 
 class Yolov3Loss(OpDef, op="yolov3_loss"):
-    """Loss [N]: of places, sizes, objectness and classes of all boxes, summed over a picture.
+    """Loss [N]: of centres, sizes, objectness and classes of all boxes, summed over an image.
 
     X is [N, anchors·(5 + classes), H, W] for the anchors in `anchor_mask`; GTBox [N, B, 4] has the
-    middle and the sides of true boxes as shares of the picture, GTLabel int32 [N, B] their classes,
-    GTScore what they count. A true box belongs to the anchor most like it, GTMatchMask says which
-    of the mask. ObjectnessMask is the score where a true box lies, -1 where a predicted one shares
-    more than `ignore_thresh` with one, else 0. Reference: yolov3_loss_op.h.
+    centre and the sides of ground-truth boxes as fractions of the image, GTLabel int32 [N, B] their
+    classes, GTScore their weights. A ground-truth box belongs to the most similar anchor,
+    GTMatchMask is its index in the mask. ObjectnessMask is the score at the position of a
+    ground-truth box, -1 where a predicted box overlaps one by more than `ignore_thresh`, otherwise
+    0. Reference: yolov3_loss_op.h.
     """
 
     X = reads()
@@ -120,14 +121,14 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     def infer(self, X: TensorType, GTBox: TensorType, GTLabel: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
-        if len(self.anchors) > 2 * MOST_ANCHORS or len(self.anchor_mask) > MOST_ANCHORS:
+        if len(self.anchors) > 2 * MAX_ANCHORS or len(self.anchor_mask) > MAX_ANCHORS:
             raise BadAttribute(
                 f"yolov3_loss: 'anchors' has {len(self.anchors)} numbers and 'anchor_mask' "
-                f"{len(self.anchor_mask)}, expected at most {MOST_ANCHORS} anchors"
+                f"{len(self.anchor_mask)}, expected at most {MAX_ANCHORS} anchors"
             )
         count = require_head(self.kind, X, self.anchors, len(self.anchor_mask), self.class_num)
         if differ(X.shape[2], X.shape[3]):
-            raise ShapeError(f"yolov3_loss: X is {X}, expected as many rows as columns")
+            raise ShapeError(f"yolov3_loss: X is {X}, expected equal height and width")
         if GTBox.rank != 3 or differ(GTBox.shape[2], 4) or GTLabel.rank != 2:
             found = shown(GTBox=GTBox, GTLabel=GTLabel)
             raise ShapeError(f"yolov3_loss: {found}, expected [N, B, 4] and [N, B]")
@@ -146,27 +147,29 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         size = self.downsample_ratio * height
         own = anchors[self.anchor_mask]
         boxes = predicted_boxes(head, own, self.scale_x_y, height, np.array([size, size]))
-        shared = centred_overlaps(boxes[..., None, :], true_boxes(GTBox)[:, None, None, None])
-        best: Array = shared.max(axis=-1, initial=0)
+        iou = centred_overlaps(boxes[..., None, :], zero_padding_boxes(GTBox)[:, None, None, None])
+        best: Array = iou.max(axis=-1, initial=0)
         mask = np.where(best > self.ignore_thresh, -1.0, 0.0)
         match = chosen_anchors(GTBox, anchors, self.anchor_mask, size)
-        places = true_places(GTBox, match, (height, width))
-        picture, number, anchor, row, column = places
+        positions = matched_positions(GTBox, match, (height, width))
+        image, number, anchor, row, column = positions
         score = np.ones(match.shape) if GTScore is None else GTScore
-        mask[picture, anchor, row, column] = score[picture, number]
-        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
-        loss = np.zeros(len(X))
-        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
-        np.add.at(loss, picture, true_losses(shares[0], shares[2], labels, shares[3]))
-        sure = head[:, :, 4]
-        blank, known = (
-            binary_cross_entropy(sure, sure * 0),
-            binary_cross_entropy(sure, sure * 0 + 1),
+        mask[image, anchor, row, column] = score[image, number]
+        values = matched_values(
+            head, GTBox, GTLabel, score, positions, anchors[self.anchor_mask], size
         )
-        spread = np.where(mask > COUNTS, known * mask, blank * (mask > -0.5))
+        loss = np.zeros(len(X))
+        labels = class_labels(values[1], self.class_num, self.use_label_smooth)
+        np.add.at(loss, image, box_losses(values[0], values[2], labels, values[3]))
+        objectness = head[:, :, 4]
+        negative, positive = (
+            binary_cross_entropy(objectness, objectness * 0),
+            binary_cross_entropy(objectness, objectness * 0 + 1),
+        )
+        spread = np.where(mask > COUNTS, positive * mask, negative * (mask > -0.5))
         loss += spread.sum(axis=(1, 2, 3))
-        made = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
-        return {**made, "GTMatchMask": match}
+        result = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
+        return {**result, "GTMatchMask": match}
 
     def grad(
         self,
@@ -182,28 +185,33 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
         size = self.downsample_ratio * height
         score = np.ones(GTMatchMask.shape) if GTScore is None else GTScore
-        places = true_places(GTBox, GTMatchMask, (height, width))
-        picture, _, anchor, row, column = places
-        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
-        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
-        slopes = true_slopes(shares[0], shares[2], labels, shares[3])
+        positions = matched_positions(GTBox, GTMatchMask, (height, width))
+        image, _, anchor, row, column = positions
+        values = matched_values(
+            head, GTBox, GTLabel, score, positions, anchors[self.anchor_mask], size
+        )
+        labels = class_labels(values[1], self.class_num, self.use_label_smooth)
+        gradients = box_loss_gradients(values[0], values[2], labels, values[3])
         d_head = np.zeros(head.shape)
-        np.add.at(np.moveaxis(d_head, 2, -1), (picture, anchor, row, column), slopes)
+        np.add.at(np.moveaxis(d_head, 2, -1), (image, anchor, row, column), gradients)
         p, mask = sigmoid(head[:, :, 4]), ObjectnessMask
         d_head[:, :, 4] = np.where(mask > COUNTS, (p - 1) * mask, p * (mask > -0.5))
         d_head *= d_Loss.reshape(-1, 1, 1, 1, 1)
         return {"X": d_head.reshape(X.shape).astype(X.dtype)}
 
     def head(self, X: DeviceOperand) -> Head:
-        """The head as kernels have it."""
+        """Return the head for device kernels."""
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        own, size = [pairs[place] for place in self.anchor_mask], X.shape[2] * self.downsample_ratio
+        own, size = (
+            [pairs[position] for position in self.anchor_mask],
+            X.shape[2] * self.downsample_ratio,
+        )
         return Head(X, own, self.class_num, self.scale_x_y, X.shape[2], size)
 
     def truth(
         self, boxes: DeviceOperand, labels: DeviceOperand, scores: DeviceOperand | None
     ) -> Truth:
-        """True boxes as kernels have them."""
+        """Return ground-truth boxes for device kernels."""
         less = min(1 / self.class_num, SMOOTHEST) if self.use_label_smooth else 0.0
         return Truth(boxes, labels, scores, SMALLEST, less)
 
@@ -220,12 +228,12 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     ) -> None:
         head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
         match = GTMatchMask or k.scratch(GTLabel.shape, DType.INT32)
-        mask = ObjectnessMask or k.scratch(head.places, X.type.dtype)
+        mask = ObjectnessMask or k.scratch(head.positions, X.type.dtype)
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
-        yolo_loss_lanes.matches(k, truth, pairs, self.anchor_mask, head.size, match)
-        yolo_loss_lanes.objectness(k, head, truth, match, self.ignore_thresh, mask)
+        yolo_loss_kernels.matches(k, truth, pairs, self.anchor_mask, head.size, match)
+        yolo_loss_kernels.objectness(k, head, truth, match, self.ignore_thresh, mask)
         if Loss is not None:
-            yolo_loss_lanes.losses(k, head, truth, match, mask, COUNTS, Loss)
+            yolo_loss_kernels.losses(k, head, truth, match, mask, COUNTS, Loss)
 
     def triton_grad(
         self,
@@ -241,43 +249,45 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     ) -> None:
         head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
         given = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
-        yolo_loss_lanes.gradient(k, head, truth, *given)
+        yolo_loss_kernels.gradient(k, head, truth, *given)
 
 
-def true_shares(
+def matched_values(
     head: Array,
     GTBox: Array,
     GTLabel: Array,
     score: Array,
-    places: tuple[Array, ...],
+    positions: tuple[Array, ...],
     anchors: Array,
     size: int,
 ) -> tuple[Array, Array, Array, tuple[Array, Array]]:
-    """Of true boxes: what the head says, the class, what it should say, and what they weigh."""
-    picture, number, anchor, row, column = places
-    boxes = GTBox[picture, number]
-    said = np.moveaxis(head, 2, -1)[picture, anchor, row, column]
-    wanted = box_targets(boxes, anchors[anchor], places, head.shape[3], size)
-    counted = score[picture, number]
+    """Return, for matched ground-truth boxes: head output, class, box targets, and weights."""
+    image, number, anchor, row, column = positions
+    boxes = GTBox[image, number]
+    logits = np.moveaxis(head, 2, -1)[image, anchor, row, column]
+    targets = box_targets(boxes, anchors[anchor], positions, head.shape[3], size)
+    counted = score[image, number]
     return (
-        said,
-        GTLabel[picture, number],
-        wanted,
+        logits,
+        GTLabel[image, number],
+        targets,
         ((2 - boxes[:, 2] * boxes[:, 3]) * counted, counted),
     )
 
 
-def true_losses(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
-    """The loss of each true box, without that of objectness: [K]."""
-    middle = binary_cross_entropy(said[:, :2], wanted[:, :2]).sum(axis=1)
-    sides = np.abs(wanted[:, 2:] - said[:, 2:4]).sum(axis=1)
-    classes = binary_cross_entropy(said[:, 5:], labels).sum(axis=1)
+def box_losses(logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
+    """Return the loss of each ground-truth box, without that of objectness: [K]."""
+    middle = binary_cross_entropy(logits[:, :2], targets[:, :2]).sum(axis=1)
+    sides = np.abs(targets[:, 2:] - logits[:, 2:4]).sum(axis=1)
+    classes = binary_cross_entropy(logits[:, 5:], labels).sum(axis=1)
     return (middle + sides) * weights[0] + classes * weights[1]
 
 
-def true_slopes(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
-    """The gradient of `true_losses` by what the head says: [K, 5 + classes]."""
-    middle = (sigmoid(said[:, :2]) - wanted[:, :2]) * weights[0][:, None]
-    sides = np.where(said[:, 2:4] > wanted[:, 2:], 1.0, -1.0) * weights[0][:, None]
-    classes = (sigmoid(said[:, 5:]) - labels) * weights[1][:, None]
-    return np.concatenate([middle, sides, np.zeros((len(said), 1)), classes], axis=1)
+def box_loss_gradients(
+    logits: Array, targets: Array, labels: Array, weights: tuple[Array, Array]
+) -> Array:
+    """Return the gradient of `box_losses` by the head output: [K, 5 + classes]."""
+    middle = (sigmoid(logits[:, :2]) - targets[:, :2]) * weights[0][:, None]
+    sides = np.where(logits[:, 2:4] > targets[:, 2:], 1.0, -1.0) * weights[0][:, None]
+    classes = (sigmoid(logits[:, 5:]) - labels) * weights[1][:, None]
+    return np.concatenate([middle, sides, np.zeros((len(logits), 1)), classes], axis=1)

@@ -1,1 +1,1 @@
-"""Ops of images: convolution, pooling, resizing, regions."""
+"""Image ops: convolution, pooling, resizing, regions of interest."""

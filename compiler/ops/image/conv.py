@@ -1,4 +1,4 @@
-"""Convolution of images: `conv2d`, `depthwise_conv2d` (the same with many groups), and `conv3d`."""
+"""Convolution ops: `conv2d`, `depthwise_conv2d` (one group per channel) and `conv3d`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import windows
 from compiler.ops.image.conv_geometry import HWIO, Windows
 from compiler.ops.image.conv_kernels import channel_sums, filter_gradient, image_gradient
-from compiler.ops.image.conv_kernels import convolve as convolve_lanes
+from compiler.ops.image.conv_kernels import convolve as convolve_kernel
 from compiler.ops.image.conv_numpy import (
     convolution,
     convolution_filter_gradient,
@@ -23,7 +23,7 @@ from compiler.ops.image.conv_numpy import (
     window_axes,
 )
 from compiler.ops.image.conv_tiles import (
-    PLACES,
+    MIN_TILE_POSITIONS,
     backward_tiling,
     convolve_rows,
     convolve_samples,
@@ -31,16 +31,16 @@ from compiler.ops.image.conv_tiles import (
     forward_tiling,
     image_gradient_tiles,
     product_gradient,
-    tile_share,
-    tile_work,
+    tile_partial,
+    tile_scratch,
 )
-from compiler.ops.image.im2col import Geometry, convolve, workplace
+from compiler.ops.image.im2col import Geometry, convolution_scratch, convolve
 from compiler.ops.image.windows import (
     Axis,
     Sliding,
-    laid_out,
-    seen_channels_first,
-    seen_filters_first,
+    to_layout,
+    view_channels_first,
+    view_filters_first,
 )
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
@@ -50,10 +50,10 @@ Axes: TypeAlias = tuple[Axis, ...]
 class Convolution(OpDef):
     """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
 
-    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case
-    ([…, C/groups, F] where the compiler has turned it, which filter_format says), Bias [F]. Filters
-    of a group see the channels of that group. Paddings p have one size an axis, or two: before and
-    after. Reference: conv_op.cc.
+    Input is [N, C, …] (or [N, …, C], see data_format), Filter [F, C/groups, …] in either case
+    ([…, C/groups, F] where the compiler has permuted it, see filter_format), Bias [F]. The filters
+    of a group read the channels of that group. Paddings p have one size per axis, or two: before
+    and after. Reference: conv_op.cc.
     """
 
     linear_in = (("Input",), ("Filter",))
@@ -76,7 +76,7 @@ class Convolution(OpDef):
     is_test = attr(False)
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        """The type of Output; ShapeError where images and filters do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
         windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
         windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
@@ -102,7 +102,7 @@ class Convolution(OpDef):
         d_Input: DeviceOperand | None,
         d_Filter: DeviceOperand | None,
     ) -> None:
-        """Write the kernels of the gradients that are wanted."""
+        """Emit the kernels of the requested gradients."""
         g = self.windows(Input, Filter)
         if d_Input is not None:
             image_gradient(k, g, d_Output, Filter, d_Input)
@@ -110,24 +110,24 @@ class Convolution(OpDef):
             filter_gradient(k, g, Input, d_Output, d_Filter)
 
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
-        """What kernels of a device go by."""
+        """Return the geometry that the device kernels use."""
         axes = self.axes(Input.shape, windows.filters_first(self.filter_format, Filter.shape)[2:])
         return Windows(self.data_format, self.groups, axes, self.filter_format)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """With channels last; a constant filter is read in longer runs with its own axes last."""
+        """Permute to channels last, and a constant filter too for longer contiguous reads."""
         found = windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
         axes = (*range(2, len(order)), 1, 0)
         ahead = {"ahead": {"Filter": axes}, "ahead_attrs": {"filter_format": HWIO}}
         return found and replace(found, **ahead)
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
-        """Products of two numbers that Output takes, given the shapes of Filter and Output."""
+        """Number of multiplications that compute Output, given the shapes of Filter and Output."""
         filters = windows.filters_first(self.filter_format, shapes["Filter"])
         return product(shapes["Output"]) * product(filters[1:])
 
     def axes(self, Input: Shape, taps: Sequence[Size]) -> Axes:
-        """Where the filters stand on each axis."""
+        """Return the window geometry of each axis."""
         sliding = Sliding(
             self.kind,
             self.strides,
@@ -155,7 +155,7 @@ class Conv3d(Convolution, op="conv3d"):
     def triton(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
-        convolve_lanes(k, self.windows(Input, Filter), Input, Filter, Output)
+        convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output)
 
     def triton_grad(
         self,
@@ -169,24 +169,24 @@ class Conv3d(Convolution, op="conv3d"):
         self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
-        images = seen_channels_first(self.data_format, Input)
+        images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        filters = seen_filters_first(self.filter_format, Filter)
+        filters = view_filters_first(self.filter_format, Filter)
         axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
-        return laid_out(self.data_format, convolution(images, filters, axes, self.groups))
+        return to_layout(self.data_format, convolution(images, filters, axes, self.groups))
 
     def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, Input)
-        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        images = view_channels_first(self.data_format, Input)
+        upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         axes = window_axes(sizes, Filter.shape[2:], *sliding)
-        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
-        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
-        return {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
+        d_images = convolution_image_gradient(upstream, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
+        return {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
 
 
 class Conv2d(Convolution, op="conv2d"):
-    """Convolution of pictures: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
+    """Convolution of 2-D images: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
 
     Bias = reads(optional=True)
     gaps = frozenset({"Input", "Output"})
@@ -199,24 +199,24 @@ class Conv2d(Convolution, op="conv2d"):
         return self.output(Input, Filter)
 
     def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
-        images = seen_channels_first(self.data_format, Input)
+        images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        filters = seen_filters_first(self.filter_format, Filter)
+        filters = view_filters_first(self.filter_format, Filter)
         axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
         output = convolution(images, filters, axes, self.groups)
-        return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
+        return to_layout(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
         self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
     ) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, Input)
-        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        images = view_channels_first(self.data_format, Input)
+        upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         axes = window_axes(sizes, Filter.shape[2:], *sliding)
-        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
-        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
-        found = {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
-        return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
+        d_images = convolution_image_gradient(upstream, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
+        found = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
+        return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
 
     def lower(
         self,
@@ -228,14 +228,16 @@ class Conv2d(Convolution, op="conv2d"):
     ) -> None:
         Filter = self.filters(k, Filter)
         g = self.geometry(Input, Filter)
-        windows.require_places(k, self.kind, (g.rows, g.columns))
+        windows.check_windows_at_bind(k, self.kind, (g.rows, g.columns))
         if self.is_product(g):
             self.lower_product(k, g, Input, Filter, Output)
         elif self.is_sampled(g):
             self.lower_samples(k, g, Input, Filter, Output)
         else:
-            seen = f"{self.seen(k, Input)}, {Filter.view(g.filter_matrix)}, {self.seen(k, Output)}"
-            self.lower_windows(k, g, seen)
+            operands = (
+                f"{self.nchw(k, Input)}, {Filter.view(g.filter_matrix)}, {self.nchw(k, Output)}"
+            )
+            self.lower_windows(k, g, operands)
         if Bias is not None:
             bias = Bias.view(windows.in_layout(self.data_format, (1, g.filters, 1, 1)))
             k.line(f"np.add({Output}, {bias}, out={Output})")
@@ -250,23 +252,25 @@ class Conv2d(Convolution, op="conv2d"):
         d_Filter: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
-        g, above = self.geometry(Input, Filter), self.seen(k, d_Output)
+        g, upstream = self.geometry(Input, Filter), self.nchw(k, d_Output)
         if d_Bias is not None:
-            k.line(f"np.einsum('ncyx->c', {above}, out={d_Bias})")
+            k.line(f"np.einsum('ncyx->c', {upstream}, out={d_Bias})")
         if self.is_product(g):
             wanted = (d_Input, d_Filter)
             d_Input, d_Filter = self.lower_product_grad(k, g, Input, Filter, d_Output, *wanted)
         if d_Input is None and d_Filter is None:
             return
         tiling = backward_tiling(g)
-        work, place = tile_work(k, tiling), f"{g.rows.stride}, {g.rows.before}"
+        work, position = tile_scratch(k, tiling), f"{g.rows.stride}, {g.rows.before}"
         if d_Filter is not None:
-            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {tile_share(k, tiling)}, {place}"
+            target = (
+                f"{d_Filter.view(g.filter_matrix)}, {work}, {tile_partial(k, tiling)}, {position}"
+            )
             function = k.function(filter_gradient_tiles)
-            k.line(f"{function}({self.seen(k, Input)}, {above}, {target})")
+            k.line(f"{function}({self.nchw(k, Input)}, {upstream}, {target})")
         if d_Input is not None:
-            target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}, {place}"
-            k.line(f"{k.function(image_gradient_tiles)}({above}, {target})")
+            target = f"{Filter.view(g.filter_matrix)}, {self.nchw(k, d_Input)}, {work}, {position}"
+            k.line(f"{k.function(image_gradient_tiles)}({upstream}, {target})")
 
     def triton(
         self,
@@ -276,7 +280,7 @@ class Conv2d(Convolution, op="conv2d"):
         Bias: DeviceOperand | None,
         Output: DeviceOperand,
     ) -> None:
-        convolve_lanes(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
+        convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
 
     def triton_grad(
         self,
@@ -302,29 +306,33 @@ class Conv2d(Convolution, op="conv2d"):
         d_Input: Operand | None,
         d_Filter: Operand | None,
     ) -> tuple[Operand | None, Operand | None]:
-        """Write products of images as they lie; returns the gradients that tiles make faster."""
+        """Emit products of the images; return the gradients that tiling computes faster."""
         matrix = (g.filters, g.images.shape[1])
         if d_Input is not None:
             k.line(f"np.matmul({Filter.view(matrix)}.T, {flat(d_Output)}, out={flat(d_Input)})")
-        places = product(g.grid)
-        if d_Filter is None or not isinstance(places, int) or places < PLACES // 2:
+        positions = product(g.grid)
+        if (
+            d_Filter is None
+            or not isinstance(positions, int)
+            or positions < MIN_TILE_POSITIONS // 2
+        ):
             return None, d_Filter
         function, share = k.function(product_gradient), k.scratch(matrix, g.images.dtype)
         target = f"{d_Filter.view(matrix)}, {share}"
         k.line(f"{function}({flat(Input)}, {flat(d_Output)}, {target})")
         return None, None
 
-    def lower_windows(self, k: SourceBuilder, g: Geometry, seen: str) -> None:
-        """Write filters times windows, by rows of an image or by whole images."""
+    def lower_windows(self, k: SourceBuilder, g: Geometry, operands: str) -> None:
+        """Emit filters times windows, by rows of an image or by whole images."""
         tiling = forward_tiling(g)
         if tiling is None:
-            k.line(f"{k.function(convolve)}({seen}, {workplace(k, g)})")
+            k.line(f"{k.function(convolve)}({operands}, {convolution_scratch(k, g)})")
             return
-        place = f"{g.rows.stride}, {g.rows.before}"
-        k.line(f"{k.function(convolve_rows)}({seen}, {tile_work(k, tiling)}, {place})")
+        position = f"{g.rows.stride}, {g.rows.before}"
+        k.line(f"{k.function(convolve_rows)}({operands}, {tile_scratch(k, tiling)}, {position})")
 
     def filters(self, k: SourceBuilder, Filter: Operand) -> Operand:
-        """Filters as [F, C, taps…]: a copy where they lie otherwise."""
+        """Return filters as [F, C, taps…]; emits a copy if they have another layout."""
         if self.filter_format == "OIHW":
             return Filter
         copy = k.scratch(windows.filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
@@ -332,53 +340,53 @@ class Conv2d(Convolution, op="conv2d"):
         return copy
 
     def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
-        """The sizes a lowering goes by."""
+        """Return the sizes that the lowering uses."""
         images = windows.channels_first(self.data_format, Input.shape)
         rows, columns = self.axes(Input.shape, Filter.shape[2:])
         typed = Input.type.with_shape(images)
         return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
 
-    def seen(self, k: SourceBuilder, images: Operand) -> str:
-        """The expression for images as [N, C, H, W]."""
-        return windows.text_channels_first(k, self.data_format, images)
+    def nchw(self, k: SourceBuilder, images: Operand) -> str:
+        """Return an expression for the images as [N, C, H, W]."""
+        return windows.channels_first_expression(k, self.data_format, images)
 
     def is_product(self, g: Geometry) -> bool:
-        """True where every output place sees one place: images are multiplied as they lie."""
+        """True if each window covers exactly its position: a product without gathering."""
         plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.is_identity for axis in (g.rows, g.columns))
 
     def is_sampled(self, g: Geometry) -> bool:
-        """True where every output place sees one place, and some places are left out."""
+        """True where each window covers one position and strides may skip some."""
         plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.kernel == 1 and axis.is_padless for axis in (g.rows, g.columns))
 
     def lower_samples(
         self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
-        """Write one product of matrices an image, of the places that are seen."""
+        """Emit one matrix product per image, over the sampled positions."""
         channels, dtype = g.images.shape[1], g.images.dtype
         rows, columns = g.rows.stride, g.columns.stride
-        seen = k.at_bind(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
+        samples = k.at_bind(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
         scratch = k.scratch((channels, product(g.grid)), dtype)
         matrix = Filter.view((g.filters, channels))
         function = k.function(convolve_samples)
-        k.line(f"{function}({seen}, {matrix}, {flat(Output)}, {scratch})")
+        k.line(f"{function}({samples}, {matrix}, {flat(Output)}, {scratch})")
 
     def lower_product(
         self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
-        """Write one product of matrices an image."""
+        """Emit one matrix product per image."""
         matrix = Filter.view((g.filters, g.images.shape[1]))
         k.line(f"np.matmul({matrix}, {flat(Input)}, out={flat(Output)})")
 
 
 def flat(images: Operand) -> str:
-    """The expression for images [N, C, H, W] as matrices [N, C, places]."""
+    """Return an expression for images [N, C, H, W] as matrices [N, C, positions]."""
     return images.view((*images.shape[:2], product(images.shape[2:])))
 
 
 class DepthwiseConv2d(Conv2d, op="depthwise_conv2d"):
-    """`conv2d` in which each channel is a group: its filters see that channel alone.
+    """`conv2d` in which each channel is a group with filters of its own.
 
     Reference: conv_op.cc registers the same operator under this name.
     """

@@ -1,4 +1,4 @@
-"""Convolutions as kernels of a device see them: a layout, groups, and windows on every axis."""
+"""Geometry of convolutions for device kernels: layout, groups, and windows on each axis."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from functools import reduce
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
+from compiler.ops.image.windows import Axis, WindowGeometry, in_layout, is_channels_last
 
-NARROW = 8
-"""Filters or channels of a group below which tiles would be mostly empty."""
+MIN_TILE_SIDE = 8
+"""Filters or channels per group below which tiles would be mostly empty."""
 
 HWIO = "HWIO"
-"""Filters [taps…, C/groups, F], as constant ones are turned for images with channels last."""
+"""Filters [taps…, C/groups, F], the layout of constant filters next to channels-last images."""
 
-Seen = tuple[list[Number], Number | None]
-"""Where a window looks on each axis, and whether that is inside; None where it always is."""
+PositionsInBounds = tuple[list[Number], Number | None]
+"""Position of a window element on each axis, and whether it is in bounds; None if it always is."""
 
-Parts = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
+ConvOperands = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
 """Images, filters and outputs."""
 
 
 @dataclass(frozen=True)
-class Windows(OverAxes):
-    """A convolution of `images` to `outputs` in a layout: groups, and windows on every axis."""
+class Windows(WindowGeometry):
+    """A convolution of `images` to `outputs` in a layout: groups, and windows on each axis."""
 
     layout: str
     groups: int
@@ -34,92 +34,92 @@ class Windows(OverAxes):
 
     @property
     def sizes(self) -> list[Size]:
-        """The sizes of an image."""
+        """Sizes of an image."""
         return [axis.size for axis in self.axes]
 
     @property
     def last(self) -> bool:
-        """True where channels lie together."""
+        """True where the channels are the innermost axis."""
         return is_channels_last(self.layout)
 
     def is_narrow(self, *sides: Size) -> bool:
-        """True where sides of a group's product are too short for tiles."""
-        return self.groups > 1 and any(isinstance(n, int) and n < NARROW for n in sides)
+        """True where a dimension of the per-group matrix product is too short for tiles."""
+        return self.groups > 1 and any(isinstance(n, int) and n < MIN_TILE_SIDE for n in sides)
 
     def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
-        """How many filters there are, and how many channels each sees."""
+        """Number of filters, and number of channels that each of them reads."""
         if self.filters == HWIO:
             return filters.shape[-1], filters.shape[-2]
         return filters.shape[0], filters.shape[1]
 
     def at(
-        self, images: DeviceOperand, n: Number, c: Number, places: Sequence[Number],
+        self, images: DeviceOperand, n: Number, c: Number, positions: Sequence[Number],
         where: Number | None = None,
     ) -> Number:  # fmt: skip
-        """An element of a batch; 0 where `where` is false."""
-        return images.at(*in_layout(self.layout, (n, c, *places)), where=where, other=0)
+        """Load an element of a batch; 0 where `where` is false."""
+        return images.at(*in_layout(self.layout, (n, c, *positions)), where=where, other=0)
 
     def weight(self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number]) -> Number:
-        """An element of a filter."""
+        """Load an element of a filter."""
         return filters[(*tap, c, f) if self.filters == HWIO else (f, c, *tap)]
 
-    def turns(self, channels: Size) -> list[Size]:
-        """The shape of a sum over channels and taps: what lies together in images comes last."""
+    def reduction_shape(self, channels: Size) -> list[Size]:
+        """Return the reduction shape over channels and taps, innermost axis of images last."""
         return [*self.taps, channels] if self.last else [channels, *self.taps]
 
     def unravel(
-        self, k: KernelBuilder, turn: Number, channels: Size
+        self, k: KernelBuilder, iteration: Number, channels: Size
     ) -> tuple[Number, list[Number]]:
-        """The channel and the tap of a turn."""
-        found = k.unravel(turn, self.turns(channels))
+        """Return the channel and the tap of a reduction index."""
+        found = k.unravel(iteration, self.reduction_shape(channels))
         return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
 
     def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[
-        Windows, Parts
+        Windows, ConvOperands
     ]:  # fmt: skip
-        """The same with one axis of places where every window sees one place: a matrix product."""
+        """Return the geometry with one axis of positions if each window covers one position."""
         if not all(axis.is_identity for axis in self.axes):
             return self, (images, filters, outputs)
-        batch, places = images.shape[0], product(self.sizes)
+        batch, positions = images.shape[0], product(self.sizes)
         if self.last:
-            batch, places = 1, places * batch
+            batch, positions = 1, positions * batch
         count, depth = self.sides(filters)
         channel = -1 if self.last else 1
-        given, made = (
-            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], places)))
+        given, result = (
+            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], positions)))
             for each in (images, outputs)
         )
         matrix = (1, depth, count) if self.filters == HWIO else (count, depth, 1)
-        axis = Axis(places, 1, 1, 1, 0, 0, places)
-        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), made)
+        axis = Axis(positions, 1, 1, 1, 0, 0, positions)
+        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), result)
 
 
-def seen(
-    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
-) -> Seen:
-    """The image's places under taps of windows."""
+def input_positions(
+    k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
+) -> PositionsInBounds:
+    """Return the image positions under taps of windows."""
     found: list[Number] = []
     inside: Number | None = None
-    for axis, place, tap in zip(axes, places, taps, strict=True):
+    for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = times(tap, axis.dilation) - k.size(axis.before)
-        at = plus(shift, times(place, axis.stride))
+        at = plus(shift, times(position, axis.stride))
         if not axis.is_padless:
             inside = both(inside, within(k, at, shift, (axis.count - 1) * axis.stride, axis.size))
         found.append(at)
     return found, inside
 
 
-def seeing(
-    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
-) -> Seen:
-    """The windows that have a place of the image under a tap, where there is such a window."""
+def output_positions(
+    k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
+) -> PositionsInBounds:
+    """Return the windows that cover a position with a tap, and whether such a window exists."""
     found: list[Number] = []
     inside: Number | None = None
-    for axis, place, tap in zip(axes, places, taps, strict=True):
+    for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = k.size(axis.before) - times(tap, axis.dilation)
-        start = plus(shift, place)
-        above = axis.count * axis.stride
-        fits = within(k, start, shift, axis.size - 1, above)
+        start = plus(shift, position)
+        limit = axis.count * axis.stride
+        fits = within(k, start, shift, axis.size - 1, limit)
         if axis.stride > 1:
             fits = both(fits, k.equal(k.mod(start, axis.stride), 0))
         inside = both(inside, fits)
@@ -128,14 +128,14 @@ def seeing(
 
 
 def within(k: KernelBuilder, at: Number, shift: Number, reach: Size, size: Size) -> Number:
-    """Whether a place, `shift` and up to `reach` more, is on an axis; true where it always is."""
+    """Test if `at` is on the axis, where `at - shift` is at most `reach`; True if it always is."""
     if not (isinstance(shift, int) and isinstance(reach, int) and isinstance(size, int)):
         return every(at >= 0, at < k.size(size))
     return every(shift >= 0 or at >= 0, shift + reach < size or at < size)
 
 
 def both(a: Number | None, b: Number) -> Number:
-    """Two conditions, of which the first may be none, and which may be known."""
+    """Return the conjunction of two conditions; the first may be None, either may be a constant."""
     if a is False or b is False:
         return False
     if a is None or a is True:
@@ -144,15 +144,15 @@ def both(a: Number | None, b: Number) -> Number:
 
 
 def every(*conditions: Number) -> Number:
-    """Several conditions in one."""
+    """Return the conjunction of several conditions."""
     return reduce(both, conditions)
 
 
 def plus(first: Number, number: Number) -> Number:
-    """A sum, which is left out where it changes nothing."""
+    """Return a sum, folding a zero."""
     return number if isinstance(first, int) and first == 0 else first + number
 
 
 def times(number: Number, factor: int) -> Number:
-    """A product, which is left out where it changes nothing."""
+    """Return a product, folding a factor of 1."""
     return number if factor == 1 else number * factor

@@ -1,9 +1,10 @@
-"""What convolution means on images of any number of axes, as functions generated code carries.
+"""Reference implementation of N-D convolution, as functions that generated modules carry.
 
-Every image by itself: the windows of the padded image are gathered as columns [C·taps, places], and
-filters times columns are the output. The gradients are the transposed products; that of the image
-scatters columns back, which also is what a transposed convolution does. Images are [N, C, …],
-filters [F, C/groups, …]. An axis is (kernel, stride, dilation, before, after, count).
+Each image separately: the windows of the padded image are gathered as columns [C·taps, positions],
+and filters times columns are the output (im2col). The gradients are the transposed products; the
+image gradient scatters columns back (col2im), which is also what a transposed convolution does.
+Images are [N, C, …], filters [F, C/groups, …]. An axis is
+(kernel, stride, dilation, before, after, count).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.image.windows import padding_of, window_axis
+from compiler.ops.image.windows import axis_padding, window_axis
 
 Axes: TypeAlias = list[tuple[int, int, int, int, int, int]]
 
@@ -27,59 +28,59 @@ def window_axes(
     dilations: Sequence[int],
     algorithm: str,
 ) -> Axes:
-    """Where windows stand on each axis of an image; ValueError where one does not fit."""
+    """Return the window geometry of each image axis; raises ValueError if a window does not fit."""
     found: Axes = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
-        padding = padding_of(paddings, axis, len(sizes))
+        padding = axis_padding(paddings, axis, len(sizes))
         given = (size, taps, strides[axis], dilations[axis], padding)
         before, after, dilation, count = window_axis(*given, algorithm, False)
         if count < 1:
-            raise ValueError(f"a window of {taps} taps does not fit on {size} places")
+            raise ValueError(f"a window of {taps} taps does not fit on {size} elements")
         found.append((taps, strides[axis], dilation, before, after, count))
     return found
 
 
 def pad_image(image: Array, axes: Axes) -> Array:
-    """An image [C, …] with zeros around it."""
+    """Return an image [C, …] padded with zeros."""
     return np.pad(image, [(0, 0), *((axis[3], axis[4]) for axis in axes)])
 
 
-def inside_of(padded: Array, axes: Axes) -> Array:
-    """The image in its padding; a view."""
+def without_padding(padded: Array, axes: Axes) -> Array:
+    """Return the image without its padding; a view."""
     sizes = zip(axes, padded.shape[1:], strict=True)
     inside = [slice(axis[3], size - axis[4]) for axis, size in sizes]
     return padded[(slice(None), *inside)]
 
 
-def tap_places(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
-    """The index of what one tap of all windows sees in a padded image [C, …]."""
+def tap_index(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
+    """Return the index in a padded image [C, …] of the elements under one tap of all windows."""
     found: list[slice] = []
-    for place, (_, stride, dilation, _, _, count) in zip(tap, axes, strict=True):
-        first = place * dilation
+    for position, (_, stride, dilation, _, _, count) in zip(tap, axes, strict=True):
+        first = position * dilation
         found.append(slice(first, first + (count - 1) * stride + 1, stride))
     return (slice(None), *found)
 
 
 def gather_columns(padded: Array, axes: Axes) -> Array:
-    """What every window of a padded image sees: [C, taps, …places]."""
-    taps, places = [axis[0] for axis in axes], [axis[5] for axis in axes]
-    columns = np.empty((len(padded), int(np.prod(taps)), *places), padded.dtype)
+    """Gather all windows of a padded image into columns [C, taps, …positions] (im2col)."""
+    taps, positions = [axis[0] for axis in axes], [axis[5] for axis in axes]
+    columns = np.empty((len(padded), int(np.prod(taps)), *positions), padded.dtype)
     for number, tap in enumerate(np.ndindex(*taps)):
-        columns[:, number] = padded[tap_places(tap, axes)]
+        columns[:, number] = padded[tap_index(tap, axes)]
     return columns
 
 
 def scatter_columns(columns: Array, padded: Array, axes: Axes) -> None:
-    """Add columns [C, taps, …places] to the places of a padded image that they come from."""
+    """Add columns [C, taps, …positions] to their positions in a padded image (col2im)."""
     for number, tap in enumerate(np.ndindex(*[axis[0] for axis in axes])):
-        padded[tap_places(tap, axes)] += columns[:, number]
+        padded[tap_index(tap, axes)] += columns[:, number]
 
 
 def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array:
-    """Filters times what every window sees: [N, F, …places]."""
-    places = [axis[5] for axis in axes]
+    """Return the convolution of images with filters: [N, F, …positions]."""
+    positions = [axis[5] for axis in axes]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
-    outputs = np.empty((len(images), len(filters), *places), images.dtype)
+    outputs = np.empty((len(images), len(filters), *positions), images.dtype)
     for image, output in zip(images, outputs, strict=True):
         columns = gather_columns(pad_image(image, axes), axes)
         columns = columns.reshape(groups, matrix.shape[2], -1)
@@ -90,26 +91,26 @@ def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array
 def convolution_image_gradient(
     d_outputs: Array, filters: Array, axes: Axes, groups: int, sizes: Sequence[int]
 ) -> Array:
-    """Give every element of images of these sizes the sum over the windows that saw it."""
+    """Return the gradient of images of these sizes: for each element, the sum over its windows."""
     matrix = filters.reshape(groups, len(filters) // groups, -1)
-    depth, places = groups * filters.shape[1], [axis[5] for axis in axes]
+    depth, positions = groups * filters.shape[1], [axis[5] for axis in axes]
     padded = [n + axis[3] + axis[4] for n, axis in zip(sizes, axes, strict=True)]
     images = np.empty((len(d_outputs), depth, *sizes), d_outputs.dtype)
-    for image, above in zip(images, d_outputs, strict=True):
-        columns = matrix.mT @ above.reshape(groups, matrix.shape[1], -1)
+    for image, upstream in zip(images, d_outputs, strict=True):
+        columns = matrix.mT @ upstream.reshape(groups, matrix.shape[1], -1)
         frame = np.zeros((depth, *padded), images.dtype)
-        scatter_columns(columns.reshape(depth, -1, *places), frame, axes)
-        image[...] = inside_of(frame, axes)
+        scatter_columns(columns.reshape(depth, -1, *positions), frame, axes)
+        image[...] = without_padding(frame, axes)
     return images
 
 
 def convolution_filter_gradient(images: Array, d_outputs: Array, axes: Axes, groups: int) -> Array:
-    """Sum over all places: the output's gradient times what the window saw, [F, C/groups, …]."""
+    """Return the filter gradient [F, C/groups, …]: output gradient times windows, summed."""
     taps, rows = [axis[0] for axis in axes], d_outputs.shape[1] // groups
     depth = images.shape[1] // groups
     total = np.zeros((groups, rows, depth * int(np.prod(taps))), images.dtype)
-    for image, above in zip(images, d_outputs, strict=True):
+    for image, upstream in zip(images, d_outputs, strict=True):
         columns = gather_columns(pad_image(image, axes), axes)
         columns = columns.reshape(groups, total.shape[2], -1)
-        total += above.reshape(groups, rows, -1) @ columns.mT
+        total += upstream.reshape(groups, rows, -1) @ columns.mT
     return total.reshape(groups * rows, depth, *taps)

@@ -1,7 +1,7 @@
-"""Transposed convolution: every element of the input stamps its filters onto the output.
+"""Transposed convolution: each input element adds its scaled filters to the output.
 
-`conv2d_transpose`, `depthwise_conv2d_transpose` and `conv3d_transpose` are the gradients of the
-convolutions by their images, and their own gradients are convolutions.
+`conv2d_transpose`, `depthwise_conv2d_transpose` and `conv3d_transpose` are the image gradients of
+the convolutions, and their own gradients are convolutions.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from compiler.ops.image.conv_numpy import (
 from compiler.ops.image.windows import (
     Axis,
     Sliding,
+    axis_padding,
     channels_first,
-    laid_out,
-    padding_of,
-    seen_channels_first,
+    to_layout,
+    view_channels_first,
     window_axis,
 )
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
-def stamped_size(
+def transposed_size(
     size: Any, taps: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str
 ) -> tuple[Any, Any, int]:
-    """The least size of the output on an axis, the padding before it, and the dilation."""
+    """Return the minimum output size on an axis, the padding before it, and the dilation."""
     before, after, dilation, _ = window_axis(
         size, taps, stride, dilation, padding, algorithm, False
     )
@@ -47,7 +47,7 @@ def stamped_size(
     return (size - 1) * stride - before - after + span, before, dilation
 
 
-def stamp_axes(
+def transposed_axes(
     sizes: Sequence[int],
     kernel: Sequence[int],
     strides: Sequence[int],
@@ -57,26 +57,30 @@ def stamp_axes(
     output_size: Sequence[int],
     output_padding: Sequence[int],
 ) -> tuple[Axes, list[int]]:
-    """Where a convolution of the output would have its windows, and the sizes of the output."""
-    found: Axes = []
-    made: list[int] = []
+    """Return the axes of the convolution that maps output to input, and the sizes of the output."""
+    axes: Axes = []
+    sizes_out: list[int] = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
-        padding, stride = padding_of(paddings, axis, len(sizes)), strides[axis]
+        padding, stride = axis_padding(paddings, axis, len(sizes)), strides[axis]
         given = (size, taps, stride, dilations[axis], padding, algorithm)
-        least, before, dilation = stamped_size(*given)
-        made.append(output_size[axis] if output_size else least + sum(output_padding[axis:][:1]))
+        least, before, dilation = transposed_size(*given)
+        sizes_out.append(
+            output_size[axis] if output_size else least + sum(output_padding[axis:][:1])
+        )
         whole = (size - 1) * stride + dilation * (taps - 1) + 1
-        found.append((taps, stride, dilation, before, max(whole - before - made[axis], 0), size))
-    return found, made
+        axes.append(
+            (taps, stride, dilation, before, max(whole - before - sizes_out[axis], 0), size)
+        )
+    return axes, sizes_out
 
 
 class ConvTranspose(OpDef):
     """Output[n, f, s·y + d·i - p] = Σ Filter[c, f, i] Input[n, c, y], summed over c, y and i.
 
-    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [C, F/groups, …] in either case.
-    Output has (size - 1)*stride - paddings + dilation*(taps - 1) + 1 places on an axis, and
-    `output_padding` more, or what `output_size` says, up to stride - 1 more. SAME pads as for a
-    convolution of Input, as the reference does. Reference: conv_transpose_op.cc.
+    Input is [N, C, …] (or [N, …, C], see data_format), Filter [C, F/groups, …] in either case.
+    An axis of Output has size (size - 1)*stride - paddings + dilation*(taps - 1) + 1 plus
+    `output_padding`, or else `output_size`, which may exceed the minimum by up to stride - 1. SAME
+    pads as for a convolution of Input, as the reference does. Reference: conv_transpose_op.cc.
     """
 
     image_axes: ClassVar[int] = 2
@@ -100,11 +104,11 @@ class ConvTranspose(OpDef):
         return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
-        """Products of two numbers that Output takes, given the shapes of Input and Filter."""
+        """Number of multiplications that compute Output, given the shapes of Input and Filter."""
         return product(shapes["Input"]) * product(shapes["Filter"][1:])
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        """The type of Output; ShapeError where images and filters do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
         windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
         windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
@@ -115,40 +119,40 @@ class ConvTranspose(OpDef):
             raise ShapeError(
                 f"{self.kind}: {found} do not fit in {self.groups} groups: {channels} channels"
             )
-        made = self.places(sizes, Filter.shape[2:])
-        shape = (batch, Filter.shape[1] * self.groups, *made)
+        sizes = self.output_sizes(sizes, Filter.shape[2:])
+        shape = (batch, Filter.shape[1] * self.groups, *sizes)
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
-    def places(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
-        """The sizes of the output images; ShapeError where `output_size` is out of reach."""
+    def output_sizes(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
+        """Return the sizes of the output; raises ShapeError if `output_size` is out of range."""
         self.check()
         found = [self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)]
         if not self.output_size:
             extra = self.output_padding or [0] * self.image_axes
             return [size + more for size, more in zip(found, extra, strict=True)]
-        for least, wanted, stride in zip(found, self.output_size, self.strides, strict=True):
-            if isinstance(least, int) and not least <= wanted < least + stride:
+        for least, options, stride in zip(found, self.output_size, self.strides, strict=True):
+            if isinstance(least, int) and not least <= options < least + stride:
                 raise ShapeError(
                     f"{self.kind}: output_size is {self.output_size}, "
-                    f"expected from {least} to {least + stride - 1} where it is {wanted}"
+                    f"expected {least} to {least + stride - 1} instead of {options}"
                 )
         return [*self.output_size]
 
     def check(self) -> None:
-        """BadAttribute where a list of sizes has the wrong length."""
+        """Raise BadAttribute if a list of sizes has the wrong length."""
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         Sliding(self.kind, *sliding, axes=self.image_axes)
         for name in ("output_size", "output_padding"):
             given = self.attributes[name]
             if len(given) not in (0, self.image_axes):
-                wanted = f"expected {self.image_axes} sizes or none"
-                raise BadAttribute(f"{self.kind}: {name} is {given}, {wanted}")
+                options = f"expected {self.image_axes} sizes or none"
+                raise BadAttribute(f"{self.kind}: {name} is {given}, {options}")
 
     def least(self, axis: int, size: Size, kernel: Size) -> Size:
-        """The least size of the output on an axis."""
-        padding = padding_of(self.paddings, axis, self.image_axes)
+        """Return the minimum output size on an axis."""
+        padding = axis_padding(self.paddings, axis, self.image_axes)
         sliding = (self.strides[axis], self.dilations[axis], padding, self.padding_algorithm)
-        return stamped_size(size, kernel, *sliding)[0]
+        return transposed_size(size, kernel, *sliding)[0]
 
     def gradients(
         self,
@@ -159,7 +163,7 @@ class ConvTranspose(OpDef):
         d_Input: DeviceOperand | None,
         d_Filter: DeviceOperand | None,
     ) -> None:
-        """Write the kernels of the gradients that are wanted."""
+        """Emit the kernels of the requested gradients."""
         g = self.windows(Input, Filter, d_Output)
         if d_Input is not None:
             convolve(k, g, d_Output, Filter, d_Input)
@@ -169,53 +173,55 @@ class ConvTranspose(OpDef):
     def windows(
         self, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> Windows:
-        """The convolution of Output to Input that this one undoes."""
+        """Return the geometry of the convolution from Output to Input that this op transposes."""
         counts, sizes = (
             channels_first(self.data_format, each.shape)[2:] for each in (Input, Output)
         )
         axes: list[Axis] = []
         for axis, (count, size) in enumerate(zip(counts, sizes, strict=True)):
             taps, stride = Filter.shape[2 + axis], self.strides[axis]
-            padding = padding_of(self.paddings, axis, self.image_axes)
+            padding = axis_padding(self.paddings, axis, self.image_axes)
             given = (stride, self.dilations[axis], padding, self.padding_algorithm)
-            _, before, dilation = stamped_size(count, taps, *given)
+            _, before, dilation = transposed_size(count, taps, *given)
             after = (count - 1) * stride + dilation * (taps - 1) + 1 - before - size
             axes.append(Axis(size, taps, stride, dilation, before, after, count))
         return Windows(self.data_format, self.groups, tuple(axes))
 
 
 class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
-    """Transposed convolution of pictures, with an optional Bias [F]."""
+    """Transposed convolution of 2-D images, with an optional Bias [F]."""
 
     Bias = reads(optional=True)
     is_test = attr(False)
 
     def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
-        made = self.output(Input, Filter)
+        result = self.output(Input, Filter)
         if Bias is not None:
-            filters = windows.channels_first(self.data_format, made.shape)[1:2]
+            filters = windows.channels_first(self.data_format, result.shape)[1:2]
             require_same_shape(self.kind, Bias=Bias, Filters=Bias.with_shape(filters))
-        return made
+        return result
 
     def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
-        images = seen_channels_first(self.data_format, Input)
+        images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        wanted = (*sliding, self.output_size, self.output_padding)
-        axes, sizes = stamp_axes(images.shape[2:], Filter.shape[2:], *wanted)
+        options = (*sliding, self.output_size, self.output_padding)
+        axes, sizes = transposed_axes(images.shape[2:], Filter.shape[2:], *options)
         output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
-        return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
+        return to_layout(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
         self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
     ) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, Input)
-        above = seen_channels_first(self.data_format, d_Output)
+        images = view_channels_first(self.data_format, Input)
+        upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes, _ = stamp_axes(images.shape[2:], Filter.shape[2:], *sliding, above.shape[2:], [])
-        d_images = laid_out(self.data_format, convolution(above, Filter, axes, self.groups))
-        d_filters = convolution_filter_gradient(above, images, axes, self.groups)
+        axes, _ = transposed_axes(
+            images.shape[2:], Filter.shape[2:], *sliding, upstream.shape[2:], []
+        )
+        d_images = to_layout(self.data_format, convolution(upstream, Filter, axes, self.groups))
+        d_filters = convolution_filter_gradient(upstream, images, axes, self.groups)
         found = {"Input": d_images, "Filter": d_filters}
-        return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
+        return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
 
     def triton(
         self,
@@ -274,20 +280,22 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
         self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
-        images = seen_channels_first(self.data_format, Input)
+        images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        wanted = (*sliding, self.output_size, self.output_padding)
-        axes, sizes = stamp_axes(images.shape[2:], Filter.shape[2:], *wanted)
+        options = (*sliding, self.output_size, self.output_padding)
+        axes, sizes = transposed_axes(images.shape[2:], Filter.shape[2:], *options)
         output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
-        return laid_out(self.data_format, output)
+        return to_layout(self.data_format, output)
 
     def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, Input)
-        above = seen_channels_first(self.data_format, d_Output)
+        images = view_channels_first(self.data_format, Input)
+        upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes, _ = stamp_axes(images.shape[2:], Filter.shape[2:], *sliding, above.shape[2:], [])
-        d_images = laid_out(self.data_format, convolution(above, Filter, axes, self.groups))
+        axes, _ = transposed_axes(
+            images.shape[2:], Filter.shape[2:], *sliding, upstream.shape[2:], []
+        )
+        d_images = to_layout(self.data_format, convolution(upstream, Filter, axes, self.groups))
         return {
             "Input": d_images,
-            "Filter": convolution_filter_gradient(above, images, axes, self.groups),
+            "Filter": convolution_filter_gradient(upstream, images, axes, self.groups),
         }

@@ -1,4 +1,4 @@
-"""Deformable convolution: every tap of every window is moved by its own offset, and weighed.
+"""Deformable convolution: each tap of each window has an offset of its own, and a weight.
 
 `deformable_conv` is version 2, with a mask; `deformable_conv_v1` has none.
 """
@@ -14,8 +14,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import deformable_kernels as deformable_lanes
-from compiler.ops.image import windows
+from compiler.ops.image import deformable_kernels, windows
 from compiler.ops.image.conv_numpy import Axes, window_axes
 from compiler.ops.image.deformable_kernels import Deformed
 from compiler.ops.image.windows import Sliding
@@ -23,46 +22,48 @@ from compiler.ops.math.bilinear import every, sample, sample_gradient
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
-def deformed_places(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:
-    """Rows and columns [parts, taps, places] that the taps of all windows see in an image.
+def sample_positions(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:
+    """Return rows and columns [parts, taps, positions] of an image that the shifted taps sample.
 
-    `offset` is [parts·taps·2, …places]: down and right for each tap.
+    `offset` is [parts·taps·2, …positions]: down and right for each tap.
     """
-    (tall, step, apart, before, _, high), (broad, over, between, ahead, _, wide) = axes
+    (tall, step, row_dilation, before, _, high), (broad, over, column_dilation, left, _, wide) = (
+        axes
+    )
     moved = offset.reshape(parts, tall * broad, 2, high * wide)
-    rows = np.add.outer(np.arange(tall) * apart, np.arange(high) * step) - before
-    columns = np.add.outer(np.arange(broad) * between, np.arange(wide) * over) - ahead
+    rows = np.add.outer(np.arange(tall) * row_dilation, np.arange(high) * step) - before
+    columns = np.add.outer(np.arange(broad) * column_dilation, np.arange(wide) * over) - left
     shape = (tall, broad, high, wide)
     down = np.broadcast_to(rows[:, None, :, None], shape).reshape(tall * broad, -1)
     right = np.broadcast_to(columns[None, :, None, :], shape).reshape(tall * broad, -1)
     return down + moved[:, :, 0], right + moved[:, :, 1]
 
 
-def parts_of(image: Array, parts: int) -> Array:
-    """An image [C, H, W] as pictures [parts, H, W, C/parts]."""
+def split_channels(image: Array, parts: int) -> Array:
+    """Return an image [C, H, W] as images [parts, H, W, C/parts]."""
     return np.moveaxis(image.reshape(parts, -1, *image.shape[1:]), 1, -1)
 
 
 def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | None) -> Array:
-    """What the taps see: [C·taps, places]."""
-    seen = sample(parts_of(image, len(rows)), every(rows), rows, columns)
-    weighed = seen if mask is None else seen * mask.reshape(rows.shape)[..., None]
-    return np.moveaxis(weighed, -1, 1).reshape(-1, rows.shape[2])
+    """Return the weighted samples of all taps: [C·taps, positions]."""
+    samples = sample(split_channels(image, len(rows)), every(rows), rows, columns)
+    weighted = samples if mask is None else samples * mask.reshape(rows.shape)[..., None]
+    return np.moveaxis(weighted, -1, 1).reshape(-1, rows.shape[2])
 
 
 def deformable_convolution(
     images: Array, offsets: Array, masks: Array | None, filters: Array, axes: Axes, parts: int
 ) -> Array:
-    """Filters times what the moved taps see: [N, F, …places]."""
+    """Return filters times the samples of the shifted taps: [N, F, …positions]."""
     groups = images.shape[1] // filters.shape[1]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
-    made = np.empty((len(images), len(filters), *[axis[5] for axis in axes]), images.dtype)
+    result = np.empty((len(images), len(filters), *[axis[5] for axis in axes]), images.dtype)
     for number, image in enumerate(images):
-        places = deformed_places(offsets[number], axes, parts)
-        seen = deformed_columns(image, *places, None if masks is None else masks[number])
-        product = matrix @ seen.reshape(groups, matrix.shape[2], -1)
-        made[number] = product.reshape(made[number].shape)
-    return made
+        positions = sample_positions(offsets[number], axes, parts)
+        samples = deformed_columns(image, *positions, None if masks is None else masks[number])
+        product = matrix @ samples.reshape(groups, matrix.shape[2], -1)
+        result[number] = product.reshape(result[number].shape)
+    return result
 
 
 def deformable_gradient(
@@ -74,41 +75,41 @@ def deformable_gradient(
     axes: Axes,
     parts: int,
 ) -> dict[str, Array]:
-    """The gradients of all inputs, by slot. An offset far outside the image has none."""
+    """Return the gradients of all inputs, by slot; 0 for offsets far outside the image."""
     groups = images.shape[1] // filters.shape[1]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
-    made = {"Input": np.empty_like(images), "Offset": np.empty_like(offsets)}
+    result = {"Input": np.empty_like(images), "Offset": np.empty_like(offsets)}
     d_matrix, d_masks = np.zeros_like(matrix), np.zeros_like(offsets[:, ::2])
     for number, image in enumerate(images):
         mask = None if masks is None else masks[number]
-        rows, columns = deformed_places(offsets[number], axes, parts)
-        above = d_output[number].reshape(groups, matrix.shape[1], -1)
-        seen = deformed_columns(image, rows, columns, mask).reshape(groups, matrix.shape[2], -1)
-        d_matrix += above @ seen.mT
-        d_seen = (matrix.mT @ above).reshape(parts, -1, *rows.shape[1:])
-        d_seen = np.moveaxis(d_seen, 1, -1)
+        rows, columns = sample_positions(offsets[number], axes, parts)
+        upstream = d_output[number].reshape(groups, matrix.shape[1], -1)
+        samples = deformed_columns(image, rows, columns, mask).reshape(groups, matrix.shape[2], -1)
+        d_matrix += upstream @ samples.mT
+        d_samples = (matrix.mT @ upstream).reshape(parts, -1, *rows.shape[1:])
+        d_samples = np.moveaxis(d_samples, 1, -1)
         height, width = image.shape[1:]
-        near = (rows > -1) & (rows < height) & (columns > -1) & (columns < width)
-        pictures = parts_of(image, parts)
-        plain = sample(pictures, every(rows), rows, columns)
-        d_masks[number] = (d_seen * plain).sum(axis=-1).reshape(d_masks[number].shape)
-        weight = near if mask is None else near * mask.reshape(rows.shape)
-        weighed = d_seen * weight[..., None]
-        found = sample_gradient(pictures, every(rows), rows, columns, weighed)
-        made["Input"][number] = np.moveaxis(found[0], -1, 1).reshape(image.shape)
+        in_range = (rows > -1) & (rows < height) & (columns > -1) & (columns < width)
+        channel_parts = split_channels(image, parts)
+        plain = sample(channel_parts, every(rows), rows, columns)
+        d_masks[number] = (d_samples * plain).sum(axis=-1).reshape(d_masks[number].shape)
+        weight = in_range if mask is None else in_range * mask.reshape(rows.shape)
+        weighted = d_samples * weight[..., None]
+        found = sample_gradient(channel_parts, every(rows), rows, columns, weighted)
+        result["Input"][number] = np.moveaxis(found[0], -1, 1).reshape(image.shape)
         moved = np.stack(found[1:], axis=2)
-        made["Offset"][number] = moved.reshape(made["Offset"][number].shape)
-    return {**made, "Mask": d_masks, "Filter": d_matrix.reshape(filters.shape)}
+        result["Offset"][number] = moved.reshape(result["Offset"][number].shape)
+    return {**result, "Mask": d_masks, "Filter": d_matrix.reshape(filters.shape)}
 
 
 class DeformableConvolution(OpDef):
     """Output[n, f, y] = Σ Filter[f, c, i] Mask[n, i, y] Input[n, c, s·y + d·i - p + o].
 
-    Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset
-    [N, G·h·w·2, …places] has a move down and one to the right for each tap, Mask
-    [N, G·h·w, …places] a weight; each of the G `deformable_groups` of channels has its own.
-    `im2col_step` changes nothing here; the reference mixes pictures up where it is above 1.
-    Reference: deformable_conv_op.cc.
+    Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset [N,
+    G·h·w·2, …positions] has a shift down and one to the right for each tap, Mask [N, G·h·w,
+    …positions] a weight; each of the G `deformable_groups` of channels has separate ones.
+    `im2col_step` has no effect here; the reference mixes up images where it is above 1. Reference:
+    deformable_conv_op.cc.
     """
 
     Input = reads()
@@ -123,7 +124,7 @@ class DeformableConvolution(OpDef):
     im2col_step = attr(64)
 
     def output(self, Input: TensorType, Filter: TensorType, **moves: TensorType) -> TensorType:
-        """The type of Output; ShapeError where inputs do not go together."""
+        """Return the type of Output; raises ShapeError for incompatible inputs."""
         for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
             windows.require_images(self.kind, slot, type)
         require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
@@ -134,20 +135,20 @@ class DeformableConvolution(OpDef):
         rows, columns = sliding.over(Input.shape[2:], Filter.shape[2:])
         taps = Filter.shape[2] * Filter.shape[3] * self.deformable_groups
         for slot, depth in (("Offset", taps * 2), ("Mask", taps)):
-            wanted = (Input.shape[0], depth, rows.count, columns.count)
-            self.check(slot, moves.get(slot), wanted)
+            expected = (Input.shape[0], depth, rows.count, columns.count)
+            self.check(slot, moves.get(slot), expected)
         return Input.with_shape((Input.shape[0], Filter.shape[0], rows.count, columns.count))
 
-    def check(self, slot: str, type: TensorType | None, wanted: Sequence[Size]) -> None:
-        """ShapeError where what goes with the taps has another shape."""
-        if type and any(differ(a, b) for a, b in zip(type.shape, wanted, strict=True)):
-            shape = type.with_shape(wanted)
+    def check(self, slot: str, type: TensorType | None, expected: Sequence[Size]) -> None:
+        """Raise ShapeError if a per-tap input has another shape than `expected`."""
+        if type and any(differ(a, b) for a, b in zip(type.shape, expected, strict=True)):
+            shape = type.with_shape(expected)
             raise ShapeError(f"{self.kind}: {slot} is {type}, expected {shape}")
 
     def deformed(
         self, Input: DeviceOperand, Offset: DeviceOperand, Mask: DeviceOperand | None, Filter: Shape
     ) -> Deformed:
-        """The convolution as kernels have it."""
+        """Return the geometry that the device kernels use."""
         sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
         axes = sliding.over(Input.shape[2:], Filter[2:])
         return Deformed(Input, Offset, Mask, axes, self.deformable_groups, self.groups)
@@ -155,19 +156,19 @@ class DeformableConvolution(OpDef):
 
 def gradients(
     k: KernelBuilder, d: Deformed, Filter: DeviceOperand, d_Output: DeviceOperand,
-    wanted: tuple[DeviceOperand | None, ...],
+    expected: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Kernels for those gradients that are wanted: of the input, offsets, mask and filters."""
-    images, offset, mask, filters = wanted
+    """Emit kernels for the requested gradients: of input, offsets, mask and filters."""
+    images, offset, mask, filters = expected
     if filters is not None:
-        deformable_lanes.filter_gradient(k, d, d_Output, filters)
+        deformable_kernels.filter_gradient(k, d, d_Output, filters)
     if images is None and offset is None and mask is None:
         return
-    seen = deformable_lanes.seen_gradient(k, d, Filter, d_Output)
+    samples = deformable_kernels.sample_gradient_kernel(k, d, Filter, d_Output)
     if images is not None:
-        deformable_lanes.image_gradient(k, d, seen, images)
+        deformable_kernels.image_gradient(k, d, samples, images)
     if offset is not None or mask is not None:
-        deformable_lanes.moves_gradient(k, d, seen, offset, mask)
+        deformable_kernels.offset_gradient(k, d, samples, offset, mask)
 
 
 class DeformableConv(DeformableConvolution, op="deformable_conv"):
@@ -203,7 +204,7 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
         Output: DeviceOperand,
     ) -> None:
         d = self.deformed(Input, Offset, Mask, Filter.shape)
-        deformable_lanes.forward(k, d, Filter, Output)
+        deformable_kernels.forward(k, d, Filter, Output)
 
     def triton_grad(
         self,
@@ -249,7 +250,7 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
         Output: DeviceOperand,
     ) -> None:
         d = self.deformed(Input, Offset, None, Filter.shape)
-        deformable_lanes.forward(k, d, Filter, Output)
+        deformable_kernels.forward(k, d, Filter, Output)
 
     def triton_grad(
         self,

@@ -1,7 +1,7 @@
-"""The kernels of deformable convolution: products of matrices whose taps look where offsets say.
+"""Device kernels of deformable convolution: implicit matrix products with data-dependent taps.
 
-The image's gradient is added up where taps happen to look, in any order; those of offsets and masks
-are gathered. Both start from the gradient of what the taps saw, as large as all windows together.
+The image gradient is accumulated with atomic adds, in any order; those of offsets and masks are
+gathered. Both start from the gradient of the sampled columns, as large as all windows together.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from compiler.ir.dims import product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.conv_kernels import plus
-from compiler.ops.image.windows import Axis, OverAxes
+from compiler.ops.image.windows import Axis, WindowGeometry
 from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
 from compiler.ops.shared_kernels import fill
 
 
 @dataclass(frozen=True)
-class Deformed(OverAxes):
-    """A convolution whose taps are moved by `offset` and weighed by `mask`, if there is one.
+class Deformed(WindowGeometry):
+    """A convolution whose taps are shifted by `offset` and weighted by `mask`, if there is one.
 
-    `parts` groups of channels have offsets of their own, `groups` have filters of their own.
+    Each of `parts` groups of channels has separate offsets, each of `groups` separate filters.
     """
 
     images: DeviceOperand
@@ -32,13 +32,13 @@ class Deformed(OverAxes):
     groups: int
 
     def part(self, k: KernelBuilder, channel: Number) -> Number:
-        """The group of offsets that a channel has."""
+        """Return the offset group of a channel."""
         return k.div(channel, k.size(self.images.shape[1] // self.parts))
 
-    def place(
+    def position(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> tuple[Number, Number]:
-        """The row and the column that a tap of a window looks at."""
+        """Return the row and the column that a tap of a window samples."""
         offsets = self.offset.reshaped(
             (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
         )
@@ -52,26 +52,26 @@ class Deformed(OverAxes):
     def corners(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> list[Corner]:
-        """The elements around that."""
-        return corners(k, *self.place(k, n, part, tap, y), self.images.shape[2:])
+        """Return the elements around that position."""
+        return corners(k, *self.position(k, n, part, tap, y), self.images.shape[2:])
 
     def at(self, n: Number, c: Number, corner: Corner) -> Number:
-        """An element of an image; 0 outside."""
+        """Load an element of an image; 0 outside."""
         return self.images.at(n, c, corner.row, corner.column, where=corner.inside, other=0)
 
     def weight(
         self, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number | None:
-        """What a tap weighs; None for 1."""
+        """Return the weight of a tap; None for 1."""
         if self.mask is None:
             return None
         masks = self.mask.reshaped((self.mask.shape[0], self.parts, *self.taps, *self.counts))
         return masks[(n, part, *tap, *y)]
 
-    def seen(
+    def sample(
         self, k: KernelBuilder, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number:
-        """What a tap sees of a channel, weighed."""
+        """Return the weighted sample of a tap in a channel."""
         part = self.part(k, c)
         value = looked(self.corners(k, n, part, tap, y), lambda corner: self.at(n, c, corner))
         weight = self.weight(n, part, tap, y)
@@ -79,92 +79,92 @@ class Deformed(OverAxes):
 
 
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
-    """A kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
+    """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, turns = count // d.groups, [depth, *d.taps]
+    each, reduction = count // d.groups, [depth, *d.taps]
     columns = product([batch, *d.counts])
-    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(turns))
+    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(reduction))
     f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
-    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, turns)
+    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, reduction)
     a = filters[(f, c, *tap)]
-    c, *tap = k.unravel(right, turns)
-    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    c, *tap = k.unravel(right, reduction)
+    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
     k.store(outputs, (n, f, *y), total)
 
 
 def filter_gradient(
-    k: KernelBuilder, d: Deformed, above: DeviceOperand, filters: DeviceOperand
+    k: KernelBuilder, d: Deformed, upstream: DeviceOperand, filters: DeviceOperand
 ) -> None:
-    """A kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
+    """Emit a kernel for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, turns, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
-    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(turns))
+    each, reduction, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
+    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(reduction))
     f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
-    n, *y = k.unravel(left, turns)
-    a = above[(n, f, *y)]
-    (n, *y), (c, *tap) = k.unravel(right, turns), k.unravel(j, columns)
-    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    n, *y = k.unravel(left, reduction)
+    a = upstream[(n, f, *y)]
+    (n, *y), (c, *tap) = k.unravel(right, reduction), k.unravel(j, columns)
+    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
     k.store(filters.reshaped((count, product(columns))), (f, j), total)
 
 
-def seen_gradient(
-    k: KernelBuilder, d: Deformed, filters: DeviceOperand, above: DeviceOperand
+def sample_gradient_kernel(
+    k: KernelBuilder, d: Deformed, filters: DeviceOperand, upstream: DeviceOperand
 ) -> DeviceOperand:
-    """A kernel for the gradient of what the taps saw: [N, C, taps, …places]."""
+    """Emit a kernel for the gradient of the sampled columns: [N, C, taps, …positions]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
-    made = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), above.type.dtype)
+    result = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), upstream.type.dtype)
     stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), each)
     first, start = (stack[0] * k.size(each), stack[0] * k.size(depth)) if stack else (0, 0)
     (c, *tap), (n, *y) = k.unravel(i, rows), k.unravel(j, columns)
-    a, b = filters[(plus(first, left), c, *tap)], above[(n, plus(first, right), *y)]
-    place = k.unravel(i, (depth, product(d.taps)))[1]
-    k.store(made, (n, plus(start, c), place, *y), k.contract(a, b))
-    return made
+    a, b = filters[(plus(first, left), c, *tap)], upstream[(n, plus(first, right), *y)]
+    position = k.unravel(i, (depth, product(d.taps)))[1]
+    k.store(result, (n, plus(start, c), position, *y), k.contract(a, b))
+    return result
 
 
 def image_gradient(
-    k: KernelBuilder, d: Deformed, seen: DeviceOperand, images: DeviceOperand
+    k: KernelBuilder, d: Deformed, samples: DeviceOperand, images: DeviceOperand
 ) -> None:
-    """Kernels that add what the taps saw to where they looked."""
+    """Emit kernels that add the gradient of each sample to the elements it interpolates."""
     fill(k, images, 0)
-    n, c, turn, *y = k.grid(*seen.shape)
-    tap, part = k.unravel(turn, d.taps), d.part(k, c)
-    above, weight = seen[(n, c, turn, *y)], d.weight(n, part, tap, y)
-    above = above if weight is None else above * weight
+    n, c, iteration, *y = k.grid(*samples.shape)
+    tap, part = k.unravel(iteration, d.taps), d.part(k, c)
+    upstream, weight = samples[(n, c, iteration, *y)], d.weight(n, part, tap, y)
+    upstream = upstream if weight is None else upstream * weight
     for corner in d.corners(k, n, part, tap, y):
-        k.add(images, (n, c, corner.row, corner.column), above * corner.share, corner.inside)
+        k.add(images, (n, c, corner.row, corner.column), upstream * corner.share, corner.inside)
 
 
-def moves_gradient(
-    k: KernelBuilder, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
+def offset_gradient(
+    k: KernelBuilder, d: Deformed, samples: DeviceOperand, offset: DeviceOperand | None,
     mask: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for the gradients of offsets and masks, summed over the channels they go with.
+    """Emit a kernel for the gradients of offsets and masks, summed over their channels.
 
-    An offset that leads a whole element outside of the image has none.
+    An offset that points a whole element or more outside the image has gradient 0.
     """
-    batch, taps, each = seen.shape[0], seen.shape[2], d.images.shape[1] // d.parts
-    n, part, turn, *y = k.grid(batch, d.parts, taps, *d.counts)
-    r, tap = k.loop(each), k.unravel(turn, d.taps)
+    batch, taps, each = samples.shape[0], samples.shape[2], d.images.shape[1] // d.parts
+    n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.counts)
+    r, tap = k.loop(each), k.unravel(iteration, d.taps)
     c = part * k.size(each) + r
-    above, found = seen[(n, c, turn, *y)], d.corners(k, n, part, tap, y)
+    upstream, found = samples[(n, c, iteration, *y)], d.corners(k, n, part, tap, y)
     if mask is not None:
         value = looked(found, lambda corner: d.at(n, c, corner))
         whole = mask.reshaped((batch, d.parts, taps, *d.counts))
-        k.store(whole, (n, part, turn, *y), k.sum(above * value, r))
+        k.store(whole, (n, part, iteration, *y), k.sum(upstream * value, r))
     if offset is None:
         return
-    near = _near(k, d, d.place(k, n, part, tap, y))
+    in_range = _is_in_range(k, d, d.position(k, n, part, tap, y))
     weight = d.weight(n, part, tap, y)
-    above = above if weight is None else above * weight
+    upstream = upstream if weight is None else upstream * weight
     whole = offset.reshaped((batch, d.parts, taps, 2, *d.counts))
     for axis, slope in enumerate(moved(found, lambda corner: d.at(n, c, corner))):
-        total = k.sum(above * slope, r)
-        k.store(whole, (n, part, turn, axis, *y), k.where(near, total, 0))
+        total = k.sum(upstream * slope, r)
+        k.store(whole, (n, part, iteration, axis, *y), k.where(in_range, total, 0))
 
 
-def _near(k: KernelBuilder, d: Deformed, place: Sequence[Number]) -> Number:
-    """Whether a place is less than a whole element outside of an image."""
-    (row, column), (height, width) = place, (k.size(axis.size) for axis in d.axes)
+def _is_in_range(k: KernelBuilder, d: Deformed, position: Sequence[Number]) -> Number:
+    """Test if a position is less than one element outside an image."""
+    (row, column), (height, width) = position, (k.size(axis.size) for axis in d.axes)
     return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

@@ -1,4 +1,4 @@
-"""`deformable_psroi_pooling`: cells of boxes whose parts are moved by offsets that are learnt."""
+"""`deformable_psroi_pooling`: position-sensitive RoI pooling with learned offsets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_
 from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import deformable_region_kernels as deformable_region_lanes
-from compiler.ops.image.deformable_region_kernels import Parts
+from compiler.ops.image import deformable_region_kernels
+from compiler.ops.image.deformable_region_kernels import PartSampling
 from compiler.ops.image.region_kernels import Boxes
-from compiler.ops.image.region_numpy import away_from_zero, picture_numbers
-from compiler.ops.image.regions import MOST_SAMPLES, SCALES
+from compiler.ops.image.region_numpy import away_from_zero, image_indices
+from compiler.ops.image.regions import MAX_SAMPLES, SCALES
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import sample, sample_gradient
 from compiler.ops.sequence.sequence_kernels import owner_rows
@@ -24,7 +24,7 @@ from compiler.ops.type_checks import differ
 
 
 def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
-    """For each cell, row by row, the number of the cell it lies in on another division."""
+    """For each cell in row-major order, return the index of the coarser cell that contains it."""
     rows, columns = np.indices(tuple(cells)).reshape(2, -1)
     return (rows * other[0] // cells[0]) * other[1] + columns * other[1] // cells[1]
 
@@ -32,9 +32,9 @@ def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
 def box_samples(
     box: Array, moves: Array, scale: float, cells: Sequence[int], samples: int
 ) -> tuple[list[Array], Array]:
-    """Rows and columns [classes, cells, samples²] where a box is looked at, and its two sides.
+    """Return sample rows and columns [classes, cells, samples²] of a box, and its two sides.
 
-    `moves` [classes, 2, cells] go to the right and down, as shares of a side.
+    `moves` [classes, 2, cells] shift to the right and down, as fractions of a side.
     """
     left, top, right, bottom = away_from_zero(box)
     starts = np.array([top, left]) * scale - 0.5
@@ -49,17 +49,17 @@ def box_samples(
     return found, sides
 
 
-def looked_at(places: Array, size: int) -> tuple[Array, Array]:
-    """Places of an axis brought into a picture, and which were near enough to count."""
-    return np.clip(places, 0, size - 1), (places >= -0.5) & (places <= size - 0.5)
+def clamped_positions(positions: Array, size: int) -> tuple[Array, Array]:
+    """Return positions clamped to an axis, and whether each was close enough to count."""
+    return np.clip(positions, 0, size - 1), (positions >= -0.5) & (positions <= size - 0.5)
 
 
 class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
-    """Output = the mean of `sample_per_part`² samples in each cell of each box, TopCount how many.
+    """Output = mean of `sample_per_part`² samples in each cell of each box, TopCount their number.
 
     Input is [N, C, H, W], ROIs [R, 4], Output [R, output_dim, pooled_height, pooled_width]. Channel
     (c·group_h + i)·group_w + j of Input makes channel c of Output in group (i, j) of the cells.
-    Trans [R, classes·2, …part_size] moves the samples of a part to the right and down, in sides of
+    Trans [R, classes·2, …part_size] shifts the samples of a part to the right and down, in sides of
     the box times `trans_std`; classes share the channels. Reference: deformable_psroi_pooling_op.h.
     """
 
@@ -76,7 +76,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     pooled_height: Attr[int] = required(int, at_least(1))
     pooled_width: Attr[int] = required(int, at_least(1))
     part_size: Attr[list[int]] = required_list(int, at_least(1))
-    sample_per_part: Attr[int] = required(int, between(0, MOST_SAMPLES))
+    sample_per_part: Attr[int] = required(int, between(0, MAX_SAMPLES))
     trans_std: Attr[float] = required(float, between(-1e6, 1e6))
 
     def infer(
@@ -92,8 +92,8 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         ):
             raise ShapeError(f"{self.kind}: Trans is {Trans}, expected parts {self.part_size}")
         cells = (self.pooled_height, self.pooled_width)
-        made = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
-        return {"TopCount": made, "Output": made}
+        result = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
+        return {"TopCount": result, "Output": result}
 
     def infer_grad(self, Input: TensorType, Trans: TensorType) -> dict[str, TensorType]:
         return {"Input": Input, "Trans": Trans}
@@ -101,22 +101,22 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     def numpy(
         self, Input: Array, ROIs: Array, ROIs_lod: list[Array] | None, Trans: Array
     ) -> dict[str, Array]:
-        numbers, cells = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), self.pooled_height
+        numbers, cells = image_indices(len(ROIs), len(Input), None, ROIs_lod), self.pooled_height
         shape = (len(ROIs), self.output_dim, cells, self.pooled_width)
         out, counts = np.zeros((2, *shape), Input.dtype)
         groups = scaled_indices(shape[2:], self.group_size)
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
-            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
             given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
-            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
-            places, _ = box_samples(box, *given)
-            rows, near = looked_at(places[0], Input.shape[2])
-            columns, close = looked_at(places[1], Input.shape[3])
-            counted = near & close
-            seen = sample(pictures, which, rows, columns) * counted[..., None]
+            images, which = class_images(Input[numbers[number]], len(moves), groups)
+            positions, _ = box_samples(box, *given)
+            rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
+            columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
+            counted = rows_in_range & columns_in_range
+            samples = sample(images, which, rows, columns) * counted[..., None]
             count = counted.sum(axis=2)[..., None]
-            mean = seen.sum(axis=2) / np.maximum(count, 1)
+            mean = samples.sum(axis=2) / np.maximum(count, 1)
             out[number] = np.moveaxis(mean, 2, 1).reshape(shape[1:])
             counts[number] = np.moveaxis(count + 0 * mean, 2, 1).reshape(shape[1:])
         return {"TopCount": counts, "Output": out}
@@ -130,25 +130,25 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         TopCount: Array,
         d_Output: Array,
     ) -> dict[str, Array]:
-        numbers, shape = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), d_Output.shape
+        numbers, shape = image_indices(len(ROIs), len(Input), None, ROIs_lod), d_Output.shape
         d_input, d_trans = np.zeros_like(Input), np.zeros_like(Trans)
         groups = scaled_indices(shape[2:], self.group_size)
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
-            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
             given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
-            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
-            places, sides = box_samples(box, *given)
-            rows, near = looked_at(places[0], Input.shape[2])
-            columns, close = looked_at(places[1], Input.shape[3])
+            images, which = class_images(Input[numbers[number]], len(moves), groups)
+            positions, sides = box_samples(box, *given)
+            rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
+            columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
             share = d_Output[number] / np.maximum(TopCount[number], 1)
             share = np.moveaxis(share.reshape(len(moves), -1, len(groups)), 1, 2)
-            above = share[:, :, None] * (near & close)[..., None]
-            found = sample_gradient(pictures, which, rows, columns, above)
-            d_input[numbers[number]] += channels_of(found[0], len(moves), Input.shape[1:])
+            upstream = share[:, :, None] * (rows_in_range & columns_in_range)[..., None]
+            found = sample_gradient(images, which, rows, columns, upstream)
+            d_input[numbers[number]] += merge_class_images(found[0], len(moves), Input.shape[1:])
             if self.no_trans:
                 continue
-            # An element that is looked at straight on has no slope, as in the reference.
+            # A sample exactly on an element has slope 0, as in the reference.
             down = (found[1] * (rows != np.floor(rows))).sum(axis=2) * sides[0]
             right = (found[2] * (columns != np.floor(columns))).sum(axis=2) * sides[1]
             flat = d_trans[number].reshape(len(moves), 2, -1)
@@ -164,18 +164,18 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
-    ) -> Parts:
-        """How kernels look at the boxes."""
+    ) -> PartSampling:
+        """Return the sampling parameters of the device kernels."""
         owners = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
         cells = (self.pooled_height, self.pooled_width)
         boxes = Boxes(ROIs, owners, Input[0], self.spatial_scale, cells)
         groups, parts = ((sizes[0], sizes[1]) for sizes in (self.group_size, self.part_size))
         trans = None if self.no_trans else Trans
-        return Parts(boxes, groups, parts, trans, self.trans_std, self.sample_per_part)
+        return PartSampling(boxes, groups, parts, trans, self.trans_std, self.sample_per_part)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["Input"].shape[0] == 1
-        return "" if one else "nobody says which picture each box lies in"
+        return "" if one else "no LoD or offsets assign the boxes to images"
 
     def triton(
         self,
@@ -188,7 +188,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         Output: DeviceOperand | None,
     ) -> None:
         p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
-        deformable_region_lanes.pooled(k, p, Input, self.output_dim, Output, TopCount)
+        deformable_region_kernels.pooled(k, p, Input, self.output_dim, Output, TopCount)
 
     def triton_grad(
         self,
@@ -204,27 +204,27 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     ) -> None:
         p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
         if d_Input is not None:
-            deformable_region_lanes.image_gradient(k, p, TopCount, d_Output, d_Input)
+            deformable_region_kernels.image_gradient(k, p, TopCount, d_Output, d_Input)
         if d_Trans is not None:
-            deformable_region_lanes.moves_gradient(k, p, Input, TopCount, d_Output, d_Trans)
+            deformable_region_kernels.offset_gradient(k, p, Input, TopCount, d_Output, d_Trans)
 
 
-def part_moves(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
-    """How far the samples of each cell move: [classes, 2, cells], as shares of a side."""
+def part_offsets(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
+    """Return the shift of each cell's samples: [classes, 2, cells], as fractions of a side."""
     if no_trans:
         return np.zeros((1, 2, len(parts)), trans.dtype)
     return trans.reshape(len(trans) // 2, 2, -1)[:, :, parts] * factor
 
 
-def class_pictures(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
-    """A picture for every class and group, [classes·groups, H, W, channels]; that of each cell."""
+def class_images(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
+    """Split an image to [classes·groups, H, W, channels]; return it and the index per cell."""
     count = int(groups.max()) + 1
     split = image.reshape(classes, -1, count, *image.shape[1:])
-    pictures = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
-    return pictures, (np.arange(classes)[:, None] * count + groups)[..., None]
+    images = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
+    return images, (np.arange(classes)[:, None] * count + groups)[..., None]
 
 
-def channels_of(pictures: Array, classes: int, shape: Sequence[int]) -> Array:
-    """The image that `class_pictures` came from."""
-    split = pictures.reshape(classes, -1, *pictures.shape[1:])
+def merge_class_images(images: Array, classes: int, shape: Sequence[int]) -> Array:
+    """Invert `class_images`: return the image."""
+    split = images.reshape(classes, -1, *images.shape[1:])
     return np.moveaxis(split, -1, 1).reshape(tuple(shape))

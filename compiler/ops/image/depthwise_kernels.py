@@ -1,7 +1,7 @@
-"""Convolutions of narrow groups, above all depthwise ones: memory is all they wait for.
+"""Device kernels of convolutions with narrow groups, above all depthwise: bandwidth-bound.
 
-A lane has an element of the result, and its few products stand in the kernel one after the other,
-so that neighbouring lanes read neighbouring elements.
+An element of the result has one program, and its few products are unrolled, so that neighbouring
+programs read neighbouring elements.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.conv_geometry import Windows, plus, seeing, seen
-from compiler.ops.image.unrolled_reductions import Turns
+from compiler.ops.image.conv_geometry import Windows, input_positions, output_positions, plus
+from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import channels_first
-from compiler.ops.norm.norm_kernels import wide
+from compiler.ops.norm.norm_kernels import upcast
 
-AT_ONCE = 3
-"""Taps for which a lane sums at once at most: each needs registers."""
+MAX_TAPS = 3
+"""Maximum number of taps that one program accumulates at once: each needs registers."""
 
 
-def summed(
+def reduce_terms(
     k: KernelBuilder, sizes: Sequence[Size], term: Callable[[Number, Sequence[Number]], Number]
 ) -> Number:
-    """The sum of terms over a channel and taps."""
-    turns = Turns(k, sizes)
-    return turns.fold("sum", [term(c, tap) for c, *tap in turns.all])
+    """Return the sum of terms over channels and taps."""
+    reduction = UnrolledReduction(k, sizes)
+    return reduction.fold("sum", [term(c, tap) for c, *tap in reduction.all])
 
 
 def convolve_narrow(
@@ -35,23 +35,23 @@ def convolve_narrow(
     outputs: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> None:
-    """Write the outputs of groups of few filters."""
+    """Emit the forward kernel of groups with few filters."""
     count, depth = g.sides(filters)
-    own = k.grid(*outputs.shape)
-    n, f, *y = channels_first(g.layout, own)
+    index = k.grid(*outputs.shape)
+    n, f, *y = channels_first(g.layout, index)
     first = times_group(k, f, count // g.groups, depth)
 
     def term(c: Number, tap: Sequence[Number]) -> Number:
-        at, inside = seen(k, g.axes, y, tap)
+        at, inside = input_positions(k, g.axes, y, tap)
         pixel = g.at(images, n, plus(c, first), at, inside)
-        return wide(k, pixel) * wide(k, g.weight(filters, f, c, tap))
+        return upcast(k, pixel) * upcast(k, g.weight(filters, f, c, tap))
 
-    total = summed(k, [depth, *g.taps], term)
-    k.store(outputs, own, total if bias is None else total + bias[f])
+    total = reduce_terms(k, [depth, *g.taps], term)
+    k.store(outputs, index, total if bias is None else total + bias[f])
 
 
 def times_group(k: KernelBuilder, channel: Number, each: Size, other: Size) -> Number:
-    """The first channel on the other side of the group that a channel belongs to."""
+    """Return the first channel, on the other side of the convolution, of a channel's group."""
     group = k.div(channel, k.size(each))
     return group if isinstance(other, int) and other == 1 else group * k.size(other)
 
@@ -64,20 +64,20 @@ def image_gradient_narrow(
     images: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> None:
-    """Write the images' gradients of groups of few channels."""
+    """Emit the image gradient of groups with few channels."""
     count, depth = g.sides(filters)
-    each, own = count // g.groups, k.grid(*images.shape)
-    n, c, *x = channels_first(g.layout, own)
+    each, index = count // g.groups, k.grid(*images.shape)
+    n, c, *x = channels_first(g.layout, index)
     inner, first = k.mod(c, k.size(depth)), times_group(k, c, depth, each)
 
     def term(f: Number, tap: Sequence[Number]) -> Number:
-        at, inside = seeing(k, g.axes, x, tap)
+        at, inside = output_positions(k, g.axes, x, tap)
         f = plus(f, first)
-        above = g.at(outputs, n, f, at, inside)
-        return wide(k, above) * wide(k, g.weight(filters, f, inner, tap))
+        upstream = g.at(outputs, n, f, at, inside)
+        return upcast(k, upstream) * upcast(k, g.weight(filters, f, inner, tap))
 
-    total = summed(k, [each, *g.taps], term)
-    k.store(images, own, total if bias is None else total + bias[c])
+    total = reduce_terms(k, [each, *g.taps], term)
+    k.store(images, index, total if bias is None else total + bias[c])
 
 
 def filter_gradient_narrow(
@@ -87,16 +87,16 @@ def filter_gradient_narrow(
     outputs: DeviceOperand,
     filters: DeviceOperand,
 ) -> None:
-    """Write the filters' gradients of narrow groups: a lane sums for the taps of a row at once."""
+    """Emit the filter gradient of narrow groups; a program accumulates a whole row of taps."""
     count, depth, *rest, last = filters.shape
-    ends = [[t] for t in range(last)] if isinstance(last, int) and last <= AT_ONCE else []
-    c, *tap, f = k.grid(depth, *rest, *([] if ends else [last]), count)
-    turns = [images.shape[0], *g.counts]
-    r = k.loop(product(turns))
-    n, *y = k.unravel(r, turns)
-    above = wide(k, g.at(outputs, n, f, y))
+    unrolled = [[t] for t in range(last)] if isinstance(last, int) and last <= MAX_TAPS else []
+    c, *tap, f = k.grid(depth, *rest, *([] if unrolled else [last]), count)
+    reduction = [images.shape[0], *g.counts]
+    r = k.loop(product(reduction))
+    n, *y = k.unravel(r, reduction)
+    upstream = upcast(k, g.at(outputs, n, f, y))
     channel = plus(times_group(k, f, count // g.groups, depth), c)
-    for end in ends or [[]]:
-        at, inside = seen(k, g.axes, y, [*tap, *end])
-        pixel = wide(k, g.at(images, n, channel, at, inside))
-        k.store(filters, (f, c, *tap, *end), k.sum(pixel * above, r))
+    for end in unrolled or [[]]:
+        at, inside = input_positions(k, g.axes, y, [*tap, *end])
+        pixel = upcast(k, g.at(images, n, channel, at, inside))
+        k.store(filters, (f, c, *tap, *end), k.sum(pixel * upstream, r))

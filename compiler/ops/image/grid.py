@@ -1,4 +1,4 @@
-"""Looking at pictures through a grid: `affine_grid` lays it, `grid_sampler` looks."""
+"""Spatial transformer ops: `affine_grid` computes sampling positions, `grid_sampler` samples."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from compiler.ops.type_checks import differ, require_same_dtype, require_same_sh
 
 
 def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
-    """The places of a picture as [height·width, 3]: x, y and 1, from -1 to 1.
+    """Return image positions as [height·width, 3]: x, y and 1, from -1 to 1.
 
     They reach the ends with `align_corners`, else half a step less.
     """
     axes: list[Array] = []
     for count in (width, height):
-        places = np.linspace(-1, 1, count) if count > 1 else np.full(count, -1.0)
-        axes.append(places if align_corners else places * (count - 1) / count)
+        positions = np.linspace(-1, 1, count) if count > 1 else np.full(count, -1.0)
+        axes.append(positions if align_corners else positions * (count - 1) / count)
     x, y = np.meshgrid(*axes)
     return np.stack([x.reshape(-1), y.reshape(-1), np.ones(x.size)], axis=1).astype(dtype)
 
 
 class AffineGrid(OpDef, op="affine_grid"):
-    """Output[n, y, x] = Theta[n] times (x, y, 1), at even places from -1 to 1.
+    """Output[n, y, x] = Theta[n] times (x, y, 1), at evenly spaced positions from -1 to 1.
 
     Theta is [N, 2, 3] and Output [N, H, W, 2]; H and W are those of OutputShape [N, C, H, W], or of
     the attribute. Reference: affine_grid_op.h.
@@ -78,9 +78,9 @@ class AffineGrid(OpDef, op="affine_grid"):
 
     def triton(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
         n, y, x, axis = k.grid(*Output.shape)
-        right, down = self.places(k, y, x, Output.type.dtype)
-        made = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
-        k.store(Output, (n, y, x, axis), made)
+        right, down = self.positions(k, y, x, Output.type.dtype)
+        result = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
+        k.store(Output, (n, y, x, axis), result)
 
     def triton_grad(
         self, k: KernelBuilder, d_Output: DeviceOperand, d_Theta: DeviceOperand
@@ -89,12 +89,14 @@ class AffineGrid(OpDef, op="affine_grid"):
         _, *sizes, _ = d_Output.shape
         r = k.loop(product(sizes))
         y, x = k.unravel(r, sizes)
-        right, down = self.places(k, y, x, d_Output.type.dtype)
+        right, down = self.positions(k, y, x, d_Output.type.dtype)
         base = k.where(k.equal(part, 0), right, k.where(k.equal(part, 1), down, 1.0))
         k.store(d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
 
-    def places(self, k: KernelBuilder, y: Number, x: Number, dtype: DType) -> tuple[Number, Number]:
-        """`even_grid` at one place: x and y."""
+    def positions(
+        self, k: KernelBuilder, y: Number, x: Number, dtype: DType
+    ) -> tuple[Number, Number]:
+        """Return `even_grid` at one position: x and y."""
         found: list[Number] = []
         for at, count in ((x, self.output_shape[3]), (y, self.output_shape[2])):
             even = k.astype(at, DType.FP64) * (2 / max(count - 1, 1)) - 1.0
@@ -103,8 +105,8 @@ class AffineGrid(OpDef, op="affine_grid"):
         return found[0], found[1]
 
 
-def grid_places(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple[Array, Array]:
-    """Rows and columns of a picture of these sizes, as fractions, for a grid of (x, y)."""
+def grid_positions(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple[Array, Array]:
+    """Return fractional rows and columns of an image of these sizes for a grid of (x, y)."""
     height, width = sizes
     if align_corners:
         return (grid[..., 1] + 1) * (0.5 * (height - 1)), (grid[..., 0] + 1) * (0.5 * (width - 1))
@@ -112,7 +114,7 @@ def grid_places(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple
 
 
 class GridSampler(OpDef, op="grid_sampler"):
-    """Output[n, :, i, j] = X[n] at the place Grid[n, i, j] = (x, y), linear between neighbours.
+    """Output[n, :, i, j] = X[n] at position Grid[n, i, j] = (x, y), bilinear between elements.
 
     X is [N, C, H, W], Grid [N, h, w, 2] from -1 to 1, Output [N, C, h, w]; outside X is 0.
     Reference: grid_sampler_op.h.
@@ -132,32 +134,32 @@ class GridSampler(OpDef, op="grid_sampler"):
             raise ShapeError(f"grid_sampler: {shown(X=X, Grid=Grid)}, expected a grid [N, h, w, 2]")
         if (self.mode, self.padding_mode) != ("bilinear", "zeros"):
             found = f"grid_sampler: mode is {self.mode!r} and padding_mode {self.padding_mode!r}"
-            raise BadAttribute(found, hint="only 'bilinear' with 'zeros' is there")
+            raise BadAttribute(found, hint="only 'bilinear' with 'zeros' is supported")
         return X.with_shape((*X.shape[:2], *Grid.shape[1:3]))
 
     def numpy(self, X: Array, Grid: Array) -> Array:
-        rows, columns = grid_places(Grid, X.shape[2:], self.align_corners)
-        made = sample(np.moveaxis(X, 1, -1), every(X), rows, columns)
-        return np.ascontiguousarray(np.moveaxis(made, -1, 1))
+        rows, columns = grid_positions(Grid, X.shape[2:], self.align_corners)
+        result = sample(np.moveaxis(X, 1, -1), every(X), rows, columns)
+        return np.ascontiguousarray(np.moveaxis(result, -1, 1))
 
     def grad(self, X: Array, Grid: Array, d_Output: Array) -> dict[str, Array]:
-        images, above = np.moveaxis(X, 1, -1), np.moveaxis(d_Output, 1, -1)
-        rows, columns = grid_places(Grid, X.shape[2:], self.align_corners)
-        d_images, d_rows, d_columns = sample_gradient(images, every(X), rows, columns, above)
+        images, upstream = np.moveaxis(X, 1, -1), np.moveaxis(d_Output, 1, -1)
+        rows, columns = grid_positions(Grid, X.shape[2:], self.align_corners)
+        d_images, d_rows, d_columns = sample_gradient(images, every(X), rows, columns, upstream)
         less, (height, width) = (1 if self.align_corners else 0), X.shape[2:]
         steps = np.array([(width - less) * 0.5, (height - less) * 0.5], X.dtype)
-        places = np.stack([d_columns, d_rows], axis=-1) * steps
-        return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": places}
+        positions = np.stack([d_columns, d_rows], axis=-1) * steps
+        return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": positions}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
     ) -> None:
         n, c, i, j = k.grid(*Output.shape)
-        seen = looked(
+        samples = looked(
             self.corners(k, Grid, (n, i, j), X.shape[2:]),
             lambda at: X.at(n, c, at.row, at.column, where=at.inside, other=0),
         )
-        k.store(Output, (n, c, i, j), seen)
+        k.store(Output, (n, c, i, j), samples)
 
     def triton_grad(
         self,
@@ -191,10 +193,10 @@ class GridSampler(OpDef, op="grid_sampler"):
     def corners(
         self, k: KernelBuilder, Grid: DeviceOperand, at: Sequence[Number], sizes: Sequence[Size]
     ) -> list[Corner]:
-        """The neighbours of what a place of the grid looks at, as `grid_places` has it."""
-        places: list[Number] = []
+        """Return the elements around a grid position, computed as in `grid_positions`."""
+        positions: list[Number] = []
         for part, size in ((1, sizes[0]), (0, sizes[1])):
             share, count = Grid[(*at, part)] + 1.0, k.astype(k.size(size), Grid.type.dtype)
             ends = share * ((count - 1) * 0.5)
-            places.append(ends if self.align_corners else (share * count - 1.0) * 0.5)
-        return corners(k, places[0], places[1], sizes)
+            positions.append(ends if self.align_corners else (share * count - 1.0) * 0.5)
+        return corners(k, positions[0], positions[1], sizes)

@@ -1,15 +1,15 @@
-"""Convolution as products of matrices: filters times the columns of what each window sees.
+"""Convolution as matrix products (im2col): filters times the gathered columns of all windows.
 
 A block of images is copied into a zeroed frame [images, C, height, width] that holds the padding,
-and the windows of each image are gathered as columns [C·kh·kw, places]. Where windows move by 1, a
-tap is one shift of the flat frame, so gathering copies long runs, and the products at places where
-a window hangs over an edge are not used; elsewhere only real places are gathered. Blocks are so
-small that they stay in the cache, and memory does not grow with the batch. One product an image
-keeps the products of small images on one thread: threads of BLAS wait for each other by turning in
-circles, which on a busy machine takes a thousand times longer than the product.
+and the windows of each image are gathered as columns [C·kh·kw, positions]. With stride 1, a tap is
+one shift of the flat frame, so gathering copies long runs, and the products at positions where a
+window crosses an edge are unused; otherwise only valid positions are gathered. Blocks are small
+enough to stay in the cache, and memory does not grow with the batch. One product per image keeps
+the products of small images on one thread: BLAS threads wait for each other by spinning, which on
+a busy machine takes a thousand times longer than the product.
 
 Larger images are computed by rows, and so are their gradients: `compiler.ops.image.conv_tiles`.
-`convolve` is carried into generated code; it knows nothing but its arguments and `np`.
+`convolve` is carried into generated modules; it uses only its arguments and `np`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
 
 BLOCK_ELEMENTS = 1 << 17
-"""A block works in about this many elements: 512 KiB of floats, half an L2 cache."""
+"""Approximate working set of a block in elements: 512 KiB of floats, half an L2 cache."""
 
-WORTH_SHIFTING = 24
-"""Shift the frame if this many products are as cheap as gathering an element one by one."""
+MAX_UNUSED_PRODUCTS = 24
+"""Shift the frame if this many products cost no more than gathering one element by itself."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of a convolution: `images` is [N, C, H, W], `filters` the channels of the output."""
+    """Sizes of a convolution: `images` is [N, C, H, W], `filters` the number of output channels."""
 
     images: TensorType
     filters: Size
@@ -43,48 +43,48 @@ class Geometry:
 
     @property
     def shifts(self) -> bool:
-        """True where gathering shifts the whole frame."""
+        """True if gathering shifts the whole frame."""
         if (self.rows.stride, self.columns.stride) != (1, 1):
             return False
         used = self.rows.count * self.columns.count
         idle = (self.area - used) * self.filters
         if not (isinstance(idle, int) and isinstance(used, int)):
             return True
-        return idle <= WORTH_SHIFTING * used
+        return idle <= MAX_UNUSED_PRODUCTS * used
 
     @property
     def grid(self) -> tuple[Size, Size]:
-        """Rows and columns of the places of an image that are gathered."""
+        """Rows and columns of the positions of an image that are gathered."""
         if self.shifts:
             return self.rows.padded, self.columns.padded
         return self.rows.count, self.columns.count
 
     @property
     def depth(self) -> Size:
-        """How many elements of an image a window covers."""
+        """Number of image elements that a window covers."""
         return self.images.shape[1] * self.rows.kernel * self.columns.kernel
 
     @property
     def filter_matrix(self) -> Shape:
-        """The shape of all filters as a matrix, one row each; a matrix a group if several."""
+        """Shape of all filters as a matrix, a row each; a matrix per group if there are several."""
         return self.grouped(self.filters, self.depth // self.groups)
 
     @property
     def area(self) -> Size:
-        """How many elements a channel of a padded image has."""
+        """Elements per channel of a padded image."""
         return self.rows.padded * self.columns.padded
 
     @property
     def reach(self) -> Size:
-        """How far the last tap of a window lies behind the first, in a flat padded image."""
+        """Distance from the first tap of a window to the last in a flat padded image."""
         down = (self.rows.kernel - 1) * self.rows.dilation * self.columns.padded
         return down + (self.columns.kernel - 1) * self.columns.dilation
 
     @property
     def block(self) -> int:
-        """How many images make a block: 1 if nobody can tell, or else the nearest power of 2.
+        """Number of images per block: the nearest power of 2, or 1 if sizes are unknown.
 
-        Batches mostly are multiples of one, so that blocks are full.
+        Most batch sizes are multiples of a power of 2, so that blocks are full.
         """
         batch, channels, *_ = self.images.shape
         work = (self.depth + self.filters) * product(self.grid) + channels * self.area
@@ -96,7 +96,7 @@ class Geometry:
         return min(batch, block) if isinstance(batch, int) else block
 
     def most(self, block: int) -> Size:
-        """How many images a block has at most: `block`, or all there are if they are fewer."""
+        """Maximum number of images per block: `block`, or the whole batch if that is smaller."""
         batch = self.images.shape[0]
         if isinstance(batch, int) or block == 1:
             return block
@@ -104,33 +104,34 @@ class Geometry:
         return block + (batch - block) * is_short
 
     def grouped(self, *shape: Size) -> Shape:
-        """A shape with the groups split from its first axis, if there are several."""
+        """Return a shape with the groups split from its first axis, if there are several."""
         return shape if self.groups == 1 else (self.groups, shape[0] // self.groups, *shape[1:])
 
 
-def workplace(k: SourceBuilder, g: Geometry) -> str:
-    """Ask for the scratch of a convolution; the name of a tuple of it and its views.
+def convolution_scratch(k: SourceBuilder, g: Geometry) -> str:
+    """Allocate the scratch of a convolution; return the name of a tuple of it and its views.
 
-    `frame` is flat; `inside` its part [images, C, H, W] without padding; `windows` its overlapping
-    views [images, C, kh, kw, …places]; `columns` [images, C·kh·kw, places] holds what they see,
-    `products` [images, filters, places] what filters make of it, of which `valid` is [images,
-    filters, oh, ow]. If there are several groups, columns and products have an axis for them.
+    `frame` is flat; `inside` its sub-array [images, C, H, W] without padding; `windows` its
+    overlapping views [images, C, kh, kw, …positions]; `columns` [images, C·kh·kw, positions] holds
+    the gathered windows, `products` [images, filters, positions] the matrix product, of which
+    `valid` is [images, filters, oh, ow]. If there are several groups, columns and products have an
+    axis for them.
     """
-    dtype, places = g.images.dtype, product(g.grid)
+    dtype, positions = g.images.dtype, product(g.grid)
     images, most = at_once(k, g, g.block)
     frame = k.scratch((most * g.images.shape[1] * g.area + g.reach,), dtype)
-    columns = k.scratch((most, *g.grouped(g.depth, places)), dtype)
-    products = k.scratch((most, *g.grouped(g.filters, places)), dtype)
+    columns = k.scratch((most, *g.grouped(g.depth, positions)), dtype)
+    products = k.scratch((most, *g.grouped(g.filters, positions)), dtype)
     inside = k.at_bind(_inside(g, str(frame), images), [frame], "inside")
     windows = k.at_bind(_windows(g, str(frame), images), [frame], "windows")
-    seen = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
-    valid = k.at_bind(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
+    view = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
+    valid = k.at_bind(f"{view}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
     return k.at_bind(parts, [frame, columns, products], "work")
 
 
 def at_once(k: SourceBuilder, g: Geometry, block: int) -> tuple[Size, Size]:
-    """How many images a block of a size has: by a name known at binding, and as an expression."""
+    """Return the number of images per block: as a name bound at bind time, and as an expression."""
     most = g.most(block)
     if isinstance(most, int):
         return most, most
@@ -138,7 +139,7 @@ def at_once(k: SourceBuilder, g: Geometry, block: int) -> tuple[Size, Size]:
 
 
 def nearest_power(number: int) -> int:
-    """The power of 2 nearest to a number from 0 on.
+    """Return the power of 2 nearest to a non-negative number.
 
     >>> [nearest_power(number) for number in (0, 1, 2, 5, 6)]
     [1, 1, 2, 4, 8]
@@ -147,14 +148,14 @@ def nearest_power(number: int) -> int:
 
 
 def _inside(g: Geometry, frame: str, images: Size) -> str:
-    """The images in the middle of their padding."""
+    """Return an expression for the images inside their padding."""
     shape = (images, g.images.shape[1], g.rows.padded, g.columns.padded)
     rows, columns = (f"{axis.before}:{axis.before + axis.size}" for axis in (g.rows, g.columns))
     return f"{frame}[:{product(shape)}].reshape{sizes_text(shape)}[:, :, {rows}, {columns}]"
 
 
 def _windows(g: Geometry, frame: str, images: Size) -> str:
-    """Views of the flat frame by image, channel, tap and place."""
+    """Return an expression for views of the flat frame by image, channel, tap and position."""
     rows, columns, width = g.rows, g.columns, g.columns.padded
     channels = g.images.shape[1]
     shape = [images, channels, rows.kernel, columns.kernel]
@@ -169,12 +170,12 @@ def _windows(g: Geometry, frame: str, images: Size) -> str:
 
 
 def sizes_text(sizes: Sequence[Size]) -> str:
-    """A shape as a Python tuple."""
+    """Return a shape as the text of a Python tuple."""
     return f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
 
 
 def convolve(images: Array, filters: Array, outputs: Array, work: tuple[Array, ...]) -> None:
-    """Write filters times the windows of the images [N, C, H, W] to outputs, block by block."""
+    """Write filters times the windows of images [N, C, H, W] to outputs, block by block."""
     frame, inside, windows, columns, products, valid = work
     block, gathered = len(inside) or 1, columns.reshape(windows.shape)
     frame.fill(0)

@@ -1,6 +1,6 @@
-"""Resizing of images: nearest, linear, bilinear, trilinear and bicubic, in both spellings.
+"""Resizing of images: nearest, linear, bilinear, trilinear and bicubic, in the 1.x and 2.x ops.
 
-The `_v2` ops of later releases take a list of scales and step by their inverse.
+The `_v2` ops of Paddle 2.x take a list of scales and step by their inverse.
 """
 
 from __future__ import annotations
@@ -16,32 +16,31 @@ from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import interpolate_kernels as interpolate_lanes
+from compiler.ops.image import interpolate_kernels
 from compiler.ops.image.interpolate_kernels import Resampling
 from compiler.ops.image.interpolate_numpy import (
+    axis_scales,
     image_sizes,
+    requested_sizes,
     resize,
     resize_gradient,
-    scale_of,
-    wanted_sizes,
 )
 from compiler.ops.image.windows import channels_first, in_layout, turned_layout
 
 METHODS = {1: ("linear",), 2: ("bilinear", "nearest", "bicubic"), 3: ("trilinear",)}
-"""What `interp_method` may be, by the number of axes of an image."""
+"""Allowed values of `interp_method`, by the number of image axes."""
 EXACT = 4096
-"""A scale whose denominator is smaller gives the sizes the reference gets in single precision."""
+"""Scales with a denominator below this yield the reference's single-precision sizes."""
 
 
 class Interpolation(OpDef):
-    """Out = X resampled to other sizes of its images.
+    """Out = X resampled to other image sizes.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; `interp_method` is one of those that fit its
-    axes, whatever the name of the op. Sizes are those of SizeTensor (one tensor an
-    axis) or OutSize, or the old ones times Scale or the attribute `scale`, or out_d, out_h, out_w.
-    With `align_corners` the corner elements lie on each other; else, for (bi-, tri-)linear,
-    `align_mode` 0 has whole images lie on each other, and 1 their first elements.
-    Reference: interpolate_op.cc.
+    X is [N, C, …], or […, C] with data_layout NHWC; `interp_method` is one of those for that number
+    of axes, whatever the name of the op. The sizes are those of SizeTensor (one tensor per axis) or
+    OutSize, or the input sizes times Scale or the attribute `scale`, or out_d, out_h, out_w. With
+    `align_corners` the corner elements coincide; otherwise, for (bi-, tri-)linear, `align_mode` 0
+    aligns the whole images, and 1 their first elements. Reference: interpolate_op.cc.
     """
 
     methods: ClassVar[Mapping[int, tuple[str, ...]]] = METHODS
@@ -73,65 +72,65 @@ class Interpolation(OpDef):
         if self.align_mode not in (0, 1):
             raise BadAttribute(f"{self.kind}: align_mode is {self.align_mode}, expected 0 or 1")
         if SizeTensor and len(SizeTensor) != axes:
-            raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, one an axis expected")
+            raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, expected one per axis")
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         given = SizeTensor or OutSize is not None or Scale is not None
-        made = [UNKNOWN] * axes if given else self.sizes(sizes)
-        return X.with_shape(in_layout(self.data_layout, (batch, channels, *made)))
+        output_sizes = [UNKNOWN] * axes if given else self.sizes(sizes)
+        return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))
 
     def require_method(self, X: TensorType, axes: int) -> None:
-        """ShapeError unless X is a batch of images; BadAttribute for a method of other axes."""
+        """Raise ShapeError unless X is images, BadAttribute if the method has another rank."""
         if axes not in METHODS:
             raise ShapeError(f"{self.kind}: X is {X}, expected 3 to 5 axes: a batch of images")
-        able = self.methods[axes]
-        if self.interp_method not in able:
+        valid = self.methods[axes]
+        if self.interp_method not in valid:
             found = f"{self.kind}: interp_method is {self.interp_method!r}"
-            wanted = " or ".join([", ".join(able[:-1]), able[-1]] if len(able) > 1 else able)
-            raise BadAttribute(f"{found}, expected {wanted} for images of {axes} axes")
+            requested = " or ".join([", ".join(valid[:-1]), valid[-1]] if len(valid) > 1 else valid)
+            raise BadAttribute(f"{found}, expected {requested} for images of {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
-        """The sizes of the output by the attributes; BadAttribute where they say none."""
-        factors = scale_of(self.attributes["scale"], len(sizes))
+        """Return the output sizes from the attributes; raises BadAttribute if they define none."""
+        factors = axis_scales(self.attributes["scale"], len(sizes))
         if factors:
             return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
-        if min(wanted) < 1:
-            found = f"{self.kind}: the sizes of the output are {wanted}"
-            raise BadAttribute(f"{found}, expected sizes from 1, or a scale")
-        return [*wanted]
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        if min(requested) < 1:
+            found = f"{self.kind}: the sizes of the output are {requested}"
+            raise BadAttribute(f"{found}, expected sizes of at least 1, or a scale")
+        return [*requested]
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}
 
     def steps(self, axes: int) -> list[float]:
-        """How far a step goes on each axis by the attributes; nothing where sizes say it."""
+        """Return the scale of each axis from the attributes; empty if the sizes define it."""
         return []
 
-    def resampling(self, X: Shape, made: Shape) -> list[Resampling]:
-        """The axes of images as kernels have them, from the shapes of both sides."""
+    def resampling(self, X: Shape, Out: Shape) -> list[Resampling]:
+        """Return the axes for the device kernels, from the input and output shapes."""
         method = (self.interp_method, self.align_corners, self.align_mode)
-        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
-        return interpolate_lanes.axes_of(sizes, counts, method, self.steps(len(sizes)))
+        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, Out))
+        return interpolate_kernels.axes_of(sizes, counts, method, self.steps(len(sizes)))
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = self.resampling(X.shape, Out.shape)
-        interpolate_lanes.resize(k, self.data_layout, axes, X, Out)
+        interpolate_kernels.resize(k, self.data_layout, axes, X, Out)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.resampling(d_X.shape, d_Out.shape)
-        interpolate_lanes.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
+        interpolate_kernels.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
 
 
 def _scaled(size: Size, factor: float) -> Size:
-    """A size times a factor, cut to a whole number."""
+    """Return a size times a factor, truncated to an integer."""
     if isinstance(size, int):
         return int(np.float32(size) * np.float32(factor))
-    above, below = factor.as_integer_ratio()
-    return size * above // below if below < EXACT else UNKNOWN
+    numerator, denominator = factor.as_integer_ratio()
+    return size * numerator // denominator if denominator < EXACT else UNKNOWN
 
 
 class PlainInterpolation(Interpolation):
-    """The ops of 1.x: one `scale` for all axes, which says nothing but the sizes."""
+    """The ops of 1.x: one `scale` for all axes, which only defines the sizes."""
 
     scale = attr(0.0)
 
@@ -143,11 +142,11 @@ class PlainInterpolation(Interpolation):
         Scale: Array | None,
     ) -> Array:
         sizes = image_sizes(X.shape, self.data_layout)
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         scale = self.scale if Scale is None else Scale
-        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        output_sizes = requested_sizes(sizes, requested, scale, SizeTensor, OutSize)
         method = (self.interp_method, self.align_corners, self.align_mode)
-        return resize(X, self.data_layout, made, method, [])
+        return resize(X, self.data_layout, output_sizes, method, [])
 
     def grad(
         self,
@@ -163,12 +162,12 @@ class PlainInterpolation(Interpolation):
 
 
 class ScaledInterpolation(Interpolation):
-    """The ops of 2.x: a `scale` for each axis, and a step in the input is its inverse."""
+    """The ops of 2.x: a `scale` for each axis, whose inverse is the step in the input."""
 
     scale = attr_list(float)
 
     def steps(self, axes: int) -> list[float]:
-        return scale_of(self.scale, axes)
+        return axis_scales(self.scale, axes)
 
     def numpy(
         self,
@@ -178,12 +177,12 @@ class ScaledInterpolation(Interpolation):
         Scale: Array | None,
     ) -> Array:
         sizes = image_sizes(X.shape, self.data_layout)
-        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         scale = self.scale if Scale is None else Scale
-        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        output_sizes = requested_sizes(sizes, requested, scale, SizeTensor, OutSize)
         method = (self.interp_method, self.align_corners, self.align_mode)
-        factors = [] if SizeTensor else scale_of(scale, len(sizes))
-        return resize(X, self.data_layout, made, method, factors)
+        factors = [] if SizeTensor else axis_scales(scale, len(sizes))
+        return resize(X, self.data_layout, output_sizes, method, factors)
 
     def grad(
         self,
@@ -196,61 +195,61 @@ class ScaledInterpolation(Interpolation):
         method = (self.interp_method, self.align_corners, self.align_mode)
         sizes = image_sizes(X, self.data_layout)
         scale = self.scale if Scale is None else Scale
-        factors = [] if SizeTensor else scale_of(scale, len(sizes))
+        factors = [] if SizeTensor else axis_scales(scale, len(sizes))
         return {"X": resize_gradient(d_Out, self.data_layout, sizes, method, factors)}
 
 
 class NearestInterp(PlainInterpolation, op="nearest_interp"):
-    """The nearest element of a picture."""
+    """Nearest-neighbour resizing of 2-D images."""
 
     interp_method = attr("nearest")
 
 
 class BilinearInterp(PlainInterpolation, op="bilinear_interp"):
-    """Linear between the four neighbours of a picture."""
+    """Bilinear resizing of 2-D images: linear between the four neighbours."""
 
 
 class BicubicInterp(PlainInterpolation, op="bicubic_interp"):
-    """Cubic through the sixteen neighbours of a picture."""
+    """Bicubic resizing of 2-D images: cubic through the sixteen neighbours."""
 
     interp_method = attr("bicubic")
 
 
 class LinearInterp(PlainInterpolation, op="linear_interp"):
-    """Linear between the two neighbours of a row [N, C, W]."""
+    """Linear resizing of rows [N, C, W]."""
 
     interp_method = attr("linear")
 
 
 class TrilinearInterp(PlainInterpolation, op="trilinear_interp"):
-    """Linear between the eight neighbours of a volume."""
+    """Trilinear resizing of volumes: linear between the eight neighbours."""
 
     interp_method = attr("trilinear")
 
 
 class NearestInterpV2(ScaledInterpolation, op="nearest_interp_v2"):
-    """`nearest_interp` as 2.x has it."""
+    """`nearest_interp` of 2.x."""
 
     interp_method = attr("nearest")
 
 
 class BilinearInterpV2(ScaledInterpolation, op="bilinear_interp_v2"):
-    """`bilinear_interp` as 2.x has it."""
+    """`bilinear_interp` of 2.x."""
 
 
 class BicubicInterpV2(ScaledInterpolation, op="bicubic_interp_v2"):
-    """`bicubic_interp` as 2.x has it."""
+    """`bicubic_interp` of 2.x."""
 
     interp_method = attr("bicubic")
 
 
 class LinearInterpV2(ScaledInterpolation, op="linear_interp_v2"):
-    """`linear_interp` as 2.x has it."""
+    """`linear_interp` of 2.x."""
 
     interp_method = attr("linear")
 
 
 class TrilinearInterpV2(ScaledInterpolation, op="trilinear_interp_v2"):
-    """`trilinear_interp` as 2.x has it."""
+    """`trilinear_interp` of 2.x."""
 
     interp_method = attr("trilinear")

@@ -1,8 +1,8 @@
-"""The kernels of resampling: a lane for each element of the output, or of the gradient.
+"""Device kernels of resampling: one program per element of the output, or of the gradient.
 
-Where an output element looks, and how much of that it takes, is worked out once for each axis, in
-double precision where the reference's rounding decides between two places. A gradient is gathered
-from the outputs that looked at an element, so that nothing is added in an order that changes.
+Position and weight of each tap are computed once per axis, in double precision where the
+reference's rounding decides between two positions. A gradient is gathered from the outputs that
+read an element, so that the order of additions is deterministic.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Resampling:
 
     @property
     def taps(self) -> int:
-        """How many elements an output looks at."""
+        """Number of input elements that an output reads."""
         return {"nearest": 1, "bicubic": 4}.get(self.method, 2)
 
     @property
     def reach(self) -> Size:
-        """How many outputs look at an element at most; all, where sizes are not known."""
+        """Maximum number of outputs that read one element; `count` if sizes are unknown."""
         size, count = self.size, self.count
         if not isinstance(size, int) or not isinstance(count, int):
             return count
         how = (self.method, self.align_corners, self.align_mode, self.factor)
-        places, _ = axis_taps(size, count, *how)
-        looks = [np.unique(row) for row in places]
-        return int(np.bincount(np.concatenate(looks), minlength=1).max())
+        positions, _ = axis_taps(size, count, *how)
+        reads = [np.unique(row) for row in positions]
+        return int(np.bincount(np.concatenate(reads), minlength=1).max())
 
     def ratio(self, k: KernelBuilder) -> Number:
-        """`axis_ratio`, also of sizes that are not known."""
+        """Return `axis_ratio`, also for symbolic sizes."""
         if isinstance(self.size, int) and isinstance(self.count, int):
             return float(axis_ratio(self.size, self.count, self.align_corners, self.factor))
         count, ends = k.size(self.count), int(self.align_corners)
@@ -63,7 +63,7 @@ class Resampling:
         return k.astype(k.where(count <= 1, 0.0, found), DType.FP64)
 
     def tap(self, k: KernelBuilder, output: Number, tap: Number) -> tuple[Number, Number]:
-        """The place under a tap of an output, and its weight: `axis_taps` for one of them."""
+        """Return position and weight of one tap of an output: one entry of `axis_taps`."""
         ratio, steps = self.ratio(k), k.astype(output, DType.FP64)
         plain, last = k.astype(steps * ratio, DType.FP32), k.size(self.size) - 1
         centred = (steps + 0.5) * ratio - 0.5
@@ -81,59 +81,59 @@ class Resampling:
         return k.minimum(first + tap, last), weight
 
     def _cubic(self, k: KernelBuilder, found: Number, tap: Number) -> tuple[Number, Number]:
-        """`cubic_taps` for one of them."""
+        """Return one entry of `cubic_taps`."""
         first = k.floor(found)
         share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
         away = k.absolute(share - k.astype(tap - 1, DType.FP64))
         near = (away * (CUBIC + 2) - (CUBIC + 3)) * away * away + 1.0
         far = ((away * CUBIC - 5 * CUBIC) * away + 8 * CUBIC) * away - 4 * CUBIC
-        place = k.clip(k.astype(first, DType.INT32) + (tap - 1), 0, k.size(self.size) - 1)
-        return place, k.where(away <= 1.0, near, far)
+        position = k.clip(k.astype(first, DType.INT32) + (tap - 1), 0, k.size(self.size) - 1)
+        return position, k.where(away <= 1.0, near, far)
 
 
 def axes_of(
     sizes: Sequence[Size],
-    made: Sequence[Size],
+    output_sizes: Sequence[Size],
     method: tuple[str, bool, int],
     factors: Sequence[float],
 ) -> list[Resampling]:
-    """The axes of images; `method` is its name, align_corners, align_mode."""
-    pairs = enumerate(zip(sizes, made, strict=True))
+    """Return the axes of images; `method` is its name, align_corners, align_mode."""
+    pairs = enumerate(zip(sizes, output_sizes, strict=True))
     return [Resampling(*pair, *method, factors[a] if factors else 0.0) for a, pair in pairs]
 
 
 def resize(
     k: KernelBuilder, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
 ) -> None:
-    """Kernels for the places and weights of each axis, and one for Out."""
+    """Emit kernels for the positions and weights of each axis, and one for Out."""
     dtype = X.type.dtype if X.type.dtype.is_float else DType.FP32
-    tables = [_look(k, axis, dtype) for axis in axes]
+    tables = [_tap_table(k, axis, dtype) for axis in axes]
     indices = k.grid(*Out.shape)
     n, c, *outputs = channels_first(layout, indices)
     taps = [axis.taps for axis in axes]
     r = k.loop(int(np.prod(taps)))
-    weight, places = 1.0, list[Number]()
-    for (place, share), output, tap in zip(tables, outputs, k.unravel(r, taps), strict=True):
-        places.append(place[output, tap])
+    weight, positions = 1.0, list[Number]()
+    for (position, share), output, tap in zip(tables, outputs, k.unravel(r, taps), strict=True):
+        positions.append(position[output, tap])
         weight = weight if share is None else share[output, tap] * weight
-    value = X[in_layout(layout, (n, c, *places))]
+    value = X[in_layout(layout, (n, c, *positions))]
     if taps[0] > 1:
         value = k.astype(k.sum(k.astype(value, dtype) * weight, r), X.type.dtype)
     k.store(Out, indices, value)
 
 
-def _look(
+def _tap_table(
     k: KernelBuilder, axis: Resampling, dtype: DType
 ) -> tuple[DeviceOperand, DeviceOperand | None]:
-    """A kernel for the places and weights of an axis, [count, taps]; no weights where all are 1."""
-    places = k.scratch((axis.count, axis.taps), DType.INT32)
-    weights = k.scratch(places.shape, dtype) if axis.taps > 1 else None
-    output, tap = k.grid(*places.shape)
-    place, weight = axis.tap(k, output, tap)
-    k.store(places, (output, tap), place)
+    """Emit a kernel for the positions and weights [count, taps] of an axis; None for weights 1."""
+    positions = k.scratch((axis.count, axis.taps), DType.INT32)
+    weights = k.scratch(positions.shape, dtype) if axis.taps > 1 else None
+    output, tap = k.grid(*positions.shape)
+    position, weight = axis.tap(k, output, tap)
+    k.store(positions, (output, tap), position)
     if weights is not None:
         k.store(weights, (output, tap), weight)
-    return places, weights
+    return positions, weights
 
 
 def resize_gradient(
@@ -143,42 +143,42 @@ def resize_gradient(
     d_Out: DeviceOperand,
     d_X: DeviceOperand,
 ) -> None:
-    """Kernels for which outputs look at each place of an axis, and one for d_X."""
-    tables = [_looking(k, axis, d_X.type.dtype) for axis in axes]
+    """Emit kernels for the outputs that read each position of an axis, and one for d_X."""
+    tables = [_inverse_tap_table(k, axis, d_X.type.dtype) for axis in axes]
     indices = k.grid(*d_X.shape)
-    n, c, *places = channels_first(layout, indices)
+    n, c, *positions = channels_first(layout, indices)
     reaches = [axis.reach for axis in axes]
     r = k.loop(product(reaches))
     outputs, weight, inside = list[Number](), 1.0, list[Number]()
-    turns = zip(axes, tables, places, k.unravel(r, reaches), strict=True)
-    for axis, (first, share), place, turn in turns:
-        outputs.append(first[place] + turn)
-        weight = share[place, turn] * weight
+    operands = zip(axes, tables, positions, k.unravel(r, reaches), strict=True)
+    for axis, (first, share), position, iteration in operands:
+        outputs.append(first[position] + iteration)
+        weight = share[position, iteration] * weight
         inside.append(outputs[-1] < k.size(axis.count))
-    above = d_Out.at(*in_layout(layout, (n, c, *outputs)), where=everywhere(k, inside), other=0)
-    k.store(d_X, indices, k.sum(above * weight, r))
+    upstream = d_Out.at(*in_layout(layout, (n, c, *outputs)), where=everywhere(k, inside), other=0)
+    k.store(d_X, indices, k.sum(upstream * weight, r))
 
 
-def _looking(
+def _inverse_tap_table(
     k: KernelBuilder, axis: Resampling, dtype: DType
 ) -> tuple[DeviceOperand, DeviceOperand]:
-    """Kernels for the first output that looks at each place, and the shares it and the next take.
+    """Emit kernels for the first output that reads each position, and the weights from there on.
 
-    They are [size] and [size, reach]; what does not look there has a share of 0.
+    They are [size] and [size, reach]; an output that does not read the position has weight 0.
     """
     first = k.scratch((axis.size,), DType.INT32)
-    (place,) = k.grid(axis.size)
+    (position,) = k.grid(axis.size)
     r = k.loop(product((axis.count, axis.taps)))
     output, tap = k.div(r, axis.taps), k.mod(r, axis.taps)
-    seen = k.equal(axis.tap(k, output, tap)[0], place)
-    found = k.where(seen, k.astype(output, DType.INT32), k.size(axis.count))
-    k.store(first, (place,), k.min(k.astype(found, DType.INT32), r))
+    is_read = k.equal(axis.tap(k, output, tap)[0], position)
+    found = k.where(is_read, k.astype(output, DType.INT32), k.size(axis.count))
+    k.store(first, (position,), k.min(k.astype(found, DType.INT32), r))
     shares = k.scratch((axis.size, axis.reach), dtype)
-    place, turn = k.grid(*shares.shape)
+    position, iteration = k.grid(*shares.shape)
     tap = k.loop(axis.taps)
-    output = first[place] + turn
-    seen, weight = axis.tap(k, output, tap)
-    looks = k.equal(seen, place) & (output < k.size(axis.count))
-    share = k.where(looks, k.astype(weight, DType.FP64), 0.0)
-    k.store(shares, (place, turn), k.sum(share, tap))
+    output = first[position] + iteration
+    is_read, weight = axis.tap(k, output, tap)
+    reads = k.equal(is_read, position) & (output < k.size(axis.count))
+    share = k.where(reads, k.astype(weight, DType.FP64), 0.0)
+    k.store(shares, (position, iteration), k.sum(share, tap))
     return first, shares

@@ -1,4 +1,4 @@
-"""`roi_perspective_transform`: quadrilaterals of pictures, drawn upright and of one size."""
+"""`roi_perspective_transform`: quadrilaterals of images, warped to rectangles of one size."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import perspective_kernels as perspective_lanes
+from compiler.ops.image import perspective_kernels
 from compiler.ops.image.perspective_kernels import Corners
-from compiler.ops.image.region_numpy import picture_numbers
+from compiler.ops.image.region_numpy import image_indices
 from compiler.ops.image.regions import SCALES
-from compiler.ops.image.windows import as_numbers, require_images
+from compiler.ops.image.windows import concrete_shape, require_images
 from compiler.ops.math.bilinear import CORNERS
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
 
 NEAR = 1e-4
-"""Places nearer to an edge than this lie on it."""
+"""Tolerance: positions nearer to an edge than this lie on it."""
 FLAT = 1e-5
-"""What keeps a determinant from being 0."""
+"""Added to a determinant so that it is not 0."""
 
 
 def perspective(x: Array, y: Array, height: int, width: int) -> Array:
-    """The nine numbers that take places of a drawing to places in a quadrilateral."""
+    """Return the nine coefficients of the map from output positions to a quadrilateral."""
     sides = np.hypot(x - np.roll(x, -1), y - np.roll(y, -1))
     tall, wide = (sides[1] + sides[3]) / 2, (sides[0] + sides[2]) / 2
     rows = max(2, height)
@@ -38,7 +38,7 @@ def perspective(x: Array, y: Array, height: int, width: int) -> Array:
     whole = dx1 * dy2 - dx2 * dy1 + x.dtype.type(FLAT)
     right = (dx3 * dy2 - dx2 * dy3) / whole / (columns - 1)
     down = (dx1 * dy3 - dx3 * dy1) / whole / (rows - 1)
-    made = [
+    result = [
         (
             (a[1] - a[0]) / (columns - 1) + right * a[1],
             (a[3] - a[0]) / (rows - 1) + down * a[3],
@@ -46,19 +46,19 @@ def perspective(x: Array, y: Array, height: int, width: int) -> Array:
         )
         for a in (x, y)
     ]
-    return np.array([*made[0], *made[1], right, down, 1.0])
+    return np.array([*result[0], *result[1], right, down, 1.0])
 
 
 def inside_corners(x: Array, y: Array, corners_x: Array, corners_y: Array) -> Array:
-    """True for places in a quadrilateral, its edges included."""
+    """Return True for positions in a quadrilateral, including its edges."""
     on, crossings = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.int64)
     for start in range(4):
         end = (start + 1) % 4
         (x1, y1), (x2, y2) = ((corners_x[i], corners_y[i]) for i in (start, end))
         low, high = min(y1, y2), max(y1, y2)
         if abs(y1 - y2) < NEAR:
-            between = (x > min(x1, x2) - NEAR) & (x < max(x1, x2) + NEAR)
-            on |= (np.abs(y - y1) < NEAR) & (np.abs(y - y2) < NEAR) & between
+            column_dilation = (x > min(x1, x2) - NEAR) & (x < max(x1, x2) + NEAR)
+            on |= (np.abs(y - y1) < NEAR) & (np.abs(y - y2) < NEAR) & column_dilation
             continue
         crossing = (y - y1) * (x2 - x1) / (y2 - y1) + x1
         on |= (np.abs(crossing - x) < NEAR) & (y > low - NEAR) & (y < high + NEAR)
@@ -67,13 +67,13 @@ def inside_corners(x: Array, y: Array, corners_x: Array, corners_y: Array) -> Ar
     return on | (crossings % 2 == 1)
 
 
-def within(places: Array, size: int) -> Array:
-    """True for places less than half an element outside an axis."""
-    return np.abs(places - (size - 1) / 2) < size / 2 - NEAR
+def within(positions: Array, size: int) -> Array:
+    """Return True for positions less than half an element outside an axis."""
+    return np.abs(positions - (size - 1) / 2) < size / 2 - NEAR
 
 
-def looked_up(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array]:
-    """For each place the four elements around it, through the picture, and their weights."""
+def bilinear_taps(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array]:
+    """Return the flat indices of the four elements around each position, and their weights."""
     column, row = np.clip(x, 0, None), np.clip(y, 0, None)
     left = np.minimum(np.floor(column).astype(np.int64), width - 1)
     top = np.minimum(np.floor(row).astype(np.int64), height - 1)
@@ -83,19 +83,19 @@ def looked_up(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array
     weights: list[Array] = []
     for step in CORNERS.split():
         down, right = int(step[0]), int(step[1])
-        place = np.minimum(top + down, height - 1) * width + np.minimum(left + right, width - 1)
-        indices.append(place)
+        position = np.minimum(top + down, height - 1) * width + np.minimum(left + right, width - 1)
+        indices.append(position)
         weights.append((along if down else 1 - along) * (across if right else 1 - across))
     return np.stack(indices, axis=-1), np.stack(weights, axis=-1)
 
 
 class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
-    """Out [R, C, height, width] = what X shows in each quadrilateral, linear between elements.
+    """Out [R, C, height, width] = X warped from each quadrilateral, bilinear between elements.
 
-    ROIs [R, 8] are corners (x, y), clockwise from the upper left, in sequences by picture. Mask
-    [R, 1, height, width] is 1 where the drawing lies in the quadrilateral and the picture, else Out
-    is 0; TransformMatrix [R, 9] takes places of the drawing to the picture. Out2InIdx and
-    Out2InWeights [R, height·width, 4] say which elements were read, and how much they count.
+    ROIs [R, 8] are corners (x, y), clockwise from the upper left, in one sequence per image. Mask
+    [R, 1, height, width] is 1 where a position lies in the quadrilateral and the image; elsewhere
+    Out is 0. TransformMatrix [R, 9] maps output positions to image positions. Out2InIdx and
+    Out2InWeights [R, height·width, 4] are the elements that were read, and their weights.
     Reference: roi_perspective_transform_op.cc.
     """
 
@@ -136,27 +136,27 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
 
     def numpy(self, X: Array, ROIs: Array, ROIs_lod: list[Array] | None) -> dict[str, Array]:
         height, width = self.transformed_height, self.transformed_width
-        numbers, count = picture_numbers(len(ROIs), len(X), None, ROIs_lod), len(ROIs)
+        numbers, count = image_indices(len(ROIs), len(X), None, ROIs_lod), len(ROIs)
         matrices, masks = np.empty((count, 9)), np.empty((count, height * width), np.bool_)
         indices = np.empty((count, height * width, 4), np.int64)
         weights = np.empty(indices.shape)
         row, column = np.indices((height, width), np.float32).reshape(2, -1)
-        # What lies on an edge is a matter of the last digit: single precision, as the reference.
+        # A test on an edge depends on the last digit: single precision, as in the reference.
         for number, corners in enumerate(ROIs.astype(np.float32) * np.float32(self.spatial_scale)):
             x, y = corners[::2], corners[1::2]
             m = perspective(x, y, height, width)
             depth = m[6] * column + m[7] * row + m[8]
             across = (m[0] * column + m[1] * row + m[2]) / depth
             along = (m[3] * column + m[4] * row + m[5]) / depth
-            near = within(along, X.shape[2]) & within(across, X.shape[3])
-            masks[number] = near & inside_corners(across, along, x, y)
+            in_range = within(along, X.shape[2]) & within(across, X.shape[3])
+            masks[number] = in_range & inside_corners(across, along, x, y)
             matrices[number] = m
-            indices[number], weights[number] = looked_up(across, along, *X.shape[2:])
+            indices[number], weights[number] = bilinear_taps(across, along, *X.shape[2:])
         weights = (weights * masks[..., None]).astype(X.dtype)
         indices = np.where(masks[..., None], indices, 0)
         flat = X.reshape(*X.shape[:2], -1)
-        seen = flat[numbers[:, None, None], :, indices]
-        out = (seen * weights[..., None]).sum(axis=2)
+        samples = flat[numbers[:, None, None], :, indices]
+        out = (samples * weights[..., None]).sum(axis=2)
         shape = (count, X.shape[1], height, width)
         return {
             "Out": np.moveaxis(out, 1, 2).reshape(shape).astype(X.dtype),
@@ -175,11 +175,11 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         Out2InWeights: Array,
         d_Out: Array,
     ) -> dict[str, Any]:
-        batch, channels, *sizes = as_numbers(X)
-        numbers = picture_numbers(len(ROIs), batch, None, ROIs_lod)
+        batch, channels, *sizes = concrete_shape(X)
+        numbers = image_indices(len(ROIs), batch, None, ROIs_lod)
         d_x = np.zeros((batch, int(np.prod(sizes)), channels), d_Out.dtype)
-        above = np.moveaxis(d_Out.reshape(len(ROIs), channels, -1), 1, 2)
-        share = above[:, :, None] * Out2InWeights[..., None]
+        upstream = np.moveaxis(d_Out.reshape(len(ROIs), channels, -1), 1, 2)
+        share = upstream[:, :, None] * Out2InWeights[..., None]
         np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
         return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}
 
@@ -197,17 +197,17 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
     ) -> None:
         height, width = self.transformed_height, self.transformed_width
         corners = Corners(ROIs, self.spatial_scale, NEAR, FLAT)
-        picture = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
-        count, places = ROIs.shape[0], height * width
+        image = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
+        count, positions = ROIs.shape[0], height * width
         matrix = TransformMatrix or k.scratch((count, 9), DType.FP32)
-        perspective_lanes.maps(k, corners, height, width, matrix)
-        mask = Mask or k.scratch((count, places), DType.INT32)
-        indices = Out2InIdx or k.scratch((count, places, 4), DType.INT32)
-        weights = Out2InWeights or k.scratch((count, places, 4), X.type.dtype)
-        outs = (mask.reshaped((count, places)), indices, weights)
-        perspective_lanes.look(k, corners, matrix, X.shape[2:], width, outs)
+        perspective_kernels.maps(k, corners, height, width, matrix)
+        mask = Mask or k.scratch((count, positions), DType.INT32)
+        indices = Out2InIdx or k.scratch((count, positions, 4), DType.INT32)
+        weights = Out2InWeights or k.scratch((count, positions, 4), X.type.dtype)
+        outs = (mask.reshaped((count, positions)), indices, weights)
+        perspective_kernels.sampling_table(k, corners, matrix, X.shape[2:], width, outs)
         if Out is not None:
-            perspective_lanes.drawings(k, X, picture, indices, weights, Out)
+            perspective_kernels.drawings(k, X, image, indices, weights, Out)
 
     def triton_grad(
         self,
@@ -219,9 +219,9 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        picture = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
-        perspective_lanes.gradient(k, picture, Out2InIdx, Out2InWeights, d_Out, d_X)
+        image = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
+        perspective_kernels.gradient(k, image, Out2InIdx, Out2InWeights, d_Out, d_X)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["X"].shape[0] == 1
-        return "" if one else "nobody says which picture each box lies in"
+        return "" if one else "no LoD or offsets assign the boxes to images"

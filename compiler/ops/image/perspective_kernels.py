@@ -1,6 +1,6 @@
-"""The kernels of `roi_perspective_transform`: a map for each box, then where its drawing looks.
+"""Device kernels of `roi_perspective_transform`: the map of each box, then its sampling positions.
 
-What lies on an edge is a matter of the last digit: maps are in single precision, as on the host.
+A test on an edge depends on the last digit: maps are in single precision, as on the host.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from compiler.ops.shared_kernels import fill
 
 @dataclass(frozen=True)
 class Corners:
-    """Quadrilaterals [R, 8] of pictures, clockwise from the upper left, whose places are scaled.
+    """Quadrilaterals [R, 8] in images, clockwise from the upper left, with scaled coordinates.
 
-    Places nearer to an edge than `near` lie on it; `flat` keeps a determinant from being 0.
+    Positions nearer to an edge than `near` lie on it; `flat` keeps a determinant from being 0.
     """
 
     rois: DeviceOperand
@@ -28,13 +28,13 @@ class Corners:
     flat: float
 
     def at(self, k: KernelBuilder, box: Number) -> tuple[list[Number], list[Number]]:
-        """X and y of the four corners of a box."""
+        """Return x and y of the four corners of a box."""
         single = [k.astype(self.rois[box, n], DType.FP32) * self.scale for n in range(8)]
         return single[::2], single[1::2]
 
 
 def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
-    """A kernel for `perspective` of each box: the nine numbers that take a drawing to a picture."""
+    """Emit a kernel for `perspective` of each box: nine coefficients from output to image."""
     (box,) = k.grid(out.shape[0])
     x, y = corners.at(k, box)
     sides = [
@@ -49,95 +49,95 @@ def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: Devic
     whole = dx1 * dy2 - dx2 * dy1 + corners.flat
     right = (dx3 * dy2 - dx2 * dy3) / whole / last
     down = (dx1 * dy3 - dx3 * dy1) / whole / float(rows - 1)
-    made: list[Number] = []
+    result: list[Number] = []
     for a in (x, y):
-        made += [(a[1] - a[0]) / last + right * a[1]]
-        made += [(a[3] - a[0]) / float(rows - 1) + down * a[3], a[0]]
-    for place, value in enumerate((*made, right, down, 1.0)):
-        k.store(out, (box, place), value)
+        result += [(a[1] - a[0]) / last + right * a[1]]
+        result += [(a[3] - a[0]) / float(rows - 1) + down * a[3], a[0]]
+    for position, value in enumerate((*result, right, down, 1.0)):
+        k.store(out, (box, position), value)
 
 
-def look(
+def sampling_table(
     k: KernelBuilder, corners: Corners, maps: DeviceOperand, sizes: Shape, width: int,
     outs: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
 ) -> None:  # fmt: skip
-    """A kernel for the mask of each place, the four elements it looks at, and their weights."""
-    mask, places, weights = outs
-    box, place = k.grid(*places.shape[:2])
+    """Emit a kernel for the mask of each position, its four elements, and their weights."""
+    mask, positions, weights = outs
+    box, position = k.grid(*positions.shape[:2])
     m = [k.astype(maps[box, n], DType.FP64) for n in range(9)]
-    row, column = (k.astype(part(place, width), DType.FP64) for part in (k.div, k.mod))
+    row, column = (k.astype(part(position, width), DType.FP64) for part in (k.div, k.mod))
     depth = m[6] * column + m[7] * row + m[8]
     across = (m[0] * column + m[1] * row + m[2]) / depth
     along = (m[3] * column + m[4] * row + m[5]) / depth
-    seen = _within(k, corners, along, sizes[0]) & _within(k, corners, across, sizes[1])
-    seen = seen & _inside(k, corners, across, along, corners.at(k, box))
-    k.store(mask, (box, place), k.where(seen, 1, 0))
-    tops, lefts = _around(k, along, seen, sizes[0]), _around(k, across, seen, sizes[1])
+    inside = _within(k, corners, along, sizes[0]) & _within(k, corners, across, sizes[1])
+    inside = inside & _inside(k, corners, across, along, corners.at(k, box))
+    k.store(mask, (box, position), k.where(inside, 1, 0))
+    tops, lefts = _around(k, along, inside, sizes[0]), _around(k, across, inside, sizes[1])
     for number, step in enumerate(CORNERS.split()):
-        (y, beside), (x, above) = tops[int(step[0])], lefts[int(step[1])]
-        k.store(places, (box, place, number), k.where(seen, y * k.size(sizes[1]) + x, 0))
-        k.store(weights, (box, place, number), k.where(seen, beside * above, 0.0))
+        (y, on_level_edge), (x, above) = tops[int(step[0])], lefts[int(step[1])]
+        k.store(positions, (box, position, number), k.where(inside, y * k.size(sizes[1]) + x, 0))
+        k.store(weights, (box, position, number), k.where(inside, on_level_edge * above, 0.0))
 
 
 def _around(
-    k: KernelBuilder, place: Number, seen: Number, size: Size
+    k: KernelBuilder, position: Number, inside: Number, size: Size
 ) -> tuple[tuple[Number, Number], tuple[Number, Number]]:
-    """The two elements of an axis around a place, and their shares."""
-    held, last = k.maximum(k.where(seen, place, 0.0), 0.0), k.size(size) - 1
+    """Return the two elements of an axis around a position, and their weights."""
+    held, last = k.maximum(k.where(inside, position, 0.0), 0.0), k.size(size) - 1
     low = k.minimum(k.astype(k.floor(held), DType.INT32), last)
     share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP64))
     return (low, 1.0 - share), (k.minimum(low + 1, last), share)
 
 
-def _within(k: KernelBuilder, corners: Corners, place: Number, size: Size) -> Number:
-    """Whether a place is less than half an element outside an axis."""
-    count = k.astype(place * 0.0 + k.size(size), DType.FP64)
-    return k.absolute(place - (count - 1.0) / 2.0) < count / 2.0 - corners.near
+def _within(k: KernelBuilder, corners: Corners, position: Number, size: Size) -> Number:
+    """Test if a position is less than half an element outside an axis."""
+    count = k.astype(position * 0.0 + k.size(size), DType.FP64)
+    return k.absolute(position - (count - 1.0) / 2.0) < count / 2.0 - corners.near
 
 
 def _inside(
     k: KernelBuilder, c: Corners, x: Number, y: Number, corners: Sequence[Sequence[Number]]
 ) -> Number:
-    """Whether a place is in a quadrilateral, its edges included."""
+    """Test if a position is in a quadrilateral, including its edges."""
     on, crossings = x < x, k.where(x < x, 1, 0)
     for start in range(4):
         (x1, x2), (y1, y2) = ((axis[start], axis[(start + 1) % 4]) for axis in corners)
         low, high, level = k.minimum(y1, y2), k.maximum(y1, y2), k.absolute(y1 - y2) < c.near
         between = (x > k.minimum(x1, x2) - c.near) & (x < k.maximum(x1, x2) + c.near)
-        beside = (k.absolute(y - y1) < c.near) & (k.absolute(y - y2) < c.near) & between
+        on_level_edge = (k.absolute(y - y1) < c.near) & (k.absolute(y - y2) < c.near) & between
         crossing = (y - y1) * (x2 - x1) / k.where(level, 1.0, y2 - y1) + x1
         reached = (y > low - c.near) & (y < high + c.near)
         touched = (k.absolute(crossing - x) < c.near) & reached
-        on = on | k.where(level, beside, touched)
+        on = on | k.where(level, on_level_edge, touched)
         spans = (y > low + c.near) & (y < high + c.near) & (crossing > x + c.near)
         crossings = crossings + k.where(spans & ~level, 1, 0)
     return on | k.equal(k.mod(crossings, 2), 1)
 
 
 def drawings(
-    k: KernelBuilder, X: DeviceOperand, picture: DeviceOperand | None, places: DeviceOperand,
+    k: KernelBuilder, X: DeviceOperand, image: DeviceOperand | None, positions: DeviceOperand,
     weights: DeviceOperand, out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for what each place shows."""
+    """Emit a kernel for the interpolated value of each output position."""
     flat = X.reshaped((X.shape[0], X.shape[1], product(X.shape[2:])))
     table = (out.shape[0], out.shape[1], product(out.shape[2:]))
-    box, c, place = k.grid(*table)
+    box, c, position = k.grid(*table)
     r = k.loop(4)
-    number = 0 if picture is None else picture[box]
-    value = flat[number, c, places[box, place, r]] * weights[box, place, r]
-    k.store(out.reshaped(table), (box, c, place), k.sum(value, r))
+    number = 0 if image is None else image[box]
+    value = flat[number, c, positions[box, position, r]] * weights[box, position, r]
+    k.store(out.reshaped(table), (box, c, position), k.sum(value, r))
 
 
 def gradient(
-    k: KernelBuilder, picture: DeviceOperand | None, places: DeviceOperand, weights: DeviceOperand,
+    k: KernelBuilder, image: DeviceOperand | None, positions: DeviceOperand, weights: DeviceOperand,
     above: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Kernels that add what each place is to show to the elements that it looked at."""
+    """Emit kernels that add the gradient of each output position to the elements it read."""
     fill(k, d_X, 0)
     count = product(d_X.shape[2:])
     flat = d_X.reshaped((d_X.shape[0], d_X.shape[1], count))
     table = (above.shape[0], above.shape[1], product(above.shape[2:]))
-    box, c, place, which = k.grid(*table, 4)
-    number, at = 0 if picture is None else picture[box], places[box, place, which]
-    share = above.reshaped(table)[box, c, place] * weights[box, place, which]
+    box, c, position, which = k.grid(*table, 4)
+    number, at = 0 if image is None else image[box], positions[box, position, which]
+    share = above.reshaped(table)[box, c, position] * weights[box, position, which]
     k.add(flat, (number, c, at), share, (at >= 0) & (at < k.size(count)))

@@ -1,4 +1,4 @@
-"""Elements of images put elsewhere: between channels and places, groups of channels, and frames."""
+"""Rearrangement of image elements between channels, positions and frames."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
     in_layout,
-    laid_out,
     require_images,
-    seen_channels_first,
+    to_layout,
+    view_channels_first,
 )
 
 
-def require_whole(op: str, X: TensorType, what: str, size: Size, by: int) -> None:
-    """ShapeError unless a size of X can be divided; BadAttribute where it is by less than 1."""
+def require_divisible(op: str, X: TensorType, what: str, size: Size, by: int) -> None:
+    """Raise ShapeError if `size` of X is not divisible by `by`, BadAttribute if `by` is below 1."""
     if by < 1:
-        raise BadAttribute(f"{op}: {what} are to be divided by {by}, expected at least 1")
+        raise BadAttribute(f"{op}: the divisor of {what} is {by}, expected at least 1")
     if isinstance(size, int) and size % by:
         raise ShapeError(f"{op}: X is {X}, whose {size} {what} cannot be divided by {by}")
 
@@ -42,7 +42,7 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         require_images(self.kind, "X", X)
         times = self.upscale_factor
         batch, channels, height, width = channels_first(self.data_format, X.shape)
-        require_whole(self.kind, X, "channels", channels, times * times if times > 0 else times)
+        require_divisible(self.kind, X, "channels", channels, times * times if times > 0 else times)
         shape = (batch, channels // (times * times), height * times, width * times)
         return X.with_shape(in_layout(self.data_format, shape))
 
@@ -53,34 +53,36 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         return {"X": d_Out.with_shape(in_layout(self.data_format, shape))}
 
     def numpy(self, X: Array) -> Array:
-        images, times = seen_channels_first(self.data_format, X), self.upscale_factor
+        images, times = view_channels_first(self.data_format, X), self.upscale_factor
         batch, channels, height, width = images.shape
         depth = channels // (times * times)
         parts = images.reshape(batch, depth, times, times, height, width)
-        made = parts.transpose(0, 1, 4, 2, 5, 3).reshape(batch, depth, height * times, -1)
-        return laid_out(self.data_format, made)
+        result = parts.transpose(0, 1, 4, 2, 5, 3).reshape(batch, depth, height * times, -1)
+        return to_layout(self.data_format, result)
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
-        above, times = seen_channels_first(self.data_format, d_Out), self.upscale_factor
-        batch, channels, height, width = above.shape
+        upstream, times = view_channels_first(self.data_format, d_Out), self.upscale_factor
+        batch, channels, height, width = upstream.shape
         rows, columns = height // times, width // times
-        parts = above.reshape(batch, channels, rows, times, columns, times)
-        made = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
-        return {"X": laid_out(self.data_format, made)}
+        parts = upstream.reshape(batch, channels, rows, times, columns, times)
+        result = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
+        return {"X": to_layout(self.data_format, result)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.turn(k, X, Out, True)
+        self.copy_elements(k, X, Out, True)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.turn(k, d_X, d_Out, False)
+        self.copy_elements(k, d_X, d_Out, False)
 
-    def turn(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, forth: bool) -> None:
-        """Copy between X and Out, a lane for each element of Out."""
+    def copy_elements(
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, forth: bool
+    ) -> None:
+        """Emit a copy between X and Out over the elements of Out; `forth` copies X to Out."""
         times, indices = self.upscale_factor, k.grid(*Out.shape)
         n, c, y, x = channels_first(self.data_format, indices)
         channel = (c * times + k.mod(y, times)) * times + k.mod(x, times)
-        place = (n, channel, k.div(y, times), k.div(x, times))
-        there = in_layout(self.data_format, place)
+        position = (n, channel, k.div(y, times), k.div(x, times))
+        there = in_layout(self.data_format, position)
         if forth:
             k.store(Out, indices, X[there])
         else:
@@ -88,10 +90,10 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
 
 
 class ShuffleChannel(OpDef, op="shuffle_channel"):
-    """Out = X with its channels dealt: those of `group` groups one after the other, then the next.
+    """Out = X with its channels shuffled: [group, C/group] transposed to [C/group, group].
 
-    X is [N, C, H, W]. As in the reference, the gradient is dealt just as X is, which brings
-    channels back only where there are group² of them. Reference: shuffle_channel_op.cc.
+    X is [N, C, H, W]. As in the reference, the gradient applies the same shuffle instead of the
+    inverse one, which agrees only for C = group². Reference: shuffle_channel_op.cc.
     """
 
     lod_like = ""
@@ -102,14 +104,14 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
-        require_whole(self.kind, X, "channels", X.shape[1], self.group)
+        require_divisible(self.kind, X, "channels", X.shape[1], self.group)
         return X
 
     def numpy(self, X: Array) -> Array:
-        return dealt(X, self.group)
+        return shuffled_channels(X, self.group)
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
-        return {"X": dealt(d_Out, self.group)}
+        return {"X": shuffled_channels(d_Out, self.group)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         n, c, y, x = indices = k.grid(*X.shape)
@@ -121,18 +123,18 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
         self.triton(k, d_Out, d_X)
 
 
-def dealt(X: Array, group: int) -> Array:
-    """Channels in `group` rows, read column by column."""
+def shuffled_channels(X: Array, group: int) -> Array:
+    """Return X with channels [group, C/group] transposed to [C/group, group]."""
     batch, channels, *image = X.shape
     rows = X.reshape(batch, group, channels // group, *image)
     return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(X.shape)
 
 
 class SpaceToDepth(OpDef, op="space_to_depth"):
-    """Out has the places of X in blocks of `blocksize`², as channels: [N, C·b², H/b, W/b].
+    """Out has the positions of X in blocks of `blocksize`², as channels: [N, C·b², H/b, W/b].
 
-    The order is that of darknet's "reorg", as in the reference: the elements of X are dealt to an
-    image [N, C/b², H·b, W·b], which then is read in the shape of Out. So b² has to divide C too.
+    The order is that of darknet's "reorg", as in the reference: the elements of X are rearranged to
+    an image [N, C/b², H·b, W·b], which is then reshaped to Out. So b² has to divide C too.
     Reference: space_to_depth_op.cc.
     """
 
@@ -143,11 +145,11 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
         times, (batch, channels, height, width) = self.blocksize, X.shape
-        require_whole(self.kind, X, "rows", height, times)
-        require_whole(self.kind, X, "columns", width, times)
-        require_whole(self.kind, X, "channels", channels, times * times)
-        made = (batch, channels * times * times, height // times, width // times)
-        return X.with_shape(made)
+        require_divisible(self.kind, X, "rows", height, times)
+        require_divisible(self.kind, X, "columns", width, times)
+        require_divisible(self.kind, X, "channels", channels, times * times)
+        result = (batch, channels * times * times, height // times, width // times)
+        return X.with_shape(result)
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}
@@ -155,41 +157,43 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
     def numpy(self, X: Array) -> Array:
         times, (batch, channels, height, width) = self.blocksize, X.shape
         parts = X.reshape(batch, times, times, channels // (times * times), height, width)
-        made = (batch, channels * times * times, height // times, width // times)
-        return np.ascontiguousarray(parts.transpose(0, 3, 4, 1, 5, 2)).reshape(made)
+        result = (batch, channels * times * times, height // times, width // times)
+        return np.ascontiguousarray(parts.transpose(0, 3, 4, 1, 5, 2)).reshape(result)
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         times, (batch, channels, rows, columns) = self.blocksize, d_Out.shape
         height, width = rows * times, columns * times
         parts = d_Out.reshape(batch, -1, height, times, width, times)
-        made = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
-        return {"X": made.reshape(batch, channels // (times * times), height, width)}
+        result = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
+        return {"X": result.reshape(batch, channels // (times * times), height, width)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         parts, indices = self.parts(X.shape), k.grid(*X.shape)
-        k.store(Out.reshaped(parts), self.spread(k, X.shape, indices), X[indices])
+        k.store(Out.reshaped(parts), self.target_index(k, X.shape, indices), X[indices])
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         parts, indices = self.parts(d_X.shape), k.grid(*d_X.shape)
-        k.store(d_X, indices, d_Out.reshaped(parts)[self.spread(k, d_X.shape, indices)])
+        k.store(d_X, indices, d_Out.reshaped(parts)[self.target_index(k, d_X.shape, indices)])
 
     def parts(self, X: Shape) -> Shape:
-        """What X is dealt to: [N, C/b², H, b, W, b]."""
+        """Return the shape of the rearranged X: [N, C/b², H, b, W, b]."""
         times, (batch, channels, height, width) = self.blocksize, X
         return (batch, channels // (times * times), height, times, width, times)
 
-    def spread(self, k: KernelBuilder, X: Shape, indices: tuple[Number, ...]) -> tuple[Number, ...]:
-        """Where an element of X goes."""
+    def target_index(
+        self, k: KernelBuilder, X: Shape, indices: tuple[Number, ...]
+    ) -> tuple[Number, ...]:
+        """Return the index that an element of X is written to."""
         n, c, y, x = indices
         across, down, depth = k.unravel(c, (self.blocksize, self.blocksize, self.parts(X)[1]))
         return n, depth, y, across, x, down
 
 
 class TemporalShift(OpDef, op="temporal_shift"):
-    """Out = X, but some channels of each frame are those of the frame before, some of the next.
+    """Out = X with some channels shifted by one frame forward, some backward in time.
 
-    X is [N·T, C, H, W] with `seg_num` T frames a clip. The first C·`shift_ratio` channels come from
-    the frame before, as many from the next, 0 where there is none; the others stay.
+    X is [N·T, C, H, W] with `seg_num` T frames per clip. The first C·`shift_ratio` channels come
+    from the previous frame, as many from the next, 0 where there is none; the others are copied.
     Reference: temporal_shift_op.cc.
     """
 
@@ -200,17 +204,17 @@ class TemporalShift(OpDef, op="temporal_shift"):
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
-        require_whole(self.kind, X, "frames", X.shape[0], self.seg_num)
+        require_divisible(self.kind, X, "frames", X.shape[0], self.seg_num)
         if not 0 < self.shift_ratio < 0.5:
             found = f"temporal_shift: shift_ratio is {self.shift_ratio}"
             raise BadAttribute(found, hint="expected more than 0 and less than 0.5")
         return X
 
     def numpy(self, X: Array) -> Array:
-        return moved_in_time(X, self.seg_num, self.shift_ratio, 1)
+        return shifted_in_time(X, self.seg_num, self.shift_ratio, 1)
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
-        return {"X": moved_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
+        return {"X": shifted_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.move(k, X, Out, 1)
@@ -219,10 +223,10 @@ class TemporalShift(OpDef, op="temporal_shift"):
         self.move(k, d_Out, d_X, -1)
 
     def move(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
-        """`moved_in_time`, a lane for each element."""
+        """Emit `shifted_in_time` over the elements of X."""
         channels = X.shape[1]
         if not isinstance(channels, int):
-            raise ShapeError(f"{self.kind}: the number of channels must be known")
+            raise ShapeError(f"{self.kind}: the number of channels must be static")
         one, two = int(channels * self.shift_ratio), int(channels * 2 * self.shift_ratio)
         f, c, y, x = indices = k.grid(*X.shape)
         back = k.where(c < one, -step, k.where(c < two, step, 0))
@@ -231,13 +235,13 @@ class TemporalShift(OpDef, op="temporal_shift"):
         k.store(Out, indices, X.at(f + back, c, y, x, where=inside, other=0))
 
 
-def moved_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
-    """The first channels come from `step` frames before, as many from `step` frames behind."""
+def shifted_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
+    """Return X with the first channels from `step` frames before, as many from after."""
     clips = X.reshape(-1, frames, *X.shape[1:])
     one, two = int(X.shape[1] * ratio), int(X.shape[1] * 2 * ratio)
-    made, back, on = np.zeros_like(clips), slice(None, -1), slice(1, None)
+    result, back, on = np.zeros_like(clips), slice(None, -1), slice(1, None)
     first, second = (back, on) if step > 0 else (on, back)
-    made[:, second, :one] = clips[:, first, :one]
-    made[:, first, one:two] = clips[:, second, one:two]
-    made[:, :, two:] = clips[:, :, two:]
-    return made.reshape(X.shape)
+    result[:, second, :one] = clips[:, first, :one]
+    result[:, first, one:two] = clips[:, second, one:two]
+    result[:, :, two:] = clips[:, :, two:]
+    return result.reshape(X.shape)

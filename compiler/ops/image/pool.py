@@ -1,6 +1,6 @@
-"""Pooling of images: the largest or the mean of what each place of a window covers.
+"""Pooling of images: the maximum or the mean of the elements under each window.
 
-`pool2d` and `pool3d` are one class; generated code goes through the taps of the window.
+`pool2d` and `pool3d` share one class; generated code iterates over the taps of the window.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, require
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import pool_kernels as pool_lanes
-from compiler.ops.image import windows
+from compiler.ops.image import pool_kernels, windows
 from compiler.ops.image.pool_numpy import (
     one_over_covered,
     pool_cells,
@@ -30,20 +29,20 @@ from compiler.ops.image.pool_numpy import (
     pool_taps,
     window_cells,
 )
-from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
+from compiler.ops.image.windows import Axis, Sliding, to_layout, view_channels_first
 
 Axes: TypeAlias = tuple[Axis, ...]
 
 
 class Pooling(OpDef):
-    """Out[n, c, y] = the largest (`max`) or the mean (`avg`) of X[n, c] under window y.
+    """Out[n, c, y] = the maximum (`max`) or the mean (`avg`) of X[n, c] under window y.
 
-    X and Out are [N, C, …], or [N, …, C] as data_format says. Padding never is the largest and adds
-    nothing to a mean, which divides by what the window covers of the image (`exclusive`) or by its
-    size. `ceil_mode` keeps a last window that hangs over the edge. `global_pooling` takes the whole
-    image as the window. `adaptive` gives `ksize` outputs: means split the image into so many cells,
-    but the largest, as in the reference, has windows of size `ksize` that move by `strides`. The
-    gradient of a largest value goes to the first place that holds it, the last axis fastest.
+    X and Out are [N, C, …], or [N, …, C], see data_format. Padding is never the maximum and adds
+    nothing to a mean, which divides by the number of covered image elements (`exclusive`) or by the
+    window size. `ceil_mode` keeps a last window that crosses the edge. `global_pooling` takes the
+    whole image as the window. `adaptive` computes `ksize` outputs: means split the image into that
+    many cells, but maxima, as in the reference, have windows of size `ksize` that move by
+    `strides`. The gradient of a maximum is added to its first position, in row-major order.
     Reference: pool_op.cc, math/pooling.cc.
     """
 
@@ -67,8 +66,8 @@ class Pooling(OpDef):
             found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(found, hint="expected 'max' or 'avg'")
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
-            wanted = f"expected {self.image_axes} sizes from 1"
-            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
+            expected = f"expected {self.image_axes} sizes of at least 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
         batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
@@ -77,7 +76,7 @@ class Pooling(OpDef):
         return windows.turned_layout("data_format", self.data_format, order, "X", "Out")
 
     def axes(self, X: Shape) -> Axes:
-        """Where the windows stand on each axis."""
+        """Return the window geometry of each axis."""
         sizes = windows.channels_first(self.data_format, X)[2:]
         if self.global_pooling:
             return tuple(_split(size, 1) for size in sizes)
@@ -99,41 +98,41 @@ class Pooling(OpDef):
         return sliding.over(sizes, self.ksize)
 
     def numpy(self, X: Array) -> Array:
-        images = seen_channels_first(self.data_format, X)
+        images = view_channels_first(self.data_format, X)
         sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
         adaptive = self.pooling_type if self.adaptive else ""
         cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         divisor = int(np.prod(self.ksize)) if fixed else 0
-        made = pool_cells(images, cells, self.pooling_type == "max", divisor)
-        return laid_out(self.data_format, made)
+        result = pool_cells(images, cells, self.pooling_type == "max", divisor)
+        return to_layout(self.data_format, result)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        images = seen_channels_first(self.data_format, X)
-        above = seen_channels_first(self.data_format, d_Out)
+        images = view_channels_first(self.data_format, X)
+        upstream = view_channels_first(self.data_format, d_Out)
         sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
         adaptive = self.pooling_type if self.adaptive else ""
         cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         divisor = int(np.prod(self.ksize)) if fixed else 0
-        made = pool_cells_gradient(images, above, cells, self.pooling_type == "max", divisor)
-        return {"X": laid_out(self.data_format, made)}
+        result = pool_cells_gradient(images, upstream, cells, self.pooling_type == "max", divisor)
+        return {"X": to_layout(self.data_format, result)}
 
     @property
     def largest(self) -> bool:
-        """True for the largest, false for the mean."""
+        """True for the maximum, false for the mean."""
         return self.pooling_type == "max"
 
     @property
     def divisor(self) -> int:
-        """What a mean divides by; 0 for as many elements as the window covers."""
+        """Divisor of a mean; 0 for the number of elements that the window covers."""
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         return math.prod(self.ksize) if fixed else 0
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.shape)
-        windows.require_places(k, self.kind, axes)
-        images, outputs = self.seen(k, X), self.seen(k, Out)
+        windows.check_windows_at_bind(k, self.kind, axes)
+        images, outputs = self.nchw(k, X), self.nchw(k, Out)
         if _covers_all(axes):
             self.lower_whole(k, axes, X, Out)
         elif _is_uneven(axes):
@@ -155,39 +154,39 @@ class Pooling(OpDef):
         if _covers_all(axes):
             self.lower_whole_grad(k, axes, X, d_Out, d_X)
         elif _is_uneven(axes):
-            seen = f"{self.seen(k, X)}, {self.seen(k, d_Out)}, {self.cells_text(axes)}"
-            pooled = f"{k.function(pool_cells_gradient)}({seen})"
-            k.line(f"np.copyto({self.seen(k, d_X)}, {pooled})")
+            images_text = f"{self.nchw(k, X)}, {self.nchw(k, d_Out)}, {self.cells_text(axes)}"
+            pooled = f"{k.function(pool_cells_gradient)}({images_text})"
+            k.line(f"np.copyto({self.nchw(k, d_X)}, {pooled})")
         elif self.largest:
             self.lower_largest_grad(k, axes, [X, d_X], [Out, d_Out])
         else:
             part = k.scratch(Out.shape, Out.type.dtype)
             taps, share = self.taps(k, axes, [d_X], [part]), self.share(k, axes, X)
-            above = f"{self.seen(k, d_Out)}, {share}, {self.seen(k, part)}"
-            k.line(f"{k.function(pool_sum_gradient)}({taps}, {above}, {d_X})")
+            upstream = f"{self.nchw(k, d_Out)}, {share}, {self.nchw(k, part)}"
+            k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
         if self.largest:
-            pool_lanes.largest(k, p, X, Out, None)
+            pool_kernels.largest(k, p, X, Out, None)
         else:
-            pool_lanes.means(k, p, X, Out)
+            pool_kernels.means(k, p, X, Out)
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
         if not self.largest:
-            pool_lanes.means_gradient(k, p, d_Out, d_X)
+            pool_kernels.means_gradient(k, p, d_Out, d_X)
             return
-        places = k.scratch(d_Out.shape, DType.INT32)
-        pool_lanes.largest(k, p, X, None, places)
-        pool_lanes.largest_gradient(k, p, places, d_Out, d_X)
+        positions = k.scratch(d_Out.shape, DType.INT32)
+        pool_kernels.largest(k, p, X, None, positions)
+        pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
 
     def lower_largest_grad(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> None:
-        """Masks say which outputs have not found their place yet, and which do at a tap."""
+        """Emit the gradient of a maximum, with masks of unmatched and matched outputs."""
         shape, dtype = outputs[0].shape, outputs[0].type.dtype
         waiting, found = (k.scratch(shape, DType.BOOL) for _ in range(2))
         overlap = any(axis.overlaps for axis in axes)
@@ -196,63 +195,65 @@ class Pooling(OpDef):
         k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
 
     def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
-        """The window is the image."""
+        """Emit pooling with the whole image as window."""
         whole, one, letters = self.flat(axes, X.shape)
-        seen, made = X.view(whole), Out.view((*one[:1], *one[2:]))
+        images_text, result = X.view(whole), Out.view((*one[:1], *one[2:]))
         if self.largest:
-            k.line(f"np.max({seen}, axis=1, out={made})")
+            k.line(f"np.max({images_text}, axis=1, out={result})")
         else:
-            k.line(f"np.einsum({letters!r}, {seen}, out={made})")
-            k.line(f"np.multiply({made}, 1 / ({whole[1]}), out={made})")
+            k.line(f"np.einsum({letters!r}, {images_text}, out={result})")
+            k.line(f"np.multiply({result}, 1 / ({whole[1]}), out={result})")
 
     def lower_whole_grad(
         self, k: SourceBuilder, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
-        """The window is the image."""
+        """Emit the gradient of pooling with the whole image as window."""
         whole, one, _ = self.flat(axes, X.shape)
-        above, made = d_Out.view(one), d_X.view(whole)
+        upstream, result = d_Out.view(one), d_X.view(whole)
         if self.largest:
             first = f"np.argmax({X.view(whole)}, axis=1, keepdims=True)"
             k.line(f"{d_X}.fill(0)")
-            k.line(f"np.put_along_axis({made}, {first}, {above}, axis=1)")
+            k.line(f"np.put_along_axis({result}, {first}, {upstream}, axis=1)")
         else:
-            k.line(f"np.multiply({above}, 1 / ({whole[1]}), out={made})")
+            k.line(f"np.multiply({upstream}, 1 / ({whole[1]}), out={result})")
 
     def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
-        """Shapes of X with all places of an image on axis 1, of Out, and the sum as letters."""
+        """Return shapes of X with all positions on axis 1 and of Out, and the sum's subscripts."""
         batch, channels, *_ = windows.channels_first(self.data_format, X)
-        places = product(axis.size for axis in axes)
+        positions = product(axis.size for axis in axes)
         if windows.is_channels_last(self.data_format):
-            return (batch, places, channels), (batch, 1, channels), "npc->nc"
-        return (batch * channels, places), (batch * channels, 1), "cp->c"
+            return (batch, positions, channels), (batch, 1, channels), "npc->nc"
+        return (batch * channels, positions), (batch * channels, 1), "cp->c"
 
-    def seen(self, k: SourceBuilder, images: Operand) -> str:
-        """The expression for images as [N, C, H, W]."""
-        return windows.text_channels_first(k, self.data_format, images)
+    def nchw(self, k: SourceBuilder, images: Operand) -> str:
+        """Return an expression for images as [N, C, H, W]."""
+        return windows.channels_first_expression(k, self.data_format, images)
 
     def taps(
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> str:
-        """A name for the list of views by tap, first of the images, then of the outputs."""
-        given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
-        places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
-        text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
+        """Return a name for the list of views per tap, first of the images, then of the outputs."""
+        given = [_list([self.nchw(k, each) for each in some]) for some in (images, outputs)]
+        positions = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
+        text = f"{k.function(pool_taps)}({', '.join([*given, _list(positions)])})"
         return k.at_bind(text, [*images, *outputs], "taps")
 
     def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:
-        """The expression for 1 / what a mean divides by: a number, or one for each place."""
+        """Return an expression for 1 / divisor of a mean: a number, or one per position."""
         inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
         if self.divisor or inside:
             return f"1 / {product([axis.kernel for axis in axes])}"
-        places = [
+        positions = [
             f"({axis.size}, {axis.count}, {axis.kernel}, {axis.stride}, {axis.before})"
             for axis in axes
         ]
         dtype = repr(X.type.dtype.numpy.name)
-        return k.at_bind(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
+        return k.at_bind(
+            f"{k.function(one_over_covered)}({_list(positions)}, {dtype})", [], "share"
+        )
 
     def cells_text(self, axes: Axes) -> str:
-        """The cells of an adaptive pooling, and the rest of the arguments of `pool_cells`."""
+        """Return the cells of adaptive pooling and the other `pool_cells` arguments, as text."""
         cells = [
             f"[(i*({axis.size})//{axis.count}, -(-(i + 1)*({axis.size})//{axis.count}))"
             f" for i in range({axis.count})]"
@@ -262,7 +263,7 @@ class Pooling(OpDef):
 
 
 class Pool2d(Pooling, op="pool2d"):
-    """Pooling of pictures [N, C, H, W] (or NHWC)."""
+    """Pooling of 2-D images [N, C, H, W] (or NHWC)."""
 
     is_test = attr(False)
 
@@ -281,17 +282,17 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _split(size: Size, count: int) -> Axis:
-    """An axis in `count` cells: windows side by side, of stride 0 unless all are of one size."""
+    """Return an axis in `count` adjacent cells; the stride is 0 unless all have one size."""
     kernel = size // count
     stride = kernel if isinstance(kernel, int) and kernel * count == size else 0
     return Axis(size, kernel, stride, 1, 0, 0, count)
 
 
 def _covers_all(axes: Axes) -> bool:
-    """True where there is one window, and it is the image."""
+    """True if there is one window, and it covers the image."""
     return all(axis.count == 1 and axis.kernel == axis.size and axis.is_padless for axis in axes)
 
 
 def _is_uneven(axes: Axes) -> bool:
-    """True for cells that are not, or are not known to be, of one size."""
+    """True for cells whose sizes differ, or may differ."""
     return not all(axis.stride for axis in axes)

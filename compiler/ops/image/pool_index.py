@@ -1,4 +1,4 @@
-"""Pooling that says where the largest element was, and its inverse.
+"""Pooling that returns the index of the maximum, and its inverse.
 
 `max_pool2d_with_index`, `max_pool3d_with_index`, `unpool`, and `spp`, a pyramid of poolings.
 """
@@ -16,55 +16,64 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list,
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
-from compiler.ops.image import pool_kernels as pool_lanes
+from compiler.ops.image import pool_kernels
 from compiler.ops.image.pool_numpy import cell_index, pool_cells, pool_cells_gradient, window_cells
-from compiler.ops.image.windows import Axis, Sliding, as_numbers, image_table, require_images
-from compiler.ops.norm.norm_kernels import held, wide
+from compiler.ops.image.windows import (
+    Axis,
+    Sliding,
+    concrete_shape,
+    flat_image_shape,
+    require_images,
+)
+from compiler.ops.norm.norm_kernels import compute_dtype, upcast
 from compiler.ops.shared_kernels import fill, inside
 from compiler.ops.type_checks import require_same_shape
 
 NOWHERE = -1
-"""The index of the largest element of a window that covers nothing."""
+"""Index of the maximum of an empty window."""
 
 
-def largest_places(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
-    """Where the largest element of each cell is, counted through the image; the first if several.
+def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
+    """Return the flat image index of the first maximum of each cell.
 
-    Images are [N, C, …]; the result is int32 [N, C, …places].
+    Images are [N, C, …]; the result is int32 [N, C, …positions].
     """
     shape, sizes = [len(axis) for axis in cells], images.shape[2:]
-    places = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
+    positions = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
     found = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
-    for place in np.ndindex(*shape):
-        spans = cell_index(cells, place)
+    for position in np.ndindex(*shape):
+        spans = cell_index(cells, position)
         cell = images[spans].reshape(*images.shape[:2], -1)
         if cell.size:
-            found[(..., *place)] = places[spans].reshape(-1)[cell.argmax(axis=2)]
+            found[(..., *position)] = positions[spans].reshape(-1)[cell.argmax(axis=2)]
     return found
 
 
-def take_places(images: Array, places: Array) -> Array:
-    """The elements of images [N, C, …] at places that count through an image."""
-    flat, wanted = images.reshape(*images.shape[:2], -1), places.reshape(*places.shape[:2], -1)
-    found = np.take_along_axis(flat, np.maximum(wanted, 0), axis=2)
+def take_at(images: Array, positions: Array) -> Array:
+    """Return the elements of images [N, C, …] at flat image indices."""
+    flat, indices = (
+        images.reshape(*images.shape[:2], -1),
+        positions.reshape(*positions.shape[:2], -1),
+    )
+    found = np.take_along_axis(flat, np.maximum(indices, 0), axis=2)
     least = np.finfo(images.dtype).min
-    return np.where(wanted < 0, least, found).astype(images.dtype).reshape(places.shape)
+    return np.where(indices < 0, least, found).astype(images.dtype).reshape(positions.shape)
 
 
-def add_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
-    """Images of a shape [N, C, …] with values added at places that count through an image."""
+def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
+    """Return images of a shape [N, C, …] with values added at flat image indices."""
     batch, channels, *sizes = shape
     size = int(np.prod(sizes))
     flat = np.zeros(batch * channels * size, values.dtype)
     starts = np.arange(batch * channels)[:, None] * size
-    wanted = places.reshape(batch * channels, -1).astype(np.int64)
-    known = wanted >= 0
-    np.add.at(flat, (starts + wanted)[known], values.reshape(wanted.shape)[known])
+    indices = positions.reshape(batch * channels, -1).astype(np.int64)
+    valid = indices >= 0
+    np.add.at(flat, (starts + indices)[valid], values.reshape(indices.shape)[valid])
     return flat.reshape(*shape)
 
 
 class MaxPoolWithIndex(OpDef):
-    """Out = the largest element of X under each window, Mask = where it is, through the image.
+    """Out = the maximum of X under each window, Mask = its flat index in the image.
 
     X is [N, C, …]; Mask is int32. `adaptive` splits each axis into `ksize` cells, and
     `global_pooling` takes the whole image. Reference: pool_with_index_op.cc.
@@ -84,16 +93,16 @@ class MaxPoolWithIndex(OpDef):
         require_images(self.kind, "X", X, self.image_axes + 2)
         axes = self.image_axes
         if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
-            wanted = f"expected {axes} sizes from 1"
-            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
+            expected = f"expected {axes} sizes of at least 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
         sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
         if self.global_pooling:
-            made = [1] * axes
+            result = [1] * axes
         elif self.adaptive:
-            made = [*self.ksize]
+            result = [*self.ksize]
         else:
-            made = [axis.count for axis in sliding.over(X.shape[2:], self.ksize)]
-        out = X.with_shape((*X.shape[:2], *made))
+            result = [axis.count for axis in sliding.over(X.shape[2:], self.ksize)]
+        out = X.with_shape((*X.shape[:2], *result))
         return {"Out": out, "Mask": out.with_dtype(DType.INT32)}
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
@@ -103,24 +112,24 @@ class MaxPoolWithIndex(OpDef):
         sliding = (self.ksize, self.strides, self.paddings, "EXPLICIT", False)
         adaptive = "avg" if self.adaptive else ""
         cells = window_cells(X.shape[2:], *sliding, self.global_pooling, adaptive)
-        places = largest_places(X, cells)
-        return {"Out": take_places(X, places), "Mask": places}
+        positions = argmax_of_cells(X, cells)
+        return {"Out": take_at(X, positions), "Mask": positions}
 
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
-        return {"X": add_at_places(d_Out, Mask, as_numbers(X))}
+        return {"X": add_at(d_Out, Mask, concrete_shape(X))}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
     ) -> None:
-        pool_lanes.largest(k, self.windows(X.shape), X, Out, Mask)
+        pool_kernels.largest(k, self.windows(X.shape), X, Out, Mask)
 
     def triton_grad(
         self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        pool_lanes.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
+        pool_kernels.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
 
-    def windows(self, X: Shape) -> pool_lanes.Pools:
-        """What kernels of a device go by."""
+    def windows(self, X: Shape) -> pool_kernels.PoolGeometry:
+        """Return the window geometry of the device kernels."""
         if self.global_pooling or self.adaptive:
             counts = [1] * self.image_axes if self.global_pooling else self.ksize
             pairs = zip(X[2:], counts, strict=True)
@@ -129,15 +138,15 @@ class MaxPoolWithIndex(OpDef):
             ones = [1] * self.image_axes
             sliding = Sliding(self.kind, self.strides, self.paddings, ones, axes=self.image_axes)
             axes = sliding.over(X[2:], self.ksize)
-        return pool_lanes.Pools("NCHW", axes)
+        return pool_kernels.PoolGeometry("NCHW", axes)
 
 
 class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
-    """Of pictures [N, C, H, W]."""
+    """Max pooling with indices of 2-D images [N, C, H, W]."""
 
 
 class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
-    """Of volumes [N, C, D, H, W]."""
+    """Max pooling with indices of volumes [N, C, D, H, W]."""
 
     image_axes = 3
     strides = attr([1, 1, 1])
@@ -145,9 +154,9 @@ class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
 
 
 class Unpool(OpDef, op="unpool"):
-    """Out = 0, but the elements of X at the places that Indices has for them.
+    """Out = 0, except the elements of X at the flat positions in Indices.
 
-    X and Indices are [N, C, h, w]; a picture of Out has (h - 1)*stride - 2*padding + ksize rows.
+    X and Indices are [N, C, h, w]; an image of Out has (h - 1)*stride - 2*padding + ksize rows.
     Reference: unpool_op.cc.
     """
 
@@ -166,50 +175,52 @@ class Unpool(OpDef, op="unpool"):
             found = f"unpool: unpooling_type is {self.unpooling_type!r}"
             raise BadAttribute(found, hint="expected 'max'")
         given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
-        made = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
-        return X.with_shape((*X.shape[:2], *made))
+        result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        return X.with_shape((*X.shape[:2], *result))
 
     def numpy(self, X: Array, Indices: Array) -> Array:
         given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
-        made = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
-        return put_at_places(X, Indices, (*X.shape[:2], *made))
+        result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        return put_at(X, Indices, (*X.shape[:2], *result))
 
     def grad(self, X: Array, Indices: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        return {"X": take_places(d_Out, Indices)}
+        return {"X": take_at(d_Out, Indices)}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
-        table, whole = image_table(X.shape), image_table(Out.shape)
+        table, whole = flat_image_shape(X.shape), flat_image_shape(Out.shape)
         n, c, i = k.grid(*table)
-        place = Indices.reshaped(table)[n, c, i]
-        known = inside(k, place, whole[2])
-        k.store(Out.reshaped(whole), (n, c, place), X.reshaped(table)[n, c, i], known)
+        position = Indices.reshaped(table)[n, c, i]
+        valid = inside(k, position, whole[2])
+        k.store(Out.reshaped(whole), (n, c, position), X.reshaped(table)[n, c, i], valid)
 
     def triton_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        table, whole = image_table(d_X.shape), image_table(d_Out.shape)
+        table, whole = flat_image_shape(d_X.shape), flat_image_shape(d_Out.shape)
         n, c, i = k.grid(*table)
-        place = Indices.reshaped(table)[n, c, i]
-        above = d_Out.reshaped(whole).at(n, c, place, where=inside(k, place, whole[2]), other=0)
-        k.store(d_X.reshaped(table), (n, c, i), above)
+        position = Indices.reshaped(table)[n, c, i]
+        upstream = d_Out.reshaped(whole).at(
+            n, c, position, where=inside(k, position, whole[2]), other=0
+        )
+        k.store(d_X.reshaped(table), (n, c, i), upstream)
 
 
-def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
-    """Images of a shape with values at places; of several at one place, the last stays."""
+def put_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
+    """Return images of a shape with values at flat positions; the last of duplicates remains."""
     images = np.zeros(tuple(shape), values.dtype)
-    flat, wanted = images.reshape(*shape[:2], -1), places.reshape(*shape[:2], -1)
-    np.put_along_axis(flat, wanted.astype(np.int64), values.reshape(wanted.shape), axis=2)
+    flat, indices = images.reshape(*shape[:2], -1), positions.reshape(*shape[:2], -1)
+    np.put_along_axis(flat, indices.astype(np.int64), values.reshape(indices.shape), axis=2)
     return images
 
 
 class Spp(OpDef, op="spp"):
-    """Out = X pooled to 1, 2², 4², … cells, side by side: spatial pyramid pooling.
+    """Out = X pooled to 1, 2², 4², … cells, concatenated: spatial pyramid pooling.
 
     X is [N, C, H, W], Out [N, C·(4^pyramid_height - 1)/3]. Windows of level p are the size over 2^p
-    rounded up, with padding on both sides. Reference: spp_op.h.
+    rounded up, with padding on both ends. Reference: spp_op.h.
     """
 
     X = reads()
@@ -226,20 +237,20 @@ class Spp(OpDef, op="spp"):
         return X.with_shape((X.shape[0], product((X.shape[1], cells))))
 
     def numpy(self, X: Array) -> Array:
-        made: list[Array] = []
+        result: list[Array] = []
         for level in range(self.pyramid_height):
             cells = pyramid_cells(X.shape[2:], 2**level)
-            made.append(pool_cells(X, cells, self.pooling_type == "max", 0).reshape(len(X), -1))
-        return np.concatenate(made, axis=1)
+            result.append(pool_cells(X, cells, self.pooling_type == "max", 0).reshape(len(X), -1))
+        return np.concatenate(result, axis=1)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         d_x, first = np.zeros_like(X), 0
         for level in range(self.pyramid_height):
             side = 2**level
             width = X.shape[1] * side * side
-            above = d_Out[:, first : first + width].reshape(*X.shape[:2], side, side)
+            upstream = d_Out[:, first : first + width].reshape(*X.shape[:2], side, side)
             cells, largest = pyramid_cells(X.shape[2:], side), self.pooling_type == "max"
-            d_x += pool_cells_gradient(X, above, cells, largest, 0)
+            d_x += pool_cells_gradient(X, upstream, cells, largest, 0)
             first += width
         return {"X": d_x}
 
@@ -247,55 +258,60 @@ class Spp(OpDef, op="spp"):
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
             p, (n, c, *y) = self.windows(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
-            turns, other = p.taps(k), least if largest else 0
-            seen = (p.under(k, y, tap) for tap in turns.all)
-            values = [wide(k, X.at(n, c, *at, where=there, other=other)) for at, there in seen]
-            found = turns.fold("max" if largest else "sum", values)
+            reduction, other = p.taps(k), least if largest else 0
+            covered = (p.under(k, y, tap) for tap in reduction.all)
+            values = [
+                upcast(k, X.at(n, c, *at, where=inside_window, other=other))
+                for at, inside_window in covered
+            ]
+            found = reduction.fold("max" if largest else "sum", values)
             if not largest:
-                found = found / p.share(k, y, held(X.type.dtype))
+                found = found / p.share(k, y, compute_dtype(X.type.dtype))
             k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
 
     def triton_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         batch, channels, *_ = X.shape
-        places: list[DeviceOperand] = []
+        positions: list[DeviceOperand] = []
         for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
-            places.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
-            pool_lanes.largest(k, self.windows(X.shape, level), X, None, places[-1])
+            positions.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
+            pool_kernels.largest(k, self.windows(X.shape, level), X, None, positions[-1])
         n, c, *x = k.grid(*X.shape)
         total: Number = 0.0
         for level in range(self.pyramid_height):
             p = self.windows(X.shape, level)
-            y, seen = p.over(k, x, (0, 0))
-            above = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=seen, other=0)
-            if places:
-                own = k.equal(places[level].at(n, c, *y, where=seen, other=-1), p.position(k, x))
-                total = k.where(own, above, 0) + total
+            y, covered = p.over(k, x, (0, 0))
+            upstream = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=covered, other=0)
+            if positions:
+                own = k.equal(
+                    positions[level].at(n, c, *y, where=covered, other=-1), p.position(k, x)
+                )
+                total = k.where(own, upstream, 0) + total
             else:
-                total = above / p.share(k, y, X.type.dtype) + total
+                total = upstream / p.share(k, y, X.type.dtype) + total
         k.store(d_X, (n, c, *x), total)
 
-    def windows(self, X: Shape, level: int) -> pool_lanes.Pools:
-        """The windows of a level: they lie side by side, and each element is in one of them."""
+    def windows(self, X: Shape, level: int) -> pool_kernels.PoolGeometry:
+        """Return the windows of a level: adjacent, with each element in exactly one."""
         axes: list[Axis] = []
         for size in X[2:]:
             taps = (size + 2**level - 1) // 2**level
             edge = (taps * 2**level - size + 1) // 2
             axes.append(Axis(size, taps, taps, 1, edge, edge, 2**level))
-        return pool_lanes.Pools("NCHW", tuple(axes))
+        return pool_kernels.PoolGeometry("NCHW", tuple(axes))
 
     def cell(
-        self, k: KernelBuilder, X: Shape, level: int, place: Sequence[Number]
+        self, k: KernelBuilder, X: Shape, level: int, position: Sequence[Number]
     ) -> tuple[Number, Number]:
-        """Where the cell of a level at [n, c, y, x] is in Out."""
-        n, c, y, x = place
-        ahead = k.size(X[1]) * ((4**level - 1) // 3)
-        return n, (c * 2**level + y) * 2**level + x + ahead
+        """Return the index in Out of a level's cell [n, c, y, x]."""
+        n, c, y, x = position
+        level_start = k.size(X[1]) * ((4**level - 1) // 3)
+        return n, (c * 2**level + y) * 2**level + x + level_start
 
 
 def pyramid_cells(sizes: Sequence[int], side: int) -> list[list[tuple[int, int]]]:
-    """The windows of one level, `side` an axis."""
+    """Return the windows of one level, `side` per axis."""
     kernel = [-(-size // side) for size in sizes]
     padding = [(taps * side - size + 1) // 2 for taps, size in zip(kernel, sizes, strict=True)]
     cells = window_cells(sizes, kernel, kernel, padding, "EXPLICIT", False, False, "")

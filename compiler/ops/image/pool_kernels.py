@@ -1,7 +1,7 @@
-"""The kernels of pooling: a lane for each window, and in gradients one for each element.
+"""Device kernels of pooling: one program per window, and in gradients one per element.
 
-An element's gradient is gathered from the windows that cover it, so that nothing is added in an
-order that changes. Where the largest stood is found once for each window, before that.
+The gradient of an element is gathered from the windows that cover it, so the order of additions is
+deterministic. The index of each window's maximum is computed once, before that.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_geometry import both, every, plus, times, within
-from compiler.ops.image.unrolled_reductions import Turns
+from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import Axis, channels_first, in_layout
-from compiler.ops.norm.norm_kernels import held, wide
+from compiler.ops.norm.norm_kernels import compute_dtype, upcast
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Windows on one axis; those of an axis of stride 0 split it into `count` cells."""
+class AxisWindows:
+    """Windows on one axis; stride 0 splits the axis into `count` cells."""
 
     axis: Axis
 
@@ -31,21 +31,21 @@ class Cells:
 
     @property
     def taps(self) -> Size:
-        """How many elements a window has at most."""
+        """Maximum number of elements per window."""
         if not self.split:
             return self.axis.kernel
         return self.axis.size if self.axis.count == 1 else self.axis.size // self.axis.count + 2
 
     @property
     def around(self) -> Size:
-        """How many windows may cover an element."""
+        """Maximum number of windows that cover an element."""
         if self.split:
             return self.axis.count
         kernel = self.axis.kernel
         return (kernel + self.axis.stride - 1) // self.axis.stride
 
     def span(self, k: KernelBuilder, y: Number) -> tuple[Number, Number]:
-        """From where up to where a window reaches, the part outside included."""
+        """Return start and stop of a window, including its part outside the image."""
         axis = self.axis
         if not self.split:
             start = times(y, axis.stride) - axis.before
@@ -54,7 +54,7 @@ class Cells:
         return k.div(y * size, count), k.div((y + 1) * size + (count - 1), count)
 
     def covered(self, k: KernelBuilder, y: Number) -> Number:
-        """How many elements of the image a window covers."""
+        """Return the number of image elements that a window covers."""
         start, stop = self.span(k, y)
         if self.split:
             return stop - start
@@ -66,150 +66,162 @@ class Cells:
         return k.minimum(stop, k.size(self.axis.size)) - k.maximum(start, 0)
 
     def under(self, k: KernelBuilder, y: Number, tap: Number) -> tuple[Number, Number]:
-        """The element under a tap of a window, and whether there is one."""
+        """Return the element under a tap of a window, and whether there is one."""
         axis, (start, stop) = self.axis, self.span(k, y)
         if self.split:
-            place = start + tap
-            return place, every(place < k.size(axis.size), place < stop)
+            position = start + tap
+            return position, every(position < k.size(axis.size), position < stop)
         shift = tap - k.size(axis.before)
-        place = plus(shift, times(y, axis.stride))
-        return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
+        position = plus(shift, times(y, axis.stride))
+        return position, within(k, position, shift, (axis.count - 1) * axis.stride, axis.size)
 
-    def over(self, k: KernelBuilder, x: Number, turn: Number) -> tuple[Number, Number]:
-        """A window that may cover an element, by a turn, and whether it does."""
+    def over(self, k: KernelBuilder, x: Number, iteration: Number) -> tuple[Number, Number]:
+        """Return the `iteration`-th window that may cover an element, and whether it does."""
         axis = self.axis
-        y = turn if self.split else k.div(x + axis.before, axis.stride) - turn
+        y = iteration if self.split else k.div(x + axis.before, axis.stride) - iteration
         start, stop = self.span(k, y)
         return y, every(y >= 0, y < k.size(axis.count), start <= x, x < stop)
 
 
 @dataclass(frozen=True)
-class Pools:
-    """Windows over all axes of images in a layout; `divisor` is what means divide by, or 0."""
+class PoolGeometry:
+    """Windows over all image axes in a layout; `divisor` is that of means, or 0."""
 
     layout: str
     axes: tuple[Axis, ...]
     divisor: int = 0
 
     @property
-    def cells(self) -> list[Cells]:
+    def cells(self) -> list[AxisWindows]:
         """The windows of each axis."""
-        return [Cells(axis) for axis in self.axes]
+        return [AxisWindows(axis) for axis in self.axes]
 
-    def taps(self, k: KernelBuilder) -> Turns:
-        """The elements of a window, as many as there are at most."""
-        return Turns(k, [each.taps for each in self.cells])
+    def taps(self, k: KernelBuilder) -> UnrolledReduction:
+        """Return the reduction over the elements of a window, up to their maximum number."""
+        return UnrolledReduction(k, [each.taps for each in self.cells])
 
-    def around(self, k: KernelBuilder) -> Turns:
-        """The windows that may cover an element."""
-        return Turns(k, [each.around for each in self.cells])
+    def around(self, k: KernelBuilder) -> UnrolledReduction:
+        """Return the reduction over the windows that may cover an element."""
+        return UnrolledReduction(k, [each.around for each in self.cells])
 
-    def lanes(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
-        """Begin a kernel with a lane for each element of a batch: image, channel, place."""
-        n, c, *place = channels_first(self.layout, k.grid(*shape))
-        return n, c, place
+    def start(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
+        """Start a kernel over the elements of a batch; return image, channel and position."""
+        n, c, *position = channels_first(self.layout, k.grid(*shape))
+        return n, c, position
 
-    def at(self, n: Number, c: Number, place: Sequence[Number]) -> tuple[Number, ...]:
-        """The indices of an element of a batch."""
-        return in_layout(self.layout, (n, c, *place))
+    def at(self, n: Number, c: Number, position: Sequence[Number]) -> tuple[Number, ...]:
+        """Return the indices of an element of a batch."""
+        return in_layout(self.layout, (n, c, *position))
 
     def under(
         self, k: KernelBuilder, y: Sequence[Number], taps: Sequence[Number]
     ) -> tuple[list[Number], Number]:
-        """The element under a tap of windows, and whether there is one."""
+        """Return the element under a tap of windows, and whether there is one."""
         found = [
             each.under(k, *at)
             for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
         ]
-        return [place for place, _ in found], every(*(inside for _, inside in found))
+        return [position for position, _ in found], every(*(inside for _, inside in found))
 
     def over(
-        self, k: KernelBuilder, x: Sequence[Number], turns: Sequence[Number]
+        self, k: KernelBuilder, x: Sequence[Number], iterations: Sequence[Number]
     ) -> tuple[list[Number], Number]:
-        """A window that may cover an element, and whether it does."""
+        """Return a window that may cover an element, and whether it does."""
         found = [
             each.over(k, *at)
-            for each, at in zip(self.cells, zip(x, turns, strict=True), strict=True)
+            for each, at in zip(self.cells, zip(x, iterations, strict=True), strict=True)
         ]
         return [y for y, _ in found], every(*(inside for _, inside in found))
 
     def share(self, k: KernelBuilder, y: Sequence[Number], dtype: DType) -> Number:
-        """What a mean over a window divides by."""
+        """Return the divisor of the mean over a window."""
         if self.divisor:
             return float(self.divisor)
         covered = 1
-        for each, place in zip(self.cells, y, strict=True):
-            covered = covered * each.covered(k, place)
+        for each, position in zip(self.cells, y, strict=True):
+            covered = covered * each.covered(k, position)
         if isinstance(covered, int):
             return float(max(covered, 1))
         return k.astype(k.maximum(covered, 1), dtype)
 
-    def position(self, k: KernelBuilder, place: Sequence[Number]) -> Number:
-        """The number of an element through its image."""
+    def position(self, k: KernelBuilder, position: Sequence[Number]) -> Number:
+        """Return the flat index of an element in its image."""
         number: Number = 0
-        for axis, at in zip(self.axes, place, strict=True):
+        for axis, at in zip(self.axes, position, strict=True):
             number = number * k.size(axis.size) + at
         return number
 
 
-def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
-    """Out = the mean under every window."""
-    n, c, y = p.lanes(k, Out.shape)
-    turns = p.taps(k)
-    seen = (p.under(k, y, tap) for tap in turns.all)
-    values = [wide(k, X.at(*p.at(n, c, at), where=there, other=0)) for at, there in seen]
-    k.store(Out, p.at(n, c, y), turns.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
+def means(k: KernelBuilder, p: PoolGeometry, X: DeviceOperand, Out: DeviceOperand) -> None:
+    """Out = the mean under each window."""
+    n, c, y = p.start(k, Out.shape)
+    reduction = p.taps(k)
+    covered = (p.under(k, y, tap) for tap in reduction.all)
+    values = [upcast(k, X.at(*p.at(n, c, at), where=inside, other=0)) for at, inside in covered]
+    k.store(
+        Out,
+        p.at(n, c, y),
+        reduction.fold("sum", values) / p.share(k, y, compute_dtype(X.type.dtype)),
+    )
 
 
-def means_gradient(k: KernelBuilder, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-    """Every element's share of the windows that cover it."""
-    n, c, x = p.lanes(k, d_X.shape)
-    turns, values = p.around(k), list[Number]()
-    for turn in turns.all:
-        y, inside = p.over(k, x, turn)
-        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
-        values.append(above / p.share(k, y, held(d_X.type.dtype)))
-    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
+def means_gradient(
+    k: KernelBuilder, p: PoolGeometry, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
+    """Emit the gradient of each element: its share of the windows that cover it."""
+    n, c, x = p.start(k, d_X.shape)
+    reduction, values = p.around(k), list[Number]()
+    for iteration in reduction.all:
+        y, inside = p.over(k, x, iteration)
+        upstream = upcast(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(upstream / p.share(k, y, compute_dtype(d_X.type.dtype)))
+    k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))
 
 
 def largest(
     k: KernelBuilder,
-    p: Pools,
+    p: PoolGeometry,
     X: DeviceOperand,
     Out: DeviceOperand | None,
-    places: DeviceOperand | None,
+    positions: DeviceOperand | None,
 ) -> None:
-    """The largest under every window, and the number of the first such element; -1 for none."""
-    like = Out or places
+    """Emit the maximum of each window, and the flat index of its first occurrence; -1 for none."""
+    like = Out or positions
     assert like is not None
-    n, c, y = p.lanes(k, like.shape)
-    turns, least = p.taps(k), lowest(X.type.dtype)
-    seen = [p.under(k, y, tap) for tap in turns.all]
-    values = [X.at(*p.at(n, c, at), where=there, other=least) for at, there in seen]
-    best = turns.fold("max", values)
+    n, c, y = p.start(k, like.shape)
+    reduction, least = p.taps(k), lowest(X.type.dtype)
+    covered = [p.under(k, y, tap) for tap in reduction.all]
+    values = [X.at(*p.at(n, c, at), where=inside, other=least) for at, inside in covered]
+    best = reduction.fold("max", values)
     if Out is not None:
         k.store(Out, p.at(n, c, y), best)
-    if places is None:
+    if positions is None:
         return
-    none = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
+    sentinel = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
     numbers = [
-        k.where(both(there, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), none)
-        for (at, there), value in zip(seen, values, strict=True)
+        k.where(
+            both(inside, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), sentinel
+        )
+        for (at, inside), value in zip(covered, values, strict=True)
     ]
-    first = turns.fold("min", numbers)
-    found = k.where(k.equal(first, none), -1, first)
-    k.store(places, p.at(n, c, y), k.astype(found, places.type.dtype))
+    first = reduction.fold("min", numbers)
+    found = k.where(k.equal(first, sentinel), -1, first)
+    k.store(positions, p.at(n, c, y), k.astype(found, positions.type.dtype))
 
 
 def largest_gradient(
-    k: KernelBuilder, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder,
+    p: PoolGeometry,
+    positions: DeviceOperand,
+    d_Out: DeviceOperand,
+    d_X: DeviceOperand,
 ) -> None:
-    """The gradients of the windows of which an element is the largest."""
-    n, c, x = p.lanes(k, d_X.shape)
-    turns, own, values = p.around(k), p.position(k, x), list[Number]()
-    for turn in turns.all:
-        y, inside = p.over(k, x, turn)
-        chosen = k.equal(places.at(*p.at(n, c, y), where=inside, other=-1), own)
-        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
-        values.append(k.where(chosen, above, 0))
-    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
+    """Emit the gradient of each element: the sum over the windows of which it is the maximum."""
+    n, c, x = p.start(k, d_X.shape)
+    reduction, own, values = p.around(k), p.position(k, x), list[Number]()
+    for iteration in reduction.all:
+        y, inside = p.over(k, x, iteration)
+        chosen = k.equal(positions.at(*p.at(n, c, y), where=inside, other=-1), own)
+        upstream = upcast(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(k.where(chosen, upstream, 0))
+    k.store(d_X, p.at(n, c, x), reduction.fold("sum", values))

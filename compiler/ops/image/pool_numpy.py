@@ -1,8 +1,8 @@
-"""The loops of pooling, as functions that generated code carries with it.
+"""Loops of pooling, as functions that generated modules carry.
 
-The fast ones go through the taps of the window: one operation takes the same tap of all windows.
-The `cells` ones go window by window; they say what pooling means and serve windows of uneven size.
-Images and outputs are [N, C, …], of any number of axes.
+The fast ones iterate over the taps of the window: one operation takes the same tap of all windows.
+The `cells` ones iterate window by window; they are the reference implementation and handle windows
+of uneven size. Images and outputs are [N, C, …], of any number of axes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.image.windows import padding_of, window_axis
+from compiler.ops.image.windows import axis_padding, window_axis
 
 
 def window_cells(
@@ -26,7 +26,7 @@ def window_cells(
     whole: bool,
     adaptive: str,
 ) -> list[list[tuple[int, int]]]:
-    """What each window covers of every axis: from, up to.
+    """Return start and stop of each window on every axis.
 
     The `whole` image is one window. `adaptive` "avg" splits each axis into `ksize` cells, "max" has
     `ksize` windows of that size, "" has as many as fit.
@@ -39,7 +39,7 @@ def window_cells(
             split = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
             cells.append(split)
             continue
-        padding = padding_of(paddings, axis, len(sizes))
+        padding = axis_padding(paddings, axis, len(sizes))
         before, _, _, count = window_axis(size, kernel, stride, 1, padding, algorithm, ceil_mode)
         starts = [i * stride for i in range(kernel)]
         if not adaptive:
@@ -49,17 +49,17 @@ def window_cells(
 
 
 def covered(start: int, stop: int, size: int) -> tuple[int, int]:
-    """What a window covers of an axis: from, up to; the same twice where it lies outside."""
+    """Return start and stop of a window clamped to an axis; both equal where it lies outside."""
     return min(max(start, 0), size), min(max(stop, 0), size)
 
 
 def pool_taps(
     images: Sequence[Array], outputs: Sequence[Array], axes: Sequence[tuple[int, int, int]]
 ) -> list[list[Array]]:
-    """For each tap of a window, the last axis fastest: views of images under it, and of outputs.
+    """Return, for each tap in row-major order, views of images under it, and of outputs.
 
-    An axis is (kernel, stride, padding before). Where a tap lies outside an image, the output is
-    not among those that have it.
+    An axis is (kernel, stride, padding before). The views exclude outputs whose tap lies outside
+    the image.
     """
 
     def part(size: int, count: int, tap: int, stride: int, before: int) -> tuple[slice, slice]:
@@ -69,61 +69,63 @@ def pool_taps(
         return slice(start, start + (last - first) * stride, stride), slice(first, last)
 
     taps: list[list[Array]] = []
-    places = list(zip(images[0].shape[2:], outputs[0].shape[2:], axes, strict=True))
+    positions = list(zip(images[0].shape[2:], outputs[0].shape[2:], axes, strict=True))
     for tap in np.ndindex(*[kernel for kernel, _, _ in axes]):
         parts = [
-            part(size, count, place, *axis[1:])
-            for place, (size, count, axis) in zip(tap, places, strict=True)
+            part(size, count, position, *axis[1:])
+            for position, (size, count, axis) in zip(tap, positions, strict=True)
         ]
-        seen = [each[(..., *(inside for inside, _ in parts))] for each in images]
-        taps.append(seen + [each[(..., *(having for _, having in parts))] for each in outputs])
+        source = [each[(..., *(inside for inside, _ in parts))] for each in images]
+        taps.append(
+            source + [each[(..., *(target_part for _, target_part in parts))] for each in outputs]
+        )
     return taps
 
 
 def pool_largest(taps: list[list[Array]], output: Array) -> None:
-    """The largest of each window."""
+    """Compute the maximum of each window."""
     output.fill(np.finfo(output.dtype).min)
-    for seen, made in taps:
-        np.maximum(made, seen, out=made)
+    for source, target in taps:
+        np.maximum(target, source, out=target)
 
 
 def pool_largest_gradient(taps: list[list[Array]], waiting: Array, d_image: Array) -> None:
-    """Each output's gradient goes to the first tap that holds its value.
+    """Add each output's gradient to the first tap that holds its value.
 
-    `waiting` marks outputs that have not met theirs. Taps hold image, its gradient, output, its
-    gradient, waiting, a mask, and scratch where windows overlap, so that gradients must be added.
+    `waiting` marks outputs not matched yet. Taps hold image, its gradient, output, its gradient,
+    waiting, a mask, and scratch where windows overlap, so that gradients must be added.
     """
     waiting.fill(True)
     d_image.fill(0)
-    for seen, d_seen, made, d_made, still, found, *part in taps:
-        np.equal(seen, made, out=found)
+    for source, d_source, target, d_target, still, found, *part in taps:
+        np.equal(source, target, out=found)
         np.logical_and(found, still, out=found)
         np.logical_xor(still, found, out=still)
-        np.multiply(d_made, found, out=part[0] if part else d_seen)
+        np.multiply(d_target, found, out=part[0] if part else d_source)
         if part:
-            np.add(d_seen, part[0], out=d_seen)
+            np.add(d_source, part[0], out=d_source)
 
 
 def pool_sum(taps: list[list[Array]], output: Array, share: float | Array) -> None:
-    """The sum of each window times `share`."""
+    """Compute the sum of each window times `share`."""
     output.fill(0)
-    for seen, made in taps:
-        np.add(made, seen, out=made)
+    for source, target in taps:
+        np.add(target, source, out=target)
     np.multiply(output, share, out=output)
 
 
 def pool_sum_gradient(
     taps: list[list[Array]], d_output: Array, share: float | Array, part: Array, d_image: Array
 ) -> None:
-    """Each output's gradient times `share` goes to all its window; taps hold image and `part`."""
+    """Add each output's gradient times `share` to its whole window; taps hold image and `part`."""
     np.multiply(d_output, share, out=part)
     d_image.fill(0)
-    for d_seen, d_made in taps:
-        np.add(d_seen, d_made, out=d_seen)
+    for d_source, d_target in taps:
+        np.add(d_source, d_target, out=d_source)
 
 
 def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str) -> Array:
-    """1 / how many elements of the image each window covers; at least one.
+    """Return 1 / the number of image elements that each window covers, at least one.
 
     An axis is (size, count, kernel, stride, padding before).
     """
@@ -135,24 +137,26 @@ def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str)
     return (1 / np.maximum(covered, 1)).astype(dtype)
 
 
-def cell_index(cells: Sequence[Sequence[tuple[int, int]]], place: Sequence[int]) -> tuple[Any, ...]:
-    """The index of one cell in a batch of images."""
-    edges = [axis[i] for axis, i in zip(cells, place, strict=True)]
+def cell_index(
+    cells: Sequence[Sequence[tuple[int, int]]], position: Sequence[int]
+) -> tuple[Any, ...]:
+    """Return the index of one cell in a batch of images."""
+    edges = [axis[i] for axis, i in zip(cells, position, strict=True)]
     return (..., *(slice(start, stop) for start, stop in edges))
 
 
 def pool_cells(
     images: Array, cells: Sequence[Sequence[tuple[int, int]]], largest: bool, divisor: int
 ) -> Array:
-    """The largest or the mean of each cell; a mean divides by `divisor`, or by the cell's size."""
+    """Return the maximum or the mean of each cell; `divisor` 0 stands for the cell's size."""
     counts, axes = [len(axis) for axis in cells], tuple(range(2, images.ndim))
     output = np.zeros((*images.shape[:2], *counts), images.dtype)
-    for place in np.ndindex(*counts):
-        cell = images[cell_index(cells, place)]
+    for position in np.ndindex(*counts):
+        cell = images[cell_index(cells, position)]
         if largest:
-            output[(..., *place)] = cell.max(axis=axes, initial=np.finfo(images.dtype).min)
+            output[(..., *position)] = cell.max(axis=axes, initial=np.finfo(images.dtype).min)
         else:
-            output[(..., *place)] = cell.sum(axis=axes) / (divisor or max(cell[0, 0].size, 1))
+            output[(..., *position)] = cell.sum(axis=axes) / (divisor or max(cell[0, 0].size, 1))
     return output
 
 
@@ -163,16 +167,16 @@ def pool_cells_gradient(
     largest: bool,
     divisor: int,
 ) -> Array:
-    """Each output's gradient goes to the first largest of its cell, or in equal shares to all."""
+    """Add each output's gradient to the first maximum of its cell, or in equal shares to all."""
     d_images = np.zeros_like(images)
-    for place in np.ndindex(*[len(axis) for axis in cells]):
-        spans = cell_index(cells, place)
-        cell, above = images[spans], d_output[(..., *place)]
+    for position in np.ndindex(*[len(axis) for axis in cells]):
+        spans = cell_index(cells, position)
+        cell, upstream = images[spans], d_output[(..., *position)]
         share: Array = np.full(cell.shape, 1 / (divisor or max(cell[0, 0].size, 1)), cell.dtype)
         if largest and cell.size:
             flat = cell.reshape(*cell.shape[:2], -1)
             share = np.zeros_like(flat)
             np.put_along_axis(share, flat.argmax(axis=2)[:, :, None], 1, axis=2)
-        above = above.reshape(*cell.shape[:2], *[1] * len(cells))
-        d_images[spans] += above * share.reshape(cell.shape)
+        upstream = upstream.reshape(*cell.shape[:2], *[1] * len(cells))
+        d_images[spans] += upstream * share.reshape(cell.shape)
     return d_images

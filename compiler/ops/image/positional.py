@@ -1,4 +1,4 @@
-"""Attention without weights: positions as waves, focus by rank, and channels against channels."""
+"""Weightless attention ops: sinusoidal positions, similarity focus, and channel Gram matrices."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import image_table, require_images
+from compiler.ops.image.windows import flat_image_shape, require_images
 from compiler.ops.sequence.sequence_kernels import rows_bounds
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
-def waves(positions: Array, width: int) -> Array:
-    """For each position, sines and then cosines of it over 1 to 10,000: [positions, width]."""
+def sinusoids(positions: Array, width: int) -> Array:
+    """Return sinusoidal position encodings, sines and then cosines: [positions, width]."""
     half = width // 2
     powers = np.arange(half) / max(half - 1, 1) if half > 1 else np.ones(half)
     angles = positions[:, None] / 10000.0**powers
@@ -27,7 +27,7 @@ def waves(positions: Array, width: int) -> Array:
 
 
 class AddPositionEncoding(OpDef, op="add_position_encoding"):
-    """Out = alpha * X + beta * waves of the position.
+    """Out = alpha * X + beta * sinusoidal encoding of the position.
 
     X is [N, T, D] with D even, or sequences [total, D], in which positions count from the start of
     each. Reference: add_position_encoding_op.h.
@@ -42,8 +42,8 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     def infer(self, X: TensorType) -> TensorType:
         odd = X.rank in (2, 3) and isinstance(X.shape[-1], int) and X.shape[-1] % 2
         if X.rank not in (2, 3) or not X.dtype.is_float or odd:
-            wanted = "expected [N, T, D] or sequences [total, D], D even"
-            raise ShapeError(f"add_position_encoding: X is {X}, {wanted}")
+            expected = "expected [N, T, D] or sequences [total, D], D even"
+            raise ShapeError(f"add_position_encoding: X is {X}, {expected}")
         return X
 
     def numpy(self, X: Array, X_lod: list[Array] | None) -> Array:
@@ -52,7 +52,7 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
         if X.ndim == 2 and X_lod:
             starts, lengths = X_lod[-1][:-1], np.diff(X_lod[-1])
             positions = positions - np.repeat(starts, lengths)
-        return self.alpha * X + (self.beta * waves(positions, X.shape[-1])).astype(X.dtype)
+        return self.alpha * X + (self.beta * sinusoids(positions, X.shape[-1])).astype(X.dtype)
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": self.alpha * d_Out}
@@ -66,13 +66,13 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     ) -> None:
         in_rows = X.type.rank == 2 and X_lod
         bounds = rows_bounds(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
-        *ahead, row, column = k.grid(*X.shape)
+        *batch, row, column = k.grid(*X.shape)
         position = row if bounds is None else row - bounds[0, row]
         half = int(str(X.shape[-1])) // 2
         power = k.mod(column, half) * (1.0 / max(half - 1, 1)) if half > 1 else column * 0 + 1.0
         angle = position / k.exp(power * math.log(10000.0))
         wave = k.where(column < half, k.sin(angle), k.cos(angle))
-        at = (*ahead, row, column)
+        at = (*batch, row, column)
         k.store(Out, at, X[at] * self.alpha + wave * self.beta)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
@@ -81,15 +81,15 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = "X" in types and not isinstance(types["X"].shape[-1], int)
-        return "the size of a row has a name" if named else ""
+        return "the size of a row is symbolic" if named else ""
 
 
-def largest_of_rows_and_columns(table: Array) -> Array:
-    """True at the largest element, the largest outside its row and column, and so on."""
+def select_row_column_maxima(table: Array) -> Array:
+    """Return True at the maximum, the maximum outside its row and column, and so on."""
     chosen = np.zeros(table.shape, np.bool_)
     free_rows, free_columns = np.ones(table.shape[0], np.bool_), np.ones(table.shape[1], np.bool_)
-    for place in np.argsort(-table, axis=None, kind="stable"):
-        row, column = divmod(int(place), table.shape[1])
+    for position in np.argsort(-table, axis=None, kind="stable"):
+        row, column = divmod(int(position), table.shape[1])
         if free_rows[row] and free_columns[column]:
             chosen[row, column] = True
             free_rows[row] = free_columns[column] = False
@@ -97,14 +97,14 @@ def largest_of_rows_and_columns(table: Array) -> Array:
 
 
 class SimilarityFocus(OpDef, op="similarity_focus"):
-    """Out = 1 in every slice where one of the chosen slices is the largest of its row and column.
+    """Out = 1 in every slice where an element is selected in one of the slices `indexes`.
 
-    X has four axes; `indexes` choose slices along `axis`, each a table. In one, the largest element
-    is chosen, then the largest that shares no row or column with it, and so on. Reference:
+    X has four axes; `indexes` choose slices along `axis`, each a table. In a table, the maximum is
+    selected, then the maximum that shares no row or column with it, and so on. Reference:
     similarity_focus_op.h.
     """
 
-    no_kernel_reason = "an element is chosen after all that are larger"
+    no_kernel_reason = "elements are selected sequentially, in descending order"
 
     X = reads(no_grad=True)
     Out = writes()
@@ -122,11 +122,11 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
         return X
 
     def numpy(self, X: Array) -> Array:
-        turned = np.moveaxis(X, self.axis, 1)
-        chosen = np.zeros((len(X), 1, *turned.shape[2:]), np.bool_)
-        for tables, found in zip(turned, chosen, strict=True):
+        permuted = np.moveaxis(X, self.axis, 1)
+        chosen = np.zeros((len(X), 1, *permuted.shape[2:]), np.bool_)
+        for tables, found in zip(permuted, chosen, strict=True):
             for index in self.indexes:
-                found[0] |= largest_of_rows_and_columns(tables[index])
+                found[0] |= select_row_column_maxima(tables[index])
         spread = np.broadcast_to(np.moveaxis(chosen, 1, self.axis), X.shape)
         return spread.astype(X.dtype)
 
@@ -136,7 +136,7 @@ def _fit(indexes: Sequence[int], size: int) -> bool:
 
 
 class Fsp(OpDef, op="fsp"):
-    """Out[n, i, j] = the mean over places of X[n, i] * Y[n, j]: how channels go together.
+    """Out[n, i, j] = the mean over positions of X[n, i] * Y[n, j]: flow of solution procedure.
 
     X is [N, Cx, H, W] and Y [N, Cy, H, W]. Reference: fsp_op.h.
     """
@@ -150,7 +150,7 @@ class Fsp(OpDef, op="fsp"):
         require_images(self.kind, "Y", Y)
         require_same_dtype(self.kind, X=X, Y=Y)
         if any(differ(X.shape[axis], Y.shape[axis]) for axis in (0, 2, 3)):
-            raise ShapeError(f"fsp: {shown(X=X, Y=Y)} must differ in their channels only")
+            raise ShapeError(f"fsp: {shown(X=X, Y=Y)} may differ only in their channels")
         return X.with_shape((X.shape[0], X.shape[1], Y.shape[1]))
 
     def numpy(self, X: Array, Y: Array) -> Array:
@@ -165,9 +165,12 @@ class Fsp(OpDef, op="fsp"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        x, y, places = *(each.reshaped(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
-        (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(places))
-        share = k.astype(k.size(product(places)), X.type.dtype)
+        x, y, positions = (
+            *(each.reshaped(flat_image_shape(each.shape)) for each in (X, Y)),
+            X.shape[2:],
+        )
+        (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(positions))
+        share = k.astype(k.size(product(positions)), X.type.dtype)
         k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
 
     def triton_grad(
@@ -179,11 +182,16 @@ class Fsp(OpDef, op="fsp"):
         d_X: DeviceOperand | None,
         d_Y: DeviceOperand | None,
     ) -> None:
-        for other, result, turn in ((Y, d_X, False), (X, d_Y, True)):
+        for other, result, is_transposed in ((Y, d_X, False), (X, d_Y, True)):
             if result is None:
                 continue
-            table, rest = image_table(result.shape), other.reshaped(image_table(other.shape))
+            table, rest = (
+                flat_image_shape(result.shape),
+                other.reshaped(flat_image_shape(other.shape)),
+            )
             (n,), c, p, left, right = k.tiles(table[:1], *table[1:], other.shape[1])
-            above = d_Out[n, left, c] if turn else d_Out[n, c, left]
+            upstream = d_Out[n, left, c] if is_transposed else d_Out[n, c, left]
             share = k.astype(k.size(table[2]), result.type.dtype)
-            k.store(result.reshaped(table), (n, c, p), k.contract(above, rest[n, right, p]) / share)
+            k.store(
+                result.reshaped(table), (n, c, p), k.contract(upstream, rest[n, right, p]) / share
+            )

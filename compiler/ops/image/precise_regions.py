@@ -7,21 +7,21 @@ import numpy as np
 from compiler.ir.opdef import reads
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image import precise_region_kernels as precise_lanes
+from compiler.ops.image import precise_region_kernels
 from compiler.ops.image.region_numpy import (
     cell_edges,
     edge_gradient,
-    picture_numbers,
+    image_indices,
     precise_weights,
 )
-from compiler.ops.image.regions import RegionPooling, last_of
+from compiler.ops.image.regions import RegionPooling, innermost_offsets
 
 
 class PrroiPool(RegionPooling, op="prroi_pool"):
-    """Out = the integral over each cell, linear between elements, over its area.
+    """Out = the integral over each cell, linear between elements, divided by its area.
 
-    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may say how many boxes each
-    picture has. Reference: prroi_pool_op.h.
+    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may hold the number of boxes
+    per image. Reference: prroi_pool_op.h.
     """
 
     ROIs = reads()
@@ -33,7 +33,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
     def numpy(
         self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None
     ) -> Array:
-        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        numbers = image_indices(len(ROIs), len(X), offsets_of_counts(BatchRoINums), ROIs_lod)
         shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
         out = np.zeros(shape, X.dtype)
         for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
@@ -55,7 +55,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         Out: Array,
         d_Out: Array,
     ) -> dict[str, Array]:
-        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        numbers = image_indices(len(ROIs), len(X), offsets_of_counts(BatchRoINums), ROIs_lod)
         d_x, d_rois = np.zeros_like(X), np.zeros_like(ROIs)
         for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
             rows = cell_edges(top, bottom, self.pooled_height)
@@ -63,13 +63,13 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
             area = (rows[1] - rows[0]) * (columns[1] - columns[0])
             if area <= 0:
                 continue
-            above, picture = d_Out[number] / area, X[numbers[number]]
+            upstream, image = d_Out[number] / area, X[numbers[number]]
             down = precise_weights(rows, X.shape[2])
             across = precise_weights(columns, X.shape[3])
-            d_x[numbers[number]] += down.T @ above @ across
+            d_x[numbers[number]] += down.T @ upstream @ across
             lost = (d_Out[number] * Out[number]).sum()
-            by_row = np.einsum("cpw,chw->ph", above @ across, picture)
-            by_column = np.einsum("chq,chw->qw", down.T @ above, picture)
+            by_row = np.einsum("cpw,chw->ph", upstream @ across, image)
+            by_column = np.einsum("chq,chw->qw", down.T @ upstream, image)
             vertical = edge_gradient(by_row, rows, lost)
             horizontal = edge_gradient(by_column, columns, lost)
             box = (horizontal[0], vertical[0], horizontal[1], vertical[1])
@@ -85,9 +85,9 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
-        starts = BatchRoINums and k.on_host(starts_of, BatchRoINums)
-        boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
-        precise_lanes.integrals(k, boxes, X, Out)
+        starts = BatchRoINums and k.on_host(offsets_of_counts, BatchRoINums)
+        boxes = self.boxes(k, X.shape, ROIs, starts, innermost_offsets(ROIs_lod))
+        precise_region_kernels.integrals(k, boxes, X, Out)
 
     def triton_grad(
         self,
@@ -101,14 +101,14 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         d_X: DeviceOperand | None,
         d_ROIs: DeviceOperand | None,
     ) -> None:
-        starts = BatchRoINums and k.on_host(starts_of, BatchRoINums)
-        boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
+        starts = BatchRoINums and k.on_host(offsets_of_counts, BatchRoINums)
+        boxes = self.boxes(k, X.shape, ROIs, starts, innermost_offsets(ROIs_lod))
         if d_X is not None:
-            precise_lanes.picture_gradient(k, boxes, d_Out, d_X)
+            precise_region_kernels.input_gradient(k, boxes, d_Out, d_X)
         if d_ROIs is not None:
-            precise_lanes.box_gradient(k, boxes, X, Out, d_Out, d_ROIs)
+            precise_region_kernels.box_gradient(k, boxes, X, Out, d_Out, d_ROIs)
 
 
-def starts_of(counts: Array | None) -> Array | None:
-    """Offsets of as many boxes as a tensor says for each picture."""
+def offsets_of_counts(counts: Array | None) -> Array | None:
+    """Return offsets from the number of boxes per image."""
     return None if counts is None else np.concatenate([[0], np.cumsum(counts.reshape(-1))])

@@ -1,8 +1,8 @@
-"""The kernels of regions of interest: a lane for each cell of each box and channel.
+"""Device kernels of RoI pooling: one program per cell of each box and channel.
 
-What a lane looks at lies where its box is, so it runs through its own cell, and gradients are added
-up where cells happen to overlap, in any order. Edges are rounded in single precision, as the host
-does it: an edge must not fall to the other side of a whole number.
+The elements of a cell depend on data, so each program loops over its own cell, and gradients are
+accumulated with atomic adds where cells overlap, in any order. Edges are rounded in single
+precision, as on the host: an edge must not round to the other side of an integer.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from compiler.ops.shared_kernels import fill
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes [R, 4] of pictures, whose places are scaled, and cut into so many cells.
+    """Boxes [R, 4] in images, with scaled coordinates, and their number of cells.
 
-    `owners` [R] says whose picture each lies in.
+    `owners` [R] holds the image index of each box.
     """
 
     rois: DeviceOperand
     owners: DeviceOperand | None
-    pictures: Size
+    images: Size
     scale: float
     cells: tuple[int, int]
 
-    def picture(self, k: KernelBuilder, box: Number) -> Number:
-        """The picture that a box lies in."""
+    def image_index(self, k: KernelBuilder, box: Number) -> Number:
+        """Return the image index of a box."""
         if self.owners is None:
             return 0
-        return k.clip(self.owners[box], 0, k.size(self.pictures) - 1)
+        return k.clip(self.owners[box], 0, k.size(self.images) - 1)
 
     def edge(self, box: Number, which: int) -> Number:
-        """A place of a box in its picture: 0 left, 1 top, 2 right, 3 bottom."""
+        """Return an edge of a box in its image: 0 left, 1 top, 2 right, 3 bottom."""
         return self.rois[box, which] * self.scale
 
 
@@ -46,54 +46,59 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Span:
-    """The elements of an axis from one up to another, which a cell covers."""
+    """The elements of an axis that a cell covers: start and stop."""
 
     first: Number
     last: Number
 
     def count(self, k: KernelBuilder) -> Number:
-        """How many there are."""
+        """Return their number."""
         return k.maximum(self.last - self.first, 0)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run through the elements of a cell: the turn, its place, and how many there are."""
+    """A loop over the elements of a cell: loop index, position, and number of elements."""
 
-    turn: Number
+    iteration: Number
     y: Number
     x: Number
     count: Number
 
 
 def run_through(k: KernelBuilder, rows: Span, columns: Span, sizes: Shape) -> Run:
-    """Let every lane run through the elements of its own cell."""
+    """Start a loop over the elements of the program's own cell."""
     wide = columns.count(k)
     count = rows.count(k) * wide
-    turn, across = k.loop(product(sizes), until=count), k.maximum(wide, 1)
-    return Run(turn, rows.first + k.div(turn, across), columns.first + k.mod(turn, across), count)
+    iteration, across = k.loop(product(sizes), until=count), k.maximum(wide, 1)
+    return Run(
+        iteration,
+        rows.first + k.div(iteration, across),
+        columns.first + k.mod(iteration, across),
+        count,
+    )
 
 
 def rounded(k: KernelBuilder, value: Number) -> Number:
-    """The nearest whole number, of halves the one away from 0."""
+    """Return the nearest integer, halves rounded away from 0."""
     single = k.astype(value, DType.FP32)
     return k.astype(k.where(single < 0, single - 0.5, single + 0.5), DType.INT32)
 
 
 def times(k: KernelBuilder, a: Number, b: Number) -> Number:
-    """A product rounded to single precision, and never joined with a sum."""
+    """Return a product rounded to single precision, never contracted to a fused multiply-add."""
     return k.astype(k.astype(a, DType.FP64) * k.astype(b, DType.FP64), DType.FP32)
 
 
 def over(k: KernelBuilder, a: Number, count: int) -> Number:
-    """A quotient rounded to single precision."""
+    """Return a quotient rounded to single precision."""
     return k.astype(k.astype(a, DType.FP64) / count, DType.FP32)
 
 
 def span(
     k: KernelBuilder, cell: Number, start: Number, step: Number, shift: Number, size: Size
 ) -> Span:
-    """`spans` of the host for one cell."""
+    """Return one cell of the host function `spans`."""
     first = k.astype(k.floor(times(k, cell, step) + start), DType.INT32) + shift
     last = k.astype(k.ceil(times(k, cell + 1, step) + start), DType.INT32) + shift
     return Span(k.clip(first, 0, k.size(size)), k.clip(last, 0, k.size(size)))
@@ -102,7 +107,7 @@ def span(
 def pooled_span(
     k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, size: Size
 ) -> Span:
-    """The cells of `roi_pool` on an axis, for edges that are scaled."""
+    """Return a cell of `roi_pool` on an axis, for scaled edges."""
     start, stop = rounded(k, first), rounded(k, last)
     step = over(k, k.maximum(stop - start + 1, 1), cells)
     return span(k, cell, step * 0.0, step, start, size)
@@ -117,7 +122,7 @@ def sensitive_span(
     size: Size,
     scale: float,
 ) -> Span:
-    """The cells of `psroi_pool` on an axis, for edges that are not scaled."""
+    """Return a cell of `psroi_pool` on an axis, for unscaled edges."""
     single = float(np.float32(scale))
     start = times(k, rounded(k, first), k.astype(first * 0.0 + single, DType.FP32))
     stop = times(k, rounded(k, last) + 1, k.astype(first * 0.0 + single, DType.FP32))
@@ -129,34 +134,34 @@ def largest(
     k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand | None,
     Argmax: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for the largest element of each cell, and where it is."""
+    """Emit a kernel for the maximum of each cell, and its flat index."""
     box, c, i, j = k.grid(boxes.rois.shape[0], X.shape[1], *boxes.cells)
     cells, sizes = boxes.cells, X.shape[2:]
     rows = pooled_span(k, boxes.edge(box, 1), boxes.edge(box, 3), i, cells[0], sizes[0])
     columns = pooled_span(k, boxes.edge(box, 0), boxes.edge(box, 2), j, cells[1], sizes[1])
     run = run_through(k, rows, columns, sizes)
-    value = X[boxes.picture(k, box), c, run.y, run.x]
-    best = k.max(value, run.turn)
+    value = X[boxes.image_index(k, box), c, run.y, run.x]
+    best = k.max(value, run.iteration)
     if Out is not None:
         k.store(Out, (box, c, i, j), k.where(run.count > 0, best, 0))
     if Argmax is not None:
-        place, none = run.y * k.size(sizes[1]) + run.x, k.size(product(sizes))
-        found = k.where(k.equal(value, best), place, none)
-        first = k.min(k.astype(found, DType.INT32), run.turn)
-        k.store(Argmax, (box, c, i, j), k.where(first < none, first, -1))
+        position, sentinel = run.y * k.size(sizes[1]) + run.x, k.size(product(sizes))
+        found = k.where(k.equal(value, best), position, sentinel)
+        first = k.min(k.astype(found, DType.INT32), run.iteration)
+        k.store(Argmax, (box, c, i, j), k.where(first < sentinel, first, -1))
 
 
 def largest_gradient(
     k: KernelBuilder, boxes: Boxes, Argmax: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """Kernels that add each cell's gradient where its largest element is."""
+    """Emit kernels that add the gradient of each cell at its maximum."""
     fill(k, d_X, 0)
     box, c, i, j = k.grid(*d_Out.shape)
     count = product(d_X.shape[2:])
     at = Argmax[box, c, i, j]
     images = d_X.reshaped((*d_X.shape[:2], count))
     inside = (at >= 0) & (at < k.size(count))
-    k.add(images, (boxes.picture(k, box), c, at), d_Out[box, c, i, j], inside)
+    k.add(images, (boxes.image_index(k, box), c, at), d_Out[box, c, i, j], inside)
 
 
 # ---- samples between elements ------------------------------------------------------------------
@@ -164,20 +169,20 @@ def largest_gradient(
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of one axis of a cell of `roi_align`: from where, how far apart, how many."""
+    """The samples of a `roi_align` cell on one axis: start, step and count."""
 
     start: Number
     step: Number
     count: Number
 
-    def at(self, k: KernelBuilder, turn: Number, size: Size) -> list[tuple[Number, Number]]:
-        """The two elements around a sample, and what each counts."""
-        place = self.start + (k.astype(turn, DType.FP32) + 0.5) * self.step
+    def at(self, k: KernelBuilder, iteration: Number, size: Size) -> list[tuple[Number, Number]]:
+        """Return the two elements around a sample, and their weights."""
+        position = self.start + (k.astype(iteration, DType.FP32) + 0.5) * self.step
         last = k.size(size) - 1
-        counted = (place >= -1.0) & (place <= k.astype(k.size(size), DType.FP32))
-        held = k.maximum(k.where(counted, place, 0.0), 0.0)
-        low = k.minimum(k.astype(held, DType.INT32), last)
-        share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP32))
+        counted = (position >= -1.0) & (position <= k.astype(k.size(size), DType.FP32))
+        clamped = k.maximum(k.where(counted, position, 0.0), 0.0)
+        low = k.minimum(k.astype(clamped, DType.INT32), last)
+        share = k.where(low >= last, 0.0, clamped - k.astype(low, DType.FP32))
         weights = (k.where(counted, 1.0 - share, 0.0), k.where(counted, share, 0.0))
         return [(low, weights[0]), (k.minimum(low + 1, last), weights[1])]
 
@@ -185,7 +190,7 @@ class Samples:
 def samples(
     k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, ratio: int
 ) -> Samples:
-    """`aligned_weights` for one cell: `ratio` samples, or as many as it has elements."""
+    """Return one cell of `aligned_weights`: `ratio` samples, or as many as it has elements."""
     step = over(k, k.maximum(last - first, 1.0), cells)
     count = ratio if ratio > 0 else k.astype(k.ceil(step), DType.INT32)
     start = k.astype(first, DType.FP32) + k.astype(cell, DType.FP32) * step
@@ -195,48 +200,48 @@ def samples(
 def aligned(
     k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape, ratio: int
 ) -> tuple[tuple[Number, ...], Number, Number, list[tuple[Number, Number, Number]]]:
-    """Begin a kernel of `roi_align`: its lane, the turn of the samples, their count, and elements.
+    """Start a kernel of `roi_align`; return its index, the loop index and count, and elements.
 
-    Each sample looks at four: row, column and weight.
+    Each sample reads four elements: row, column and weight.
     """
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     down = samples(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0], ratio)
     across = samples(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1], ratio)
     count = down.count * across.count
-    turn = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
-    rows = down.at(k, k.div(turn, across.count), sizes[0])
-    columns = across.at(k, k.mod(turn, across.count), sizes[1])
-    looked = [(y, x, along * beside) for y, along in rows for x, beside in columns]
-    return (box, c, i, j), turn, count, looked
+    iteration = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
+    rows = down.at(k, k.div(iteration, across.count), sizes[0])
+    columns = across.at(k, k.mod(iteration, across.count), sizes[1])
+    elements = [(y, x, along * beside) for y, along in rows for x, beside in columns]
+    return (box, c, i, j), iteration, count, elements
 
 
 def divisor(k: KernelBuilder, count: Number) -> Number:
-    """What the mean of so many samples divides by."""
+    """Return the divisor of the mean of `count` samples."""
     return count if isinstance(count, int) else k.astype(k.maximum(count, 1), DType.FP32)
 
 
 def aligned_means(
     k: KernelBuilder, boxes: Boxes, X: DeviceOperand, ratio: int, Out: DeviceOperand
 ) -> None:
-    """A kernel for the mean of the samples of each cell."""
-    at, turn, count, looked = aligned(k, boxes, X.shape[1], X.shape[2:], ratio)
-    picture, total = boxes.picture(k, at[0]), None
-    for y, x, weight in looked:
-        value = X[picture, at[1], y, x] * weight
+    """Emit a kernel for the mean of the samples of each cell."""
+    at, iteration, count, elements = aligned(k, boxes, X.shape[1], X.shape[2:], ratio)
+    image, total = boxes.image_index(k, at[0]), None
+    for y, x, weight in elements:
+        value = X[image, at[1], y, x] * weight
         total = value if total is None else total + value
-    k.store(Out, at, k.sum(total, turn) / divisor(k, count))
+    k.store(Out, at, k.sum(total, iteration) / divisor(k, count))
 
 
 def aligned_gradient(
     k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, ratio: int, d_X: DeviceOperand
 ) -> None:
-    """Kernels that add each cell's gradient to what its samples looked at."""
+    """Emit kernels that add the gradient of each cell to the elements its samples interpolate."""
     fill(k, d_X, 0)
-    at, _, count, looked = aligned(k, boxes, d_X.shape[1], d_X.shape[2:], ratio)
-    picture = boxes.picture(k, at[0])
-    above = d_Out[at] / divisor(k, count)
-    for y, x, weight in looked:
-        k.add(d_X, (picture, at[1], y, x), above * weight)
+    at, _, count, elements = aligned(k, boxes, d_X.shape[1], d_X.shape[2:], ratio)
+    image = boxes.image_index(k, at[0])
+    upstream = d_Out[at] / divisor(k, count)
+    for y, x, weight in elements:
+        k.add(d_X, (image, at[1], y, x), upstream * weight)
 
 
 # ---- means of cells, a channel each ------------------------------------------------------------
@@ -245,7 +250,7 @@ def aligned_gradient(
 def sensitive(
     k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape
 ) -> tuple[tuple[Number, ...], Number, Run]:
-    """Begin a kernel of `psroi_pool`: its lane, the channel it looks at, and the run."""
+    """Start a kernel of `psroi_pool`; return its index, its channel, and the cell's elements."""
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     cells = boxes.cells
     left, top, right, bottom = (boxes.rois[box, edge] for edge in range(4))
@@ -256,21 +261,21 @@ def sensitive(
 
 
 def sensitive_means(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
-    """A kernel for the mean of each cell in its own channel."""
+    """Emit a kernel for the mean of each cell in its channel."""
     at, channel, run = sensitive(k, boxes, Out.shape[1], X.shape[2:])
-    total = k.sum(X[boxes.picture(k, at[0]), channel, run.y, run.x], run.turn)
+    total = k.sum(X[boxes.image_index(k, at[0]), channel, run.y, run.x], run.iteration)
     k.store(Out, at, total / k.astype(k.maximum(run.count, 1), X.type.dtype))
 
 
 def sensitive_gradient(
     k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
-    """Kernels that add each cell's gradient to all its elements."""
+    """Emit kernels that add the gradient of each cell to all its elements."""
     fill(k, d_X, 0)
     at, channel, run = sensitive(k, boxes, d_Out.shape[1], d_X.shape[2:])
     share = d_Out[at] / k.astype(k.maximum(run.count, 1), d_X.type.dtype)
     k.add(
         d_X,
-        (boxes.picture(k, at[0]), channel, run.y, run.x),
+        (boxes.image_index(k, at[0]), channel, run.y, run.x),
         share,
     )

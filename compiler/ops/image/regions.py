@@ -1,7 +1,7 @@
-"""Pooling of regions of interest: boxes of pictures become pictures of one size.
+"""RoI pooling: boxes of images become images of one size.
 
-ROIs [R, 4] are boxes (x1, y1, x2, y2) of the pictures X [N, C, H, W], sequences of them by picture;
-`spatial_scale` brings their places to those of X.
+ROIs [R, 4] are boxes (x1, y1, x2, y2) in the images X [N, C, H, W], in one sequence per image;
+`spatial_scale` converts their coordinates to those of X.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, wri
 from compiler.ir.opdef.attribute_bounds import at_most, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import region_kernels as region_lanes
-from compiler.ops.image.pool_index import add_at_places, largest_places, take_places
+from compiler.ops.image import region_kernels
+from compiler.ops.image.pool_index import add_at, argmax_of_cells, take_at
 from compiler.ops.image.region_kernels import Boxes
 from compiler.ops.image.region_numpy import (
     aligned_weights,
     away_from_zero,
-    picture_numbers,
+    image_indices,
     pooled_span,
     spans,
 )
-from compiler.ops.image.windows import as_numbers, require_images
+from compiler.ops.image.windows import concrete_shape, require_images
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
 
 SCALES = between(1e-6, 1e6)
-"""How many elements of a picture a unit of its boxes may be."""
-MOST_SAMPLES = 128
-"""Samples of a cell along an axis that an op may take: kernels and time grow with their square."""
+"""Allowed range of elements of X per unit of box coordinates."""
+MAX_SAMPLES = 128
+"""Maximum samples per cell and axis: kernels and time grow with its square."""
 
 
 class RegionPooling(OpDef):
-    """Out [R, channels, pooled_height, pooled_width] = what each box shows, in cells."""
+    """Out [R, channels, pooled_height, pooled_width] = the content of each box, pooled in cells."""
 
     X = reads()
     ROIs = reads(no_grad=True)
@@ -49,14 +49,16 @@ class RegionPooling(OpDef):
     pooled_width = attr(1)
 
     def pooled(self, X: TensorType, ROIs: TensorType, channels: Size) -> TensorType:
-        """The type of Out; ShapeError where pictures or boxes are none."""
+        """Return the type of Out; raises ShapeError if X is not images or ROIs not boxes."""
         require_images(self.kind, "X", X)
         if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
         if min(self.pooled_height, self.pooled_width) < 1 or self.spatial_scale <= 0:
             found = (self.pooled_height, self.pooled_width, self.spatial_scale)
-            wanted = "expected more than 0"
-            raise BadAttribute(f"{self.kind}: pooled sizes and spatial_scale are {found}, {wanted}")
+            expected = "expected more than 0"
+            raise BadAttribute(
+                f"{self.kind}: pooled sizes and spatial_scale are {found}, {expected}"
+            )
         return X.with_shape((ROIs.shape[0], channels, self.pooled_height, self.pooled_width))
 
     def infer_grad(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
@@ -65,45 +67,45 @@ class RegionPooling(OpDef):
     def boxes(
         self, k: KernelBuilder, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
     ) -> Boxes:
-        """The boxes as kernels have them; the first offsets there are say whose they are."""
+        """Return the boxes for kernels; the first offsets that are present define the images."""
         known = next((each for each in offsets if each is not None), None)
         owners = None if known is None else owner_rows(k, known, ROIs.shape[0])
         cells = (self.pooled_height, self.pooled_width)
         return Boxes(ROIs, owners, X[0], self.spatial_scale, cells)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        told = any(types.get(slot) for slot in ("ROIs_lod", "RoisLod", "BatchRoINums"))
+        has_offsets = any(types.get(slot) for slot in ("ROIs_lod", "RoisLod", "BatchRoINums"))
         one = "X" in types and types["X"].shape[0] == 1
-        return "" if told or one else "nobody says which picture each box lies in"
+        return "" if has_offsets or one else "no LoD or offsets assign the boxes to images"
 
 
 class RoiPool(RegionPooling, op="roi_pool"):
-    """Out = the largest element of each cell, Argmax = where it is, through the picture.
+    """Out = the maximum of each cell, Argmax = its flat index in the image.
 
-    Boxes and cells are rounded to whole elements; an empty cell gives 0. Reference: roi_pool_op.cc.
+    Boxes and cells are rounded to whole elements; an empty cell is 0. Reference: roi_pool_op.cc.
     """
 
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
     Argmax = writes(optional=True)
 
     def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
-        made = self.pooled(X, ROIs, X.shape[1])
-        return {"Out": made, "Argmax": made.with_dtype(DType.INT64)}
+        result = self.pooled(X, ROIs, X.shape[1])
+        return {"Out": result, "Argmax": result.with_dtype(DType.INT64)}
 
     def numpy(
         self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
     ) -> dict[str, Array]:
-        numbers = picture_numbers(len(ROIs), len(X), RoisLod, ROIs_lod)
+        numbers = image_indices(len(ROIs), len(X), RoisLod, ROIs_lod)
         shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
-        out, places = np.zeros(shape, X.dtype), np.full(shape, -1, np.int64)
+        out, positions = np.zeros(shape, X.dtype), np.full(shape, -1, np.int64)
         for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
-            picture = X[numbers[number]][None]
+            image = X[numbers[number]][None]
             rows = pooled_span(top, bottom, self.pooled_height, X.shape[2])
             columns = pooled_span(left, right, self.pooled_width, X.shape[3])
-            found = largest_places(picture, [rows, columns])
-            places[number] = found[0]
-            out[number] = np.where(found < 0, 0, take_places(picture, found))[0]
-        return {"Out": out, "Argmax": places}
+            found = argmax_of_cells(image, [rows, columns])
+            positions[number] = found[0]
+            out[number] = np.where(found < 0, 0, take_at(image, found))[0]
+        return {"Out": out, "Argmax": positions}
 
     def grad(
         self,
@@ -114,12 +116,12 @@ class RoiPool(RegionPooling, op="roi_pool"):
         Argmax: Array,
         d_Out: Array,
     ) -> dict[str, Array]:
-        shape = as_numbers(X)
+        shape = concrete_shape(X)
         d_x = np.zeros(shape, d_Out.dtype)
-        numbers = picture_numbers(len(ROIs), shape[0], RoisLod, ROIs_lod)
-        for number, picture in enumerate(numbers):
+        numbers = image_indices(len(ROIs), shape[0], RoisLod, ROIs_lod)
+        for number, image in enumerate(numbers):
             one = slice(number, number + 1)
-            d_x[picture] += add_at_places(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
+            d_x[image] += add_at(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
         return {"X": d_x}
 
     def triton(
@@ -132,8 +134,8 @@ class RoiPool(RegionPooling, op="roi_pool"):
         Out: DeviceOperand | None,
         Argmax: DeviceOperand | None,
     ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, RoisLod, last_of(ROIs_lod))
-        region_lanes.largest(k, boxes, X, Out, Argmax)
+        boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
+        region_kernels.largest(k, boxes, X, Out, Argmax)
 
     def triton_grad(
         self,
@@ -145,12 +147,12 @@ class RoiPool(RegionPooling, op="roi_pool"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, last_of(ROIs_lod))
-        region_lanes.largest_gradient(k, boxes, Argmax, d_Out, d_X)
+        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
+        region_kernels.largest_gradient(k, boxes, Argmax, d_Out, d_X)
 
 
-def last_of(levels: list[Operand] | None) -> Operand | None:
-    """The innermost offsets of a LoD, if there is one."""
+def innermost_offsets(levels: list[Operand] | None) -> Operand | None:
+    """Return the innermost offsets of a LoD, if there is one."""
     return levels[-1] if levels else None
 
 
@@ -162,7 +164,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
     """
 
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
-    sampling_ratio = attr(-1, at_most(MOST_SAMPLES))
+    sampling_ratio = attr(-1, at_most(MAX_SAMPLES))
 
     def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
         return self.pooled(X, ROIs, X.shape[1])
@@ -170,7 +172,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
     def numpy(
         self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
     ) -> Array:
-        numbers = picture_numbers(len(ROIs), len(X), RoisLod, ROIs_lod)
+        numbers = image_indices(len(ROIs), len(X), RoisLod, ROIs_lod)
         shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
         out, options = np.empty(shape, X.dtype), (self.sampling_ratio, X.dtype)
         for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
@@ -187,9 +189,9 @@ class RoiAlign(RegionPooling, op="roi_align"):
         ROIs_lod: list[Array] | None,
         d_Out: Array,
     ) -> dict[str, Array]:
-        shape, options = as_numbers(X), (self.sampling_ratio, d_Out.dtype)
+        shape, options = concrete_shape(X), (self.sampling_ratio, d_Out.dtype)
         d_x = np.zeros(shape, d_Out.dtype)
-        numbers = picture_numbers(len(ROIs), shape[0], RoisLod, ROIs_lod)
+        numbers = image_indices(len(ROIs), shape[0], RoisLod, ROIs_lod)
         for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
             down = aligned_weights(top, bottom, self.pooled_height, shape[2], *options)
             across = aligned_weights(left, right, self.pooled_width, shape[3], *options)
@@ -205,8 +207,8 @@ class RoiAlign(RegionPooling, op="roi_align"):
         ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, RoisLod, last_of(ROIs_lod))
-        region_lanes.aligned_means(k, boxes, X, self.sampling_ratio, Out)
+        boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
+        region_kernels.aligned_means(k, boxes, X, self.sampling_ratio, Out)
 
     def triton_grad(
         self,
@@ -217,12 +219,12 @@ class RoiAlign(RegionPooling, op="roi_align"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, last_of(ROIs_lod))
-        region_lanes.aligned_gradient(k, boxes, d_Out, self.sampling_ratio, d_X)
+        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
+        region_kernels.aligned_gradient(k, boxes, d_Out, self.sampling_ratio, d_X)
 
 
 def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[Any]:
-    """The cells of `psroi_pool`, rows and columns, of a box whose edges are rounded first."""
+    """Return the rows and columns of `psroi_pool` cells of a box; edges are rounded first."""
     left, top, right, bottom = away_from_zero(box.astype(np.float32))
     found: list[Any] = []
     for first, last, count, size in (
@@ -238,28 +240,28 @@ def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[An
 class PsroiPool(RegionPooling, op="psroi_pool"):
     """Out[r, c, i, j] = the mean of channel (c·height + i)·width + j over cell (i, j).
 
-    X has output_channels·pooled_height·pooled_width channels: every cell looks at its own.
+    X has output_channels·pooled_height·pooled_width channels: each cell reads a separate one.
     Reference: psroi_pool_op.h.
     """
 
     output_channels: Attr[int] = required(int)
 
     def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
-        made = self.pooled(X, ROIs, self.output_channels)
-        wanted = self.output_channels * self.pooled_height * self.pooled_width
-        if differ(X.shape[1], wanted):
-            raise ShapeError(f"psroi_pool: X is {X}, expected {wanted} channels")
-        return made
+        result = self.pooled(X, ROIs, self.output_channels)
+        expected = self.output_channels * self.pooled_height * self.pooled_width
+        if differ(X.shape[1], expected):
+            raise ShapeError(f"psroi_pool: X is {X}, expected {expected} channels")
+        return result
 
     def numpy(self, X: Array, ROIs: Array, ROIs_lod: list[Array] | None) -> Array:
-        numbers = picture_numbers(len(ROIs), len(X), None, ROIs_lod)
+        numbers = image_indices(len(ROIs), len(X), None, ROIs_lod)
         cells = (self.pooled_height, self.pooled_width)
         out = np.zeros((len(ROIs), self.output_channels, *cells), X.dtype)
         for number, box in enumerate(ROIs):
-            picture = X[numbers[number]].reshape(self.output_channels, *cells, *X.shape[2:])
+            image = X[numbers[number]].reshape(self.output_channels, *cells, *X.shape[2:])
             rows, columns = sensitive_spans(box, self.spatial_scale, cells, X.shape[2:])
             for i, j in np.ndindex(*cells):
-                cell = picture[:, i, j, slice(*rows[i]), slice(*columns[j])]
+                cell = image[:, i, j, slice(*rows[i]), slice(*columns[j])]
                 if cell.size:
                     out[number, :, i, j] = cell.mean(axis=(1, 2))
         return out
@@ -267,9 +269,9 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
     def grad(
         self, X: Shape, ROIs: Array, ROIs_lod: list[Array] | None, d_Out: Array
     ) -> dict[str, Array]:
-        shape, cells = as_numbers(X), (self.pooled_height, self.pooled_width)
+        shape, cells = concrete_shape(X), (self.pooled_height, self.pooled_width)
         d_x = np.zeros((shape[0], self.output_channels, *cells, *shape[2:]), d_Out.dtype)
-        numbers = picture_numbers(len(ROIs), shape[0], None, ROIs_lod)
+        numbers = image_indices(len(ROIs), shape[0], None, ROIs_lod)
         for number, box in enumerate(ROIs):
             rows, columns = sensitive_spans(box, self.spatial_scale, cells, shape[2:])
             for i, j in np.ndindex(*cells):
@@ -285,8 +287,8 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
         ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, last_of(ROIs_lod))
-        region_lanes.sensitive_means(k, boxes, X, Out)
+        boxes = self.boxes(k, X.shape, ROIs, innermost_offsets(ROIs_lod))
+        region_kernels.sensitive_means(k, boxes, X, Out)
 
     def triton_grad(
         self,
@@ -296,5 +298,5 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, last_of(ROIs_lod))
-        region_lanes.sensitive_gradient(k, boxes, d_Out, d_X)
+        boxes = self.boxes(k, d_X.shape, ROIs, innermost_offsets(ROIs_lod))
+        region_kernels.sensitive_gradient(k, boxes, d_Out, d_X)

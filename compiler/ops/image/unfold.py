@@ -1,4 +1,4 @@
-"""What windows of an image see, laid out as columns (`unfold`) or as sequences (`im2sequence`)."""
+"""Windows of an image as columns (`unfold`) or as sequences (`im2sequence`)."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image.conv_geometry import seeing, seen
+from compiler.ops.image.conv_geometry import input_positions, output_positions
 from compiler.ops.image.conv_numpy import (
     Axes,
     gather_columns,
-    inside_of,
     pad_image,
     scatter_columns,
     window_axes,
+    without_padding,
 )
-from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
+from compiler.ops.image.windows import Axis, Sliding, concrete_shape, require_images
 from compiler.ops.sequence.sequence import even_offsets
 from compiler.ops.type_checks import require_same_shape
 
 
-def edges_in_pairs(paddings: Sequence[int]) -> list[int]:
-    """[top, left, bottom, right] as [top, bottom, left, right]; [height, width] stays."""
-    return [paddings[place] for place in (0, 2, 1, 3)] if len(paddings) == 4 else list(paddings)
+def paddings_by_axis(paddings: Sequence[int]) -> list[int]:
+    """Return [top, left, bottom, right] as [top, bottom, left, right]; two sizes unchanged."""
+    return (
+        [paddings[position] for position in (0, 2, 1, 3)] if len(paddings) == 4 else list(paddings)
+    )
 
 
 def scatter_images(columns: Array, axes: Axes, sizes: Sequence[int]) -> Array:
-    """Images [N, C, …] that get back columns [N, C, taps, …places] from where they come."""
+    """Return images [N, C, …] from columns [N, C, taps, …positions] (col2im)."""
     padded = [size + axis[3] + axis[4] for size, axis in zip(sizes, axes, strict=True)]
     images = np.empty((*columns.shape[:2], *sizes), columns.dtype)
     for image, part in zip(images, columns, strict=True):
         frame = np.zeros((len(image), *padded), images.dtype)
         scatter_columns(part, frame, axes)
-        image[...] = inside_of(frame, axes)
+        image[...] = without_padding(frame, axes)
     return images
 
 
 class Unfold(OpDef, op="unfold"):
-    """Y[n, (c·kh + i)·kw + j, l] = X[n, c] under tap (i, j) of the window at place l.
+    """Y[n, (c·kh + i)·kw + j, l] = X[n, c] under tap (i, j) of window l.
 
-    X is [N, C, H, W], Y [N, C·kh·kw, places]. Paddings are [height, width] or [top, left, bottom,
-    right]. Reference: unfold_op.cc.
+    X is [N, C, H, W], Y [N, C·kh·kw, positions]. Paddings are [height, width] or [top, left,
+    bottom, right]. Reference: unfold_op.cc.
     """
 
     X = reads()
@@ -58,64 +60,66 @@ class Unfold(OpDef, op="unfold"):
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernel_sizes", self.kernel_sizes)
-        paddings = edges_in_pairs(self.paddings)
+        paddings = paddings_by_axis(self.paddings)
         sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
         rows, columns = sliding.over(X.shape[2:], self.kernel_sizes)
         depth = X.shape[1] * self.kernel_sizes[0] * self.kernel_sizes[1]
         return X.with_shape((X.shape[0], depth, rows.count * columns.count))
 
     def numpy(self, X: Array) -> Array:
-        sliding = (self.strides, edges_in_pairs(self.paddings), self.dilations, "EXPLICIT")
+        sliding = (self.strides, paddings_by_axis(self.paddings), self.dilations, "EXPLICIT")
         axes = window_axes(X.shape[2:], self.kernel_sizes, *sliding)
-        depth, places = X.shape[1] * axes[0][0] * axes[1][0], axes[0][5] * axes[1][5]
-        made = np.empty((len(X), depth, places), X.dtype)
-        for image, columns in zip(X, made, strict=True):
-            columns[...] = gather_columns(pad_image(image, axes), axes).reshape(depth, places)
-        return made
+        depth, positions = X.shape[1] * axes[0][0] * axes[1][0], axes[0][5] * axes[1][5]
+        result = np.empty((len(X), depth, positions), X.dtype)
+        for image, columns in zip(X, result, strict=True):
+            columns[...] = gather_columns(pad_image(image, axes), axes).reshape(depth, positions)
+        return result
 
     def grad(self, X: Shape, d_Y: Array) -> dict[str, Array]:
-        batch, channels, *sizes = as_numbers(X)
-        sliding = (self.strides, edges_in_pairs(self.paddings), self.dilations, "EXPLICIT")
+        batch, channels, *sizes = concrete_shape(X)
+        sliding = (self.strides, paddings_by_axis(self.paddings), self.dilations, "EXPLICIT")
         axes = window_axes(sizes, self.kernel_sizes, *sliding)
-        places = [axis[5] for axis in axes]
-        columns = d_Y.reshape(batch, channels, axes[0][0] * axes[1][0], *places)
+        positions = [axis[5] for axis in axes]
+        columns = d_Y.reshape(batch, channels, axes[0][0] * axes[1][0], *positions)
         return {"X": scatter_images(columns, axes, sizes)}
 
     def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Where the windows stand on rows and columns."""
-        paddings = edges_in_pairs(self.paddings)
+        """Return the window geometry of rows and columns."""
+        paddings = paddings_by_axis(self.paddings)
         sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
-        n, depth, place = k.grid(*Y.shape)
+        n, depth, position = k.grid(*Y.shape)
         axes = self.axes(X.shape)
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
-        at, inside = seen(k, axes, k.unravel(place, [axis.count for axis in axes]), taps)
-        k.store(Y, (n, depth, place), X.at(n, c, *at, where=inside, other=0))
+        at, inside = input_positions(
+            k, axes, k.unravel(position, [axis.count for axis in axes]), taps
+        )
+        k.store(Y, (n, depth, position), X.at(n, c, *at, where=inside, other=0))
 
     def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
-        n, c, *place = k.grid(*d_X.shape)
+        n, c, *position = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernel_sizes)
-        turn = k.loop(taps)
-        at, inside = seeing(k, axes, place, k.unravel(turn, self.kernel_sizes))
+        iteration = k.loop(taps)
+        at, inside = output_positions(k, axes, position, k.unravel(iteration, self.kernel_sizes))
         windows = d_Y.reshaped((*d_X.shape[:2], taps, *(axis.count for axis in axes)))
-        above = windows.at(n, c, turn, *at, where=inside, other=0)
-        k.store(d_X, (n, c, *place), k.sum(above, turn))
+        upstream = windows.at(n, c, iteration, *at, where=inside, other=0)
+        k.store(d_X, (n, c, *position), k.sum(upstream, iteration))
 
 
 def require_pair(op: str, name: str, sizes: Sequence[int]) -> None:
-    """BadAttribute unless an attribute has a size for rows and one for columns."""
+    """Raise BadAttribute unless an attribute has a size for rows and one for columns."""
     if len(sizes) != 2 or min(sizes) < 1:
-        raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes from 1")
+        raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes of at least 1")
 
 
 class Im2Sequence(OpDef, op="im2sequence"):
-    """Each image becomes a sequence of what its windows see, row by row: Out [places, C·kh·kw].
+    """Each image becomes a sequence of its windows in row-major order: Out [positions, C·kh·kw].
 
-    X is [N, C, H, W]; Out has a sequence an image. Paddings are [top, left, bottom, right]. Where Y
-    [N, 2] has the real sizes of the images, each has only the windows that fit on its size divided
-    by `out_stride`, rounded up. Reference: im2sequence_op.cc.
+    X is [N, C, H, W]; Out has one sequence per image. Paddings are [top, left, bottom, right]. If Y
+    [N, 2] holds the real sizes of the images, each has only the windows that fit on its size
+    divided by `out_stride`, rounded up. Reference: im2sequence_op.cc.
     """
 
     X = reads()
@@ -132,30 +136,30 @@ class Im2Sequence(OpDef, op="im2sequence"):
         require_pair(self.kind, "kernels", self.kernels)
         require_pair(self.kind, "out_stride", self.out_stride)
         rows, columns = self.axes(X.shape)
-        places = UNKNOWN if Y is not None else X.shape[0] * rows.count * columns.count
+        positions = UNKNOWN if Y is not None else X.shape[0] * rows.count * columns.count
         depth = X.shape[1] * self.kernels[0] * self.kernels[1]
         offsets = TensorType(DType.INT64, (X.shape[0] + 1,))
-        return {"Out": X.with_shape((places, depth)), "Out_lod": [offsets]}
+        return {"Out": X.with_shape((positions, depth)), "Out_lod": [offsets]}
 
     def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Where the windows stand on rows and columns."""
-        paddings = edges_in_pairs(self.paddings)
+        """Return the window geometry of rows and columns."""
+        paddings = paddings_by_axis(self.paddings)
         return Sliding(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
 
     def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        """The gradient takes all windows, as there are without Y."""
+        """Infer the gradient's type; d_Out covers all windows, as without Y."""
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
         rows, columns = self.axes(X.shape)
-        places = X.shape[0] * rows.count * columns.count
-        windows = X.with_shape((places, X.shape[1] * self.kernels[0] * self.kernels[1]))
+        positions = X.shape[0] * rows.count * columns.count
+        windows = X.with_shape((positions, X.shape[1] * self.kernels[0] * self.kernels[1]))
         require_same_shape(self.kind + "_grad", d_Out=d_Out, windows=windows)
         return {"X": X}
 
     def numpy(self, X: Array, Y: Array | None) -> dict[str, object]:
-        sliding = (self.strides, edges_in_pairs(self.paddings), [1, 1], "EXPLICIT")
+        sliding = (self.strides, paddings_by_axis(self.paddings), [1, 1], "EXPLICIT")
         whole = window_axes(X.shape[2:], self.kernels, *sliding)
-        made: list[Array] = []
+        result: list[Array] = []
         for number, image in enumerate(X):
             axes = whole
             if Y is not None:
@@ -163,13 +167,13 @@ class Im2Sequence(OpDef, op="im2sequence"):
                 fitting = window_axes(real, self.kernels, *sliding)
                 axes = [(*a[:5], b[5]) for a, b in zip(whole, fitting, strict=True)]
             columns = gather_columns(pad_image(image, axes), axes)
-            made.append(columns.transpose(2, 3, 0, 1).reshape(axes[0][5] * axes[1][5], -1))
-        offsets = np.cumsum([0, *[len(each) for each in made]], dtype=np.int64)
-        return {"Out": np.concatenate(made), "Out_lod": [offsets]}
+            result.append(columns.transpose(2, 3, 0, 1).reshape(axes[0][5] * axes[1][5], -1))
+        offsets = np.cumsum([0, *[len(each) for each in result]], dtype=np.int64)
+        return {"Out": np.concatenate(result), "Out_lod": [offsets]}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        batch, channels, *sizes = as_numbers(X)
-        sliding = (self.strides, edges_in_pairs(self.paddings), [1, 1], "EXPLICIT")
+        batch, channels, *sizes = concrete_shape(X)
+        sliding = (self.strides, paddings_by_axis(self.paddings), [1, 1], "EXPLICIT")
         axes = window_axes(sizes, self.kernels, *sliding)
         parts = d_Out.reshape(batch, axes[0][5], axes[1][5], channels, -1)
         return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), axes, sizes)}
@@ -187,18 +191,18 @@ class Im2Sequence(OpDef, op="im2sequence"):
             k.write_host(offsets, k.on_host(even_offsets, X.shape[0], product(counts)))
         if Out is None:
             return
-        place, depth = k.grid(*Out.shape)
-        n, *windows = k.unravel(place, (X.shape[0], *counts))
+        position, depth = k.grid(*Out.shape)
+        n, *windows = k.unravel(position, (X.shape[0], *counts))
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernels))
-        at, inside = seen(k, axes, windows, taps)
-        k.store(Out, (place, depth), X.at(n, c, *at, where=inside, other=0))
+        at, inside = input_positions(k, axes, windows, taps)
+        k.store(Out, (position, depth), X.at(n, c, *at, where=inside, other=0))
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        n, c, *place = k.grid(*d_X.shape)
+        n, c, *position = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernels)
-        turn = k.loop(taps)
-        at, inside = seeing(k, axes, place, k.unravel(turn, self.kernels))
+        iteration = k.loop(taps)
+        at, inside = output_positions(k, axes, position, k.unravel(iteration, self.kernels))
         counts = [axis.count for axis in axes]
         windows = d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
-        above = windows.at(n, *at, c, turn, where=inside, other=0)
-        k.store(d_X, (n, c, *place), k.sum(above, turn))
+        upstream = windows.at(n, *at, c, iteration, where=inside, other=0)
+        k.store(d_X, (n, c, *position), k.sum(upstream, iteration))

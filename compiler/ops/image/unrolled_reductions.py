@@ -1,7 +1,7 @@
-"""The turns of a short sum or maximum in a kernel: one after the other, or a loop if they are many.
+"""Short reductions in a kernel: unrolled, or a loop if they are long.
 
-Written out, each lane goes through its few elements by itself, and neighbouring lanes read
-neighbouring elements; what several results need of a turn is one value.
+Unrolled, each program reads its few elements itself, and neighbouring programs read neighbouring
+elements; a subexpression shared by several results is computed once.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
 
-FEW = 32
-"""Turns that are written out at most."""
+MAX_UNROLLED = 32
+"""Maximum number of unrolled iterations."""
 
 
-class Turns:
-    """All turns over some sizes; `all` has the indices of each, or those of a loop's turn."""
+class UnrolledReduction:
+    """All iterations over some sizes; `all` has the indices of each, or those of the loop index."""
 
     def __init__(self, k: KernelBuilder, sizes: Sequence[Size]) -> None:
         self.k = k
         count = product(sizes)
-        few = isinstance(count, int) and count <= FEW
+        few = isinstance(count, int) and count <= MAX_UNROLLED
         self.loop = None if few else k.loop(count)
         ranges = (range(size) for size in sizes if isinstance(size, int))
         written: list[tuple[Number, ...]] = [*every_pair(*ranges)] if few else []
         self.all = written if self.loop is None else [k.unravel(self.loop, sizes)]
 
     def fold(self, fn: str, values: Sequence[Number]) -> Number:
-        """What all turns make, given a value for each of `all`; `fn` is sum, max or min."""
+        """Reduce the values of all iterations, one for each of `all`; `fn` is sum, max or min."""
         if self.loop is not None:
             return getattr(self.k, fn)(values[0], self.loop)
         joins: dict[str, Any] = {"sum": add, "max": self.k.maximum, "min": self.k.minimum}

@@ -1,6 +1,6 @@
-"""Where a sliding window stands on an image axis: the arithmetic convolution and pooling share.
+"""Geometry of sliding windows on image axes, shared by convolution and pooling.
 
-What takes plain numbers and arrays also runs in generated code, which carries it.
+Functions of plain numbers and arrays also run in generated modules, which carry them.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from compiler.ir.opdef.layout_rules import Order, PermutedOp, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 
-class OverAxes:
-    """What windows on axes have in common, whatever lies in them: their sizes, and their groups."""
+class WindowGeometry:
+    """Base of geometries with windows on axes: their sizes, and their groups."""
 
     axes: tuple[Axis, ...]
     groups: int
 
     @property
     def taps(self) -> list[Size]:
-        """The sizes of a filter."""
+        """Sizes of a filter."""
         return [axis.kernel for axis in self.axes]
 
     @property
     def counts(self) -> list[Size]:
-        """The sizes of an output."""
+        """Sizes of an output."""
         return [axis.count for axis in self.axes]
 
     @property
     def stack(self) -> list[Size]:
-        """Groups as a stack of products, if there are several."""
+        """Groups as the batch shape of matrix products, if there are several."""
         return [self.groups] if self.groups > 1 else []
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An image axis of `size` elements, padded, and the `count` places of a window on it.
+    """An image axis of `size` elements, padded, and the `count` window positions on it.
 
     The window has `kernel` taps that are `dilation` apart and moves by `stride`.
     """
@@ -57,37 +57,37 @@ class Axis:
 
     @property
     def padded(self) -> Size:
-        """Its size with the padding."""
+        """Size including the padding."""
         return self.size + self.before + self.after
 
     @property
     def span(self) -> Size:
-        """How many elements lie from the first tap to the last, both included."""
+        """Number of elements from the first tap to the last, both included."""
         return self.dilation * (self.kernel - 1) + 1
 
     @property
     def is_padless(self) -> bool:
-        """True where nothing surrounds the image."""
+        """True if the image has no padding."""
         return self.before == 0 and self.after == 0
 
     @property
     def overlaps(self) -> bool:
-        """True where two windows share an element, or may."""
+        """True if two windows share an element, or may."""
         return not isinstance(self.kernel, int) or self.kernel > self.stride
 
     @property
     def is_identity(self) -> bool:
-        """True where the window sees one element after the other, each alone."""
+        """True if each window covers exactly the element at its own index."""
         return (self.kernel, self.stride) == (1, 1) and self.is_padless
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """The attributes that say how a window slides over the axes of an image.
+    """The attributes of a window that slides over image axes.
 
-    `paddings` has one size an axis, or two: before and after. `algorithm` SAME and VALID take their
-    place, and SAME ignores dilations, as in the reference (conv_op.h, UpdatePaddingAndDilation).
-    Raises BadAttribute where an attribute has the wrong length.
+    `paddings` has one size per axis, or two: before and after. `algorithm` SAME and VALID override
+    it, and SAME ignores dilations, as in the reference (conv_op.h, UpdatePaddingAndDilation).
+    Raises BadAttribute if an attribute has the wrong length.
     """
 
     op: str
@@ -101,35 +101,38 @@ class Sliding:
     def __post_init__(self) -> None:
         for name, values in (("strides", self.strides), ("dilations", self.dilations)):
             if len(values) != self.axes or min(values) < 1:
-                found, wanted = list(values), f"{self.axes} sizes from 1"
-                raise BadAttribute(f"{self.op}: {name} is {found}, expected {wanted}")
+                found, expected = list(values), f"{self.axes} sizes of at least 1"
+                raise BadAttribute(f"{self.op}: {name} is {found}, expected {expected}")
         if len(self.paddings) not in (self.axes, 2 * self.axes) or min(self.paddings) < 0:
-            found, wanted = list(self.paddings), f"{self.axes} or {2 * self.axes} sizes from 0"
-            raise BadAttribute(f"{self.op}: paddings is {found}, expected {wanted}")
+            found, expected = (
+                list(self.paddings),
+                f"{self.axes} or {2 * self.axes} sizes of at least 0",
+            )
+            raise BadAttribute(f"{self.op}: paddings is {found}, expected {expected}")
         if self.algorithm not in ("EXPLICIT", "SAME", "VALID"):
             hint = "expected EXPLICIT, SAME or VALID"
             raise BadAttribute(f"{self.op}: padding_algorithm is {self.algorithm!r}", hint=hint)
 
     def over(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> tuple[Axis, ...]:
-        """The axes of an image; ShapeError where a window does not fit on one."""
+        """Return the axes of an image; raises ShapeError if a window does not fit on one."""
         found = tuple(self._axis(axis, sizes[axis], kernel[axis]) for axis in range(self.axes))
         for axis in found:
             if isinstance(axis.count, int) and axis.count < 1:
                 raise ShapeError(
-                    f"{self.op}: a window of {axis.kernel} taps {axis.dilation} apart does not fit"
-                    f" on an axis of {axis.padded}, padding included"
+                    f"{self.op}: a window of {axis.kernel} taps, dilation {axis.dilation}, does not"
+                    f" fit on an axis of {axis.padded}, padding included"
                 )
         return found
 
     def _axis(self, axis: int, size: Size, kernel: Size) -> Axis:
-        stride, padding = self.strides[axis], padding_of(self.paddings, axis, self.axes)
+        stride, padding = self.strides[axis], axis_padding(self.paddings, axis, self.axes)
         given = (size, kernel, stride, self.dilations[axis], padding)
         before, after, dilation, count = window_axis(*given, self.algorithm, self.ceil_mode)
         return Axis(size, kernel, stride, dilation, before, after, count)
 
 
-def padding_of(paddings: Sequence[int], axis: int, axes: int) -> tuple[int, int]:
-    """The padding before and after an axis, of one size an axis or two."""
+def axis_padding(paddings: Sequence[int], axis: int, axes: int) -> tuple[int, int]:
+    """Return the padding before and after an axis, from one size per axis or two."""
     if len(paddings) == axes:
         return paddings[axis], paddings[axis]
     return paddings[2 * axis], paddings[2 * axis + 1]
@@ -144,7 +147,7 @@ def window_axis(
     algorithm: str,
     ceil_mode: bool,
 ) -> tuple[Any, Any, int, Any]:
-    """Padding before, after, the dilation that counts, and how many places a window has."""
+    """Return padding before, after, the effective dilation, and the number of window positions."""
     if algorithm == "SAME":
         count = (size + stride - 1) // stride
         total = same_padding(size, kernel, stride, count)
@@ -153,13 +156,13 @@ def window_axis(
     free = size + before + after - dilation * (kernel - 1) - 1
     rounded = free + stride - 1 if ceil_mode else free
     if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
-        # The reference divides towards zero (pool_op.h, conv_op.h): one window hangs over.
+        # The reference truncates the division (pool_op.h, conv_op.h): one window exceeds the axis.
         return before, after - free, dilation, 1
     return before, after, dilation, rounded // stride + 1
 
 
 def same_padding(size: Any, kernel: Any, stride: int, count: Any) -> Any:
-    """max((count - 1)*stride + kernel - size, 0), where that lies from kernel - stride up."""
+    """Return max((count - 1)*stride + kernel - size, 0) for symbolic sizes too."""
     total = (count - 1) * stride + kernel - size
     if isinstance(total, int):
         return max(total, 0)
@@ -168,39 +171,39 @@ def same_padding(size: Any, kernel: Any, stride: int, count: Any) -> Any:
     return total
 
 
-def require_places(k: SourceBuilder, op: str, axes: Sequence[Axis]) -> None:
-    """Let binding refuse sizes, unknown before, on which a window does not fit."""
+def check_windows_at_bind(k: SourceBuilder, op: str, axes: Sequence[Axis]) -> None:
+    """Emit bind-time checks that the window fits on axes of symbolic size."""
     for axis in (axis for axis in axes if not isinstance(axis.count, int)):
-        expression = f"{k.function(expect_places)}({op!r}, {axis.count}, {axis.kernel})"
+        expression = f"{k.function(require_window_count)}({op!r}, {axis.count}, {axis.kernel})"
         k.at_bind(expression, [], "places")
 
 
-def expect_places(op: str, count: int, kernel: int) -> int:
-    """The number of places of a window; ValueError where there is none."""
+def require_window_count(op: str, count: int, kernel: int) -> int:
+    """Return the number of window positions; raises ValueError if there is none."""
     if count < 1:
         raise ValueError(f"{op}: a window of {kernel} taps does not fit")
     return count
 
 
-def as_numbers(shape: Sequence[Any]) -> tuple[int, ...]:
-    """The shape of an array, of which every size is a number; generated code can carry this one."""
+def concrete_shape(shape: Sequence[Any]) -> tuple[int, ...]:
+    """Return the concrete shape of an array; usable in generated modules."""
     return tuple(shape)
 
 
-def image_table(shape: Shape) -> tuple[Size, Size, Size]:
-    """A batch of images as [N, C, places]."""
+def flat_image_shape(shape: Shape) -> tuple[Size, Size, Size]:
+    """Return the shape of a batch of images as [N, C, positions]."""
     return shape[0], shape[1], product(shape[2:])
 
 
 def is_channels_last(data_format: str) -> bool:
-    """True for the layouts whose channels are the last axis; others have them behind the batch."""
+    """True for layouts whose last axis is the channels; in others they follow the batch."""
     return data_format in ("NHWC", "NDHWC")
 
 
 def turned_layout(name: str, layout: str, order: Order, *slots: str) -> PermutedOp | None:
-    """An op with a layout over images of which the channels come last; None for other orders.
+    """Return an op permuted to channels-last images; None for other orders.
 
-    `name` is the attribute that says so, `slots` hold the images.
+    `name` is the layout attribute, `slots` hold the images.
     """
     if is_channels_last(layout) or order != channels_last(len(order)):
         return None
@@ -208,7 +211,7 @@ def turned_layout(name: str, layout: str, order: Order, *slots: str) -> Permuted
 
 
 def channels_first(data_format: str, shape: Shape) -> Shape:
-    """The shape of a batch of images as [N, C, …]."""
+    """Return the shape of a batch of images as [N, C, …]."""
     if not is_channels_last(data_format):
         return shape
     batch, *image, channels = shape
@@ -216,7 +219,7 @@ def channels_first(data_format: str, shape: Shape) -> Shape:
 
 
 def in_layout(data_format: str, shape: Shape) -> Shape:
-    """The shape [N, C, …] as the attribute `data_format` has it."""
+    """Return the shape [N, C, …] in the layout `data_format`."""
     if not is_channels_last(data_format):
         return shape
     batch, channels, *image = shape
@@ -224,29 +227,29 @@ def in_layout(data_format: str, shape: Shape) -> Shape:
 
 
 def filters_first(filter_format: str, shape: Shape) -> Shape:
-    """The shape of filters as [F, C, taps…]."""
+    """Return the shape of filters as [F, C, taps…]."""
     return shape if filter_format == "OIHW" else (shape[-1], shape[-2], *shape[:-2])
 
 
-def seen_filters_first(filter_format: str, filters: Array) -> Array:
-    """Filters seen as [F, C, taps…]; a view."""
+def view_filters_first(filter_format: str, filters: Array) -> Array:
+    """Return filters as [F, C, taps…]; a view."""
     axes = (filters.ndim - 1, filters.ndim - 2, *range(filters.ndim - 2))
     return filters if filter_format == "OIHW" else filters.transpose(axes)
 
 
-def seen_channels_first(data_format: str, array: Array) -> Array:
-    """A batch of images seen as [N, C, …]; a view."""
+def view_channels_first(data_format: str, array: Array) -> Array:
+    """Return a batch of images as [N, C, …]; a view."""
     return np.moveaxis(array, -1, 1) if is_channels_last(data_format) else array
 
 
-def laid_out(data_format: str, images: Array) -> Array:
-    """Images [N, C, …] in the layout of the op's tensors, contiguous."""
+def to_layout(data_format: str, images: Array) -> Array:
+    """Return images [N, C, …] in the layout of the op's tensors, contiguous."""
     last = is_channels_last(data_format)
     return np.ascontiguousarray(np.moveaxis(images, 1, -1) if last else images)
 
 
-def text_channels_first(k: SourceBuilder, data_format: str, images: Operand) -> str:
-    """The expression for a batch of images seen as [N, C, …]."""
+def channels_first_expression(k: SourceBuilder, data_format: str, images: Operand) -> str:
+    """Return an expression for a batch of images viewed as [N, C, …]."""
     if not is_channels_last(data_format):
         return str(images)
     rank = images.type.rank
@@ -255,7 +258,7 @@ def text_channels_first(k: SourceBuilder, data_format: str, images: Operand) -> 
 
 
 def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> None:
-    """ShapeError unless an input has the axes of a batch of images."""
+    """Raise ShapeError unless an input has the rank and dtype of a batch of images."""
     if images.rank != rank or not images.dtype.is_float:
         raise ShapeError(
             f"{op}: {slot} is {images}, expected {rank} axes of floats: a batch of images"

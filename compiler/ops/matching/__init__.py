@@ -1,5 +1,6 @@
-"""Matching of users, items and texts: products of two sequences as pictures, trees, runs of words.
+"""Matching of users, items and texts: matching matrices of sequence pairs, trees, and n-grams.
 
-`pictures`, `match_matrix`, `var_conv` and `topk_pooling` go together; `tree_conv` and `item_trees`
-walk trees; `pyramid_hash` looks runs of words up by `term_hashes`; `rank_attention` stands alone.
+`ragged_images`, `match_matrix`, `var_conv` and `topk_pooling` share ragged batches of images;
+`tree_conv` and `item_trees` traverse trees; `pyramid_hash` embeds n-grams by the hashes of
+`term_hashes`; `rank_attention` is independent of the others.
 """

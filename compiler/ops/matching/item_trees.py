@@ -1,4 +1,4 @@
-"""Trees of items for retrieval, as tables of nodes: children of nodes, and samples by layer.
+"""Item trees for retrieval, as tables of nodes: children of nodes, and samples by layer.
 
 Zhu et al., "Learning Tree-based Deep Model for Recommender Systems", KDD 2018.
 """
@@ -22,24 +22,24 @@ BEFORE_CHILDREN = 3
 
 
 def require_rows(kind: str, ids: Array, count: int, table: str) -> None:
-    """ValueError for an id that is no row of a table."""
+    """Raise ValueError for an id that is no row of a table."""
     wrong = (ids < 0) | (ids >= count)
     if wrong.any():
         raise ValueError(
-            f"{kind}: X has {ids[wrong].reshape(-1)[0]}, which is no row of {table}: expected 0 to "
-            f"{count - 1}"
+            f"{kind}: X has {ids[wrong].reshape(-1)[0]}, which is not a row of {table}: expected "
+            f"0 to {count - 1}"
         )
 
 
 class TdmChild(OpDef, op="tdm_child"):
-    """Child [*X, `child_nums`] = the children of each node in X, zeros where it has none.
+    """Child [*X, `child_nums`] = the children of each node in X, zeros if it has none.
 
     TreeInfo is [nodes, 3 + `child_nums`]: item, layer, parent and children of each node; node 0 is
-    the root and has no children here. LeafMask is 1 where a child has an item, else 0. Raises
-    ValueError for a node that TreeInfo does not have. Reference: tdm_child_op.h.
+    the root, whose Child is 0. LeafMask is 1 where a child has an item, else 0. Raises
+    ValueError for a node that is not in TreeInfo. Reference: tdm_child_op.h.
     """
 
-    no_kernel_reason = "it reads ids, which only the host checks"
+    no_kernel_reason = "ids are range-checked on the host"
     lod_like = "X"
 
     X = reads(no_grad=True)
@@ -55,8 +55,8 @@ class TdmChild(OpDef, op="tdm_child"):
         width = BEFORE_CHILDREN + self.child_nums
         if TreeInfo.rank != 2 or differ(TreeInfo.shape[1], width):
             raise ShapeError(f"tdm_child: TreeInfo is {TreeInfo}, expected [nodes, {width}]")
-        made = TensorType(index_type(self.kind, self.dtype), (*X.shape, self.child_nums))
-        return {"Child": made, "LeafMask": made}
+        result = TensorType(index_type(self.kind, self.dtype), (*X.shape, self.child_nums))
+        return {"Child": result, "LeafMask": result}
 
     def numpy(self, X: Array, TreeInfo: Array) -> dict[str, Array]:
         require_rows("tdm_child", X, len(TreeInfo), "TreeInfo")
@@ -69,37 +69,39 @@ class TdmChild(OpDef, op="tdm_child"):
 
 
 def index_type(kind: str, code: int) -> DType:
-    """The element type of a code; BadAttribute unless it is one of indices."""
+    """Return the dtype of a code; raises BadAttribute unless it is int32 or int64."""
     if code not in (DType.INT32.code, DType.INT64.code):
         raise BadAttribute(f"{kind}: attribute 'dtype' is {code}, expected int32 (2) or int64 (3)")
     return DType.of(code)
 
 
-def others_of(source: np.random.Generator, nodes: Array, positives: Array, count: int) -> Array:
-    """For each positive `count` other nodes, each as likely and none twice: [rows, count].
+def negative_samples(
+    source: np.random.Generator, nodes: Array, positives: Array, count: int
+) -> Array:
+    """For each positive sample `count` distinct other nodes uniformly: [rows, count].
 
-    Raises ValueError where there are not as many others.
+    Raises ValueError if there are fewer others.
     """
     order = source.random((len(positives), len(nodes)))
     order[nodes == positives[:, None]] = 2.0
     chosen = np.argsort(order, axis=1)[:, :count]
     if count and (np.take_along_axis(order, chosen, axis=1) > 1.0).any():
-        raise ValueError(f"tdm_sampler: a layer has {len(nodes)} nodes, expected {count} others")
+        raise ValueError(f"tdm_sampler: a layer has {len(nodes)} nodes, expected more than {count}")
     return nodes[chosen]
 
 
 class TdmSampler(OpDef, op="tdm_sampler"):
-    """Out [rows, samples]: by layer the node on the way to each leaf, then other nodes of it.
+    """Out [rows, samples]: for each layer the node on the path to each leaf, then negative samples.
 
-    X [rows, 1] has numbers of leaves, Travel [leaves, layers] their way from below the root on,
+    X [rows, 1] are indices of leaves, Travel [leaves, layers] their paths from below the root,
     Layer [nodes, 1] the nodes of all layers; those of layer i begin at `layer_offset_lod[i]`.
-    `neg_samples_num_list` says how many others each layer has, drawn without repetition; nodes on
-    the way are in Out where `output_positive` is set. Labels are 1 for those, Mask is 0 where the
-    way has ended (a node 0), and Out then is 0. A `seed` of 0 draws others every time. Raises
-    ValueError for a leaf that Travel does not have. Reference: tdm_sampler_op.h.
+    `neg_samples_num_list` is the number of negatives per layer, drawn without repetition; nodes on
+    the path are in Out if `output_positive` is set. Labels are 1 for those, Mask is 0 after the end
+    of the path (a node 0), where Out is 0. A `seed` of 0 draws differently in every step. Raises
+    ValueError for a leaf that is not in Travel. Reference: tdm_sampler_op.h.
     """
 
-    no_kernel_reason = "it reads ids, which only the host checks"
+    no_kernel_reason = "ids are range-checked on the host"
     lod_like = ""
     is_random = True
 
@@ -129,18 +131,18 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             expected = f"[rows, 1], [leaves, {layers}] and [{self.layer_offset_lod[-1]}, 1]"
             raise ShapeError(f"tdm_sampler: {given} do not fit, expected {expected}")
         samples = sum(self.neg_samples_num_list) + layers * self.output_positive
-        made = TensorType(index_type(self.kind, self.dtype), (X.shape[0], samples))
-        return {"Out": made, "Labels": made, "Mask": made}
+        result = TensorType(index_type(self.kind, self.dtype), (X.shape[0], samples))
+        return {"Out": result, "Labels": result, "Mask": result}
 
     def require_layers(self) -> None:
-        """BadAttribute unless there is a layer, and each has more nodes than others are drawn."""
+        """Raise BadAttribute unless there are layers, each with more nodes than negatives."""
         counts, starts = self.neg_samples_num_list, self.layer_offset_lod
         sizes = [end - start for start, end in pairwise(starts)]
         fits = len(sizes) == len(counts) > 0 and starts[0] == 0
         if not fits or any(count >= size for count, size in zip(counts, sizes, strict=True)):
             raise BadAttribute(
                 f"tdm_sampler: 'layer_offset_lod' {starts} and 'neg_samples_num_list' {counts} do "
-                "not fit: expected more nodes in each layer than are drawn, the first at 0"
+                "not fit: expected more nodes in each layer than samples, the first at 0"
             )
 
     def numpy(self, X: Array, Travel: Array, Layer: Array) -> dict[str, Array]:
@@ -150,15 +152,15 @@ class TdmSampler(OpDef, op="tdm_sampler"):
         for layer, count in enumerate(self.neg_samples_num_list):
             positives = Travel[X[:, 0], layer]
             nodes = Layer[starts[layer] : starts[layer + 1], 0]
-            drawn = others_of(source, nodes, positives, count)
-            found: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
-            there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
-            chosen: Array = np.where(there, found, 0)
+            drawn = negative_samples(source, nodes, positives, count)
+            candidates: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
+            on_path: Array = np.broadcast_to(positives[:, None] != 0, candidates.shape)
+            chosen: Array = np.where(on_path, candidates, 0)
             slots["Out"].append(chosen)
-            label: Array = np.zeros_like(found)
-            label[:, :kept] = there[:, :kept]
+            label: Array = np.zeros_like(candidates)
+            label[:, :kept] = on_path[:, :kept]
             slots["Labels"].append(label)
-            slots["Mask"].append(there)
+            slots["Mask"].append(on_path)
         dtype = element_type(self.dtype)
         return {
             slot: np.concatenate(parts[1:], axis=1).astype(dtype) for slot, parts in slots.items()

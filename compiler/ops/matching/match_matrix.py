@@ -1,4 +1,4 @@
-"""`match_matrix_tensor`: each row of a sequence against each of another. Reference: its op.cc."""
+"""`match_matrix_tensor`: each row of a sequence times each of another. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, TensorType
-from compiler.ops.matching.ragged_images import column_like, offsets_by, require_pair, sizes_of
+from compiler.ops.matching.ragged_images import column_like, offsets_by, ragged_sizes, require_pair
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
-    """Out of picture i is [t, n, m]: X_i @ W[:, t] @ Y_iᵀ, X_i [n, h] and Y_i [m, h] a sequence
-    each; Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
+    """Out of pair i is [t, n, m]: X_i @ W[:, t] @ Y_iᵀ, for sequences X_i [n, h] and Y_i [m, h].
+
+    Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
 
     X = reads()
@@ -52,12 +53,12 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
         self, X: Array, X_lod: list[Array], Y: Array, Y_lod: list[Array], W: Array
     ) -> dict[str, object]:
         tall, wide, tmp = X_lod[0], Y_lod[0], np.tensordot(X, W, axes=1)
-        made = [np.empty(0, X.dtype)]
+        result = [np.empty(0, X.dtype)]
         for i in range(len(tall) - 1):
             rows, others = tmp[tall[i] : tall[i + 1]], Y[wide[i] : wide[i + 1]]
-            made.append(np.einsum("nth,mh->tnm", rows, others).reshape(-1))
-        out = np.concatenate(made).reshape(-1, 1)
-        offsets = offsets_by(sizes_of(tall, wide), self.dim_t)
+            result.append(np.einsum("nth,mh->tnm", rows, others).reshape(-1))
+        out = np.concatenate(result).reshape(-1, 1)
+        offsets = offsets_by(ragged_sizes(tall, wide), self.dim_t)
         return {"Out": out, "Out_lod": [offsets], "Tmp": tmp.reshape(-1, 1)}
 
     def grad(
@@ -73,12 +74,12 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
         tall, wide = X_lod[0], Y_lod[0]
         tmp, d_Y = Tmp.reshape(len(X), -1, W.shape[2]), np.zeros_like(Y)
         d_tmp = np.zeros_like(tmp)
-        sizes = sizes_of(tall, wide)
+        sizes = ragged_sizes(tall, wide)
         offsets = offsets_by(sizes, self.dim_t)
         for i, (n, m) in enumerate(sizes):
             rows, others = slice(tall[i], tall[i + 1]), slice(wide[i], wide[i + 1])
-            given = d_Out.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
-            d_tmp[rows] = np.einsum("tnm,mh->nth", given, Y[others])
-            d_Y[others] = np.einsum("tnm,nth->mh", given, tmp[rows])
+            upstream = d_Out.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            d_tmp[rows] = np.einsum("tnm,mh->nth", upstream, Y[others])
+            d_Y[others] = np.einsum("tnm,nth->mh", upstream, tmp[rows])
         d_X = np.tensordot(d_tmp, W, axes=([1, 2], [1, 2]))
         return {"X": d_X, "Y": d_Y, "W": np.tensordot(X, d_tmp, axes=([0], [0]))}

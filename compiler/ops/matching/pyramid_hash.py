@@ -1,4 +1,4 @@
-"""`pyramid_hash`: vectors of runs of words, put together from places of one table by hashes."""
+"""`pyramid_hash`: embeddings of n-grams, composed of chunks of one table selected by hashes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from compiler.ops.type_checks import differ, require_dtype
 AT_LEAST_0 = Accepted(low=0)
 
 
-def terms_of(offsets: Array, most: int) -> tuple[Array, Array, Array]:
-    """Runs of 2 to `most` rows within sequences: where each begins, its length, its sequence.
+def find_ngrams(offsets: Array, most: int) -> tuple[Array, Array, Array]:
+    """Return start, length and sequence of n-grams of 2 to `most` rows within sequences.
 
-    They are in the order of sequences, then of lengths, then of beginnings.
+    They are sorted by sequence, then by length, then by start.
     """
     counts = np.diff(offsets)
     rows: Array = np.arange(int(offsets[-1]))
@@ -38,29 +38,29 @@ def terms_of(offsets: Array, most: int) -> tuple[Array, Array, Array]:
     return starts[order], lengths[order], owners[starts[order]]
 
 
-def words_of(X: Array, starts: Array, length: int) -> Array:
-    """The bits of runs of `length` ids, each as a float32: uint32 [runs, length]."""
+def ngram_bits(X: Array, starts: Array, length: int) -> Array:
+    """Return the float32 bits of n-grams of `length` ids: uint32 [n-grams, length]."""
     ids = X.reshape(-1).astype(np.float32).view(np.uint32)
     return ids[starts[:, None] + np.arange(length)]
 
 
-def is_wanted(
+def is_accepted(
     X: Array, starts: Array, lengths: Array, white: Array | None, black: Array | None
 ) -> Array:
-    """Whether each run is in the filter of what is wanted and not in that of what is not."""
-    wanted = np.ones(len(starts), bool)
+    """Return whether each n-gram is in the white list's filter and not in the black list's."""
+    accepted = np.ones(len(starts), bool)
     for length in np.unique(lengths).tolist():
         here = lengths == length
-        words = words_of(X, starts[here], length)
+        words = ngram_bits(X, starts[here], length)
         if white is not None:
-            wanted[here] &= in_filter(white, "WhiteList", words)
+            accepted[here] &= in_filter(white, "WhiteList", words)
         if black is not None:
-            wanted[here] &= ~in_filter(black, "BlackList", words)
-    return wanted
+            accepted[here] &= ~in_filter(black, "BlackList", words)
+    return accepted
 
 
-def even_numbers(seed: int, count: int) -> Array:
-    """Numbers from 0 to 1, float32 [count], as C's `rand_r` of the GNU library draws them."""
+def uniform_numbers(seed: int, count: int) -> Array:
+    """Return uniform numbers in [0, 1], float32 [count], as glibc's `rand_r` draws them."""
     factors = np.full(3 * count, 1103515245, np.uint32)
     powers = np.cumprod(factors, dtype=np.uint32)
     sums = np.cumsum(np.concatenate([factors[:1] * 0 + 1, powers])[: 3 * count], dtype=np.uint32)
@@ -70,35 +70,37 @@ def even_numbers(seed: int, count: int) -> Array:
     return drawn.astype(np.float32) / np.float32(2**31 - 1)
 
 
-def table_places(X: Array, starts: Array, lengths: Array, sizes: tuple[int, int, int]) -> Array:
-    """The elements of W that make up the vector of each run: [runs, num_emb].
+def embedding_indices(
+    X: Array, starts: Array, lengths: Array, sizes: tuple[int, int, int]
+) -> Array:
+    """Return the indices in W of the elements of each n-gram's embedding: [n-grams, num_emb].
 
-    `sizes` are num_emb, rand_len and space_len: parts of rand_len elements begin below space_len.
+    `sizes` are num_emb, rand_len and space_len: chunks of rand_len elements begin below space_len.
     """
     width, part, space = sizes
     found = np.zeros((len(starts), width // part), np.int64)
     for length in np.unique(lengths).tolist():
         here = lengths == length
-        words = words_of(X, starts[here], length)
+        words = ngram_bits(X, starts[here], length)
         found[here] = xx_hash_32(words, np.arange(0, width, part)) % np.uint32(space)
     return (found[:, :, None] + np.arange(part)).reshape(len(starts), width)
 
 
 class PyramidHash(OpDef, op="pyramid_hash"):
-    """Out has a row of `num_emb` numbers for each run of 2 to `pyramid_layer` ids of a sequence.
+    """Out has an embedding of `num_emb` numbers for each n-gram of 2 to `pyramid_layer` ids.
 
-    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]. A row is made of
-    parts of `rand_len` numbers of W, from where the xxHash32 of the run says. With `use_filter` a
-    run must be in the Bloom filter WhiteList and not in BlackList, where those have a length. In
-    training it is left out as often as `drop_out_percent` says; otherwise Out is multiplied by
-    that. A sequence without runs has one row of zeros. DropPos is 1 for runs that stay, 0 for
-    others and behind the last one.
+    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]. A row consists of
+    chunks of `rand_len` numbers of W, at offsets from the xxHash32 of the n-gram. With `use_filter`
+    an n-gram must be in the Bloom filter WhiteList and not in BlackList, if those have a length. In
+    training it is dropped with probability `drop_out_percent`; otherwise Out is multiplied by
+    that. A sequence without n-grams has one row of zeros. DropPos is 1 for kept n-grams, 0 for
+    others and after the last one.
 
-    Where X does not stop gradients, the backward pass subtracts `lr` times the gradient of W from
-    W itself. Reference: pyramid_hash_op.cc.
+    Unless X stops gradients, the backward pass subtracts `lr` times the gradient of W from W
+    itself. Reference: pyramid_hash_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
     updates_if = "X"
 
@@ -133,7 +135,7 @@ class PyramidHash(OpDef, op="pyramid_hash"):
         if min(self.num_emb, self.rand_len, self.space_len) < 1 or self.num_emb % self.rand_len:
             raise BadAttribute(
                 f"{kind}: 'num_emb' is {self.num_emb}, 'rand_len' {self.rand_len} and 'space_len' "
-                f"{self.space_len}: expected numbers from 1 up, the first a multiple of the second"
+                f"{self.space_len}: expected at least 1, the first a multiple of the second"
             )
         length = self.space_len + self.rand_len
         if X.rank != 2 or differ(X.shape[1], 1) or W.rank != 2 or differ(W.numel, length):
@@ -150,25 +152,25 @@ class PyramidHash(OpDef, op="pyramid_hash"):
         self, X: Array, X_lod: list[Array], W: Array, WhiteList: Array | None,
         BlackList: Array | None,
     ) -> dict[str, object]:  # fmt: skip
-        starts, lengths, owners = terms_of(X_lod[0], self.pyramid_layer)
+        starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
         white = WhiteList if self.use_filter and self.white_list_len else None
         black = BlackList if self.use_filter and self.black_list_len else None
-        stays = is_wanted(X, starts, lengths, white, black)
+        kept = is_accepted(X, starts, lengths, white, black)
         if self.is_training:
-            drawn = even_numbers(self.seed, int(stays.sum()))
-            stays[stays] = drawn >= np.float32(self.drop_out_percent)
+            drawn = uniform_numbers(self.seed, int(kept.sum()))
+            kept[kept] = drawn >= np.float32(self.drop_out_percent)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        vectors = W.reshape(-1)[table_places(X, starts[stays], lengths[stays], sizes)]
-        counts = np.bincount(owners[stays], minlength=len(X_lod[0]) - 1)
+        vectors = W.reshape(-1)[embedding_indices(X, starts[kept], lengths[kept], sizes)]
+        counts = np.bincount(owners[kept], minlength=len(X_lod[0]) - 1)
         offsets = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
         out = np.zeros((offsets[-1], self.num_emb), W.dtype)
         out[np.repeat(counts > 0, np.maximum(counts, 1))] = vectors
-        places = np.zeros((len(X) * self.pyramid_layer, 1), np.int32)
-        places[: len(stays), 0] = stays
+        positions = np.zeros((len(X) * self.pyramid_layer, 1), np.int32)
+        positions[: len(kept), 0] = kept
         return {
             "Out": out if self.is_training else out * np.float32(self.drop_out_percent),
             "Out_lod": [offsets],
-            "DropPos": places,
+            "DropPos": positions,
             "DropPos_lod": [np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)],
             "X_Temp_Out": X.astype(W.dtype),
         }
@@ -184,11 +186,11 @@ class PyramidHash(OpDef, op="pyramid_hash"):
 class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     """WOut = W - `lr` times the gradient of W by Out@GRAD; X@GRAD has no value.
 
-    DropPos and X_Temp_Out are those of `pyramid_hash`. Reference: pyramid_hash_op.cc, where what is
-    written has no output slot.
+    DropPos and X_Temp_Out are those of `pyramid_hash`. Reference: pyramid_hash_op.cc, which
+    declares no output slot for the updated table.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
 
     slots: ClassVar[dict[str, Slot]] = {
         "Out@GRAD": replace(reads(), name="Out@GRAD"),
@@ -215,12 +217,12 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     def numpy(
         self, X_lod: list[Array], W: Array, DropPos: Array, X_Temp_Out: Array, d_Out: Array
     ) -> dict[str, Array]:
-        starts, lengths, owners = terms_of(X_lod[0], self.pyramid_layer)
-        stays = DropPos.reshape(-1)[: len(starts)] != 0
-        counts = np.bincount(owners[stays], minlength=len(X_lod[0]) - 1)
+        starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
+        kept = DropPos.reshape(-1)[: len(starts)] != 0
+        counts = np.bincount(owners[kept], minlength=len(X_lod[0]) - 1)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        places = table_places(X_Temp_Out, starts[stays], lengths[stays], sizes)
-        given = d_Out[np.repeat(counts > 0, np.maximum(counts, 1))]
+        positions = embedding_indices(X_Temp_Out, starts[kept], lengths[kept], sizes)
+        upstream = d_Out[np.repeat(counts > 0, np.maximum(counts, 1))]
         table = W.reshape(-1).copy()
-        np.subtract.at(table, places, np.float32(self.lr) * given)
+        np.subtract.at(table, positions, np.float32(self.lr) * upstream)
         return {"WOut": table.reshape(W.shape), "X@GRAD": np.zeros(X_Temp_Out.shape, np.int32)}

@@ -1,6 +1,6 @@
-"""Pictures in the rows of sequences: their sizes, and where each begins.
+"""Ragged batches of images stored as rows of sequences: sizes and offsets.
 
-Picture i of a batch has `channels` planes of the rows of one sequence by the rows of another.
+Image i of a batch has `channels` planes of the rows of one sequence by the rows of another.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.type_checks import differ
 
 
-def sizes_of(tall: Array, wide: Array) -> list[tuple[int, int]]:
-    """Rows and columns of each picture, from the offsets of both sequences."""
+def ragged_sizes(tall: Array, wide: Array) -> list[tuple[int, int]]:
+    """Return rows and columns of each image, from the offsets of both sequences."""
     return [(int(h), int(w)) for h, w in zip(np.diff(tall), np.diff(wide), strict=True)]
 
 
 def offsets_by(sizes: list[tuple[int, int]], channels: int) -> Array:
-    """Where each picture begins among the rows of all, and the last one ends."""
+    """Return the offsets of the images among all rows."""
     return np.cumsum([0, *(channels * h * w for h, w in sizes)]).astype(np.int64)
 
 
 def require_pair(op: str, **lods: list[TensorType]) -> None:
-    """ShapeError unless slots have one LoD level each, of as many sequences."""
+    """Raise ShapeError unless slots have one LoD level each, with equal numbers of sequences."""
     for slot, lod in lods.items():
         require_one_level(op, slot, lod)
     counts = [count_of(lod[0]) for lod in lods.values()]
     if any(differ(counts[0], count) for count in counts[1:]):
         found = " and ".join(f"{slot} {n}" for slot, n in zip(lods, counts, strict=True))
-        raise ShapeError(f"{op}: {found} sequences, expected as many")
+        raise ShapeError(f"{op}: {found} sequences, expected equal numbers")
 
 
 def column_like(type: TensorType) -> TensorType:
-    """A column of numbers, of which only data decides how many there are."""
+    """Return the type of a column with data-dependent length."""
     return type.with_shape((UNKNOWN, 1))
 
 
 def require_column(op: str, type: TensorType) -> None:
-    """ShapeError unless X is a column."""
+    """Raise ShapeError unless X is a column."""
     if type.rank != 2 or differ(type.shape[1], 1):
         raise ShapeError(f"{op}: X is {type}, expected [rows, 1]")

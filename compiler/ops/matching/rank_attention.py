@@ -1,4 +1,4 @@
-"""`rank_attention`: rows multiplied by matrices that the ranks of an item and of others choose."""
+"""`rank_attention`: rows times matrices selected by the ranks of pairs of items."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
-    """Which row of X goes into which row of Out, and by which block of RankParam.
+def rank_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
+    """Return row of Out, row of X and block of RankParam of each product.
 
-    Returns three int64 arrays of one length. Raises ValueError for a rank above the largest and for
-    a row that X does not have.
+    Returns three int64 arrays of equal length. Raises ValueError for a rank above the maximum and
+    for a row that is not in X.
     """
     most = RankOffset.shape[1] // 2
     own, others, sources = RankOffset[:, :1], RankOffset[:, 1::2], RankOffset[:, 2::2]
-    out_rows, places = np.nonzero((own > 0) & (others > 0))
-    first, second = own[out_rows, 0], others[out_rows, places]
-    chosen = sources[out_rows, places]
+    out_rows, positions = np.nonzero((own > 0) & (others > 0))
+    first, second = own[out_rows, 0], others[out_rows, positions]
+    chosen = sources[out_rows, positions]
     if max(first.max(initial=0), second.max(initial=0)) > most:
         found = max(first.max(), second.max())
         raise ValueError(
-            f"rank_attention: RankOffset has the rank {found}, expected {most} at most"
+            f"rank_attention: RankOffset has the rank {found}, expected at most {most}"
         )
     wrong = (chosen < 0) | (chosen >= rows)
     if wrong.any():
         raise ValueError(
-            f"rank_attention: RankOffset names the row {chosen[wrong][0]} of X, expected 0 to "
+            f"rank_attention: RankOffset refers to row {chosen[wrong][0]} of X, expected 0 to "
             f"{rows - 1}"
         )
     blocks = (first.astype(np.int64) - 1) * most + second - 1
@@ -38,15 +38,15 @@ def chosen_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
 
 
 class RankAttention(OpDef, op="rank_attention"):
-    """Out[i] = the sum over the items k beside item i of X[row of k] @ a matrix for both ranks.
+    """Out[i] = the sum over items k shown with item i of X[row of k] @ matrix of both ranks.
 
     X is [rows, features], RankOffset int32 [rows, 1 + 2 `MaxRank`]: the rank of the item, counted
-    from 1, then rank and row of each item beside it; a rank of 0 means none. RankParam is
+    from 1, then rank and row of each item shown with it; a rank of 0 means none. RankParam is
     [`MaxRank`² features, columns], a matrix for each pair of ranks. X has no gradient.
     Reference: rank_attention_op.cu.
     """
 
-    no_kernel_reason = "ranks choose matrices row by row"
+    no_kernel_reason = "the matrix of each row is data-dependent"
 
     X = reads(no_grad=True)
     RankOffset = reads(no_grad=True)
@@ -70,7 +70,7 @@ class RankAttention(OpDef, op="rank_attention"):
         return X.with_shape((X.shape[0], RankParam.shape[1]))
 
     def numpy(self, X: Array, RankOffset: Array, RankParam: Array) -> Array:
-        out_rows, rows, blocks = chosen_blocks(RankOffset, len(X))
+        out_rows, rows, blocks = rank_blocks(RankOffset, len(X))
         matrices = RankParam.reshape(-1, X.shape[1], RankParam.shape[1])
         out = np.zeros((len(X), RankParam.shape[1]), X.dtype)
         for block in np.unique(blocks).tolist():
@@ -79,7 +79,7 @@ class RankAttention(OpDef, op="rank_attention"):
         return out
 
     def grad(self, X: Array, RankOffset: Array, RankParam: Array, d_Out: Array) -> dict[str, Array]:
-        out_rows, rows, blocks = chosen_blocks(RankOffset, len(X))
+        out_rows, rows, blocks = rank_blocks(RankOffset, len(X))
         found = np.zeros_like(RankParam)
         matrices = found.reshape(-1, X.shape[1], found.shape[1])
         for block in np.unique(blocks).tolist():

@@ -1,4 +1,4 @@
-"""Hashes of short runs of words: xxHash32, and Bloom filters over MurmurHash3 of 128 bits.
+"""Hashes of n-grams: xxHash32, and Bloom filters over 128-bit MurmurHash3.
 
 Collet, "xxHash fast digest algorithm", 2016. Appleby, "MurmurHash3", 2011. Bloom, "Space/time
 trade-offs in hash coding with allowable errors", 1970.
@@ -13,19 +13,19 @@ from compiler.ir.types import Array
 XX_1, XX_2, XX_3, XX_4, XX_5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
 MURMUR_1, MURMUR_2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 FILTER_MAGIC, FILTER_HEADER = 17070416, 32
-"""The first number of a filter, and the bytes in front of its bits: four numbers of 64 bits."""
-MOST_HASHES = 64
-"""Pairs of bits that a filter may ask for a key."""
+"""Magic number of a filter, and the size in bytes of its header: four numbers of 64 bits."""
+MAX_HASHES = 64
+"""Maximum number of hash pairs of a filter."""
 
 
 def left(bits: Array, by: int) -> Array:
-    """Unsigned numbers rotated to the left by `by` bits."""
+    """Return unsigned numbers rotated left by `by` bits."""
     width = 8 * bits.dtype.itemsize
     return (bits << by) | (bits >> (width - by))
 
 
 def xx_hash_32(words: Array, seeds: Array) -> Array:
-    """The xxHash32 of rows of words by seeds: uint32 [rows, words] and [n] to [rows, n].
+    """Return the xxHash32 of rows of words for seeds: uint32 [rows, words] and [n] to [rows, n].
 
     >>> [hex(each) for each in xx_hash_32(np.array([[1, 2]], np.uint32), np.arange(2))[0]]
     ['0x690b83db', '0x5433b226']
@@ -43,18 +43,18 @@ def xx_hash_32(words: Array, seeds: Array) -> Array:
 
 
 def xx_stripes(lanes: Array, seeds: Array) -> Array:
-    """The state of xxHash32 after whole stripes of four words: [words, rows, 1] to [rows, n]."""
+    """Return the xxHash32 state after stripes of four words: [words, rows, 1] to [rows, n]."""
     starts = [(XX_1 + XX_2) % 2**32, XX_2, 0, -XX_1 % 2**32]
     states = [seeds + np.uint32(start) for start in starts]
-    for place, lane in enumerate(lanes):
-        mixed = states[place % 4] + lane * np.uint32(XX_2)
-        states[place % 4] = left(mixed, 13) * np.uint32(XX_1)
+    for position, lane in enumerate(lanes):
+        mixed = states[position % 4] + lane * np.uint32(XX_2)
+        states[position % 4] = left(mixed, 13) * np.uint32(XX_1)
     rotated = [left(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)]
     return rotated[0] + rotated[1] + rotated[2] + rotated[3]
 
 
 def murmur_128(words: Array, seed: int) -> tuple[Array, Array]:
-    """Both halves of MurmurHash3 of rows of words: uint32 [rows, words] to uint64 [rows] each."""
+    """Return both halves of the MurmurHash3 of rows: uint32 [rows, words] to uint64 [rows] each."""
     wide = words.astype(np.uint64)
     blocks = wide.shape[1] // 4 * 4
     a, b = np.full(len(wide), seed, np.uint64), np.full(len(wide), seed, np.uint64)
@@ -77,48 +77,48 @@ def murmur_128(words: Array, seed: int) -> tuple[Array, Array]:
 
 
 def murmur_low(block: Array) -> Array:
-    """What the first 64 bits of a block add to the first half."""
+    """Mix the first 64 bits of a block for the first half."""
     return left(block * MURMUR_1, 31) * MURMUR_2
 
 
 def murmur_high(block: Array) -> Array:
-    """What the last 64 bits of a block add to the second half."""
+    """Mix the last 64 bits of a block for the second half."""
     return left(block * MURMUR_2, 33) * MURMUR_1
 
 
 def murmur_end(half: Array) -> Array:
-    """The last step of MurmurHash3 for one half."""
+    """Finalise one half of MurmurHash3."""
     half = (half ^ (half >> 33)) * 0xFF51AFD7ED558CCD
     half = (half ^ (half >> 33)) * 0xC4CEB9FE1A85EC53
     return half ^ (half >> 33)
 
 
 def filter_bits(table: Array, name: str) -> tuple[Array, int, int]:
-    """The bytes of a Bloom filter, how many bits they have, and pairs of bits a key.
+    """Return the bytes of a Bloom filter, its number of bits, and of hash pairs per key.
 
     `table` has them as float32: magic number, bits, pairs and keys as uint64, then the bits, the
-    highest of a byte first. Raises ValueError where this is no filter, or says more than it has.
+    most significant of a byte first. Raises ValueError if this is not a filter, or is truncated.
     """
     stored = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
     held = 8 * (len(stored) - FILTER_HEADER)
     head = stored[:FILTER_HEADER].view(np.uint64).tolist() if held >= 0 else [0, 0, 0, 0]
     magic, bits, pairs, _ = head
     if magic != FILTER_MAGIC:
-        raise ValueError(f"{name} is no Bloom filter: expected {FILTER_MAGIC} at its start")
-    if not (1 <= bits <= held and 1 <= pairs <= MOST_HASHES):
+        raise ValueError(f"{name} is not a Bloom filter: expected {FILTER_MAGIC} at its start")
+    if not (1 <= bits <= held and 1 <= pairs <= MAX_HASHES):
         raise ValueError(
-            f"{name} says {bits} bits and {pairs} pairs a key, expected 1 to {held} and 1 to "
-            f"{MOST_HASHES}"
+            f"{name} has {bits} bits and {pairs} pairs per key, expected 1 to {held} and 1 to "
+            f"{MAX_HASHES}"
         )
     return stored[FILTER_HEADER:], bits, pairs
 
 
 def in_filter(table: Array, name: str, words: Array) -> Array:
-    """Whether a Bloom filter may hold rows of words: uint32 [rows, words] to bool [rows]."""
+    """Test if a Bloom filter may contain rows of words: uint32 [rows, words] to bool [rows]."""
     stored, bits, pairs = filter_bits(table, name)
     found = np.ones(len(words), bool)
     for seed in range(pairs):
         for half in murmur_128(words, seed):
-            place = half % bits
-            found &= (stored[place >> 3] >> (7 - (place & 7)).astype(np.uint8)) & 1 == 1
+            position = half % bits
+            found &= (stored[position >> 3] >> (7 - (position & 7)).astype(np.uint8)) & 1 == 1
     return found

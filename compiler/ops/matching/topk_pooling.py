@@ -1,4 +1,4 @@
-"""`sequence_topk_avg_pooling`: means of the largest numbers of rows."""
+"""`sequence_topk_avg_pooling`: means of the k largest numbers of rows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.matching.ragged_images import offsets_by, require_column, require_pair, sizes_of
+from compiler.ops.matching.ragged_images import (
+    offsets_by,
+    ragged_sizes,
+    require_column,
+    require_pair,
+)
 
 AT_LEAST_1 = Accepted(low=1)
 
 
 class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
-    """Out [rows, channels · counts]: for each row of a picture, and each channel, the sum of its
-    k largest numbers, divided by k, for each k of `topks`; where it has fewer, of all.
+    """Out [rows, channels · counts]: mean of the k largest numbers per row and channel.
 
-    Pictures are [channel_num, rows of ROW, rows of COLUMN], one behind the other in X [n, 1]; `pos`
-    has the places of the largest, -1 where there is none.
+    The sum of the k largest numbers, or of all if there are fewer, divided by k, for each k of
+    `topks`. Images are [channel_num, rows of ROW, rows of COLUMN], consecutive in X [n, 1]; `pos`
+    has the indices of the largest, -1 if there are fewer.
     Reference: sequence_topk_avg_pooling_op.h.
     """
 
-    no_kernel_reason = "each sequence is a picture of its own size"
+    no_kernel_reason = "images have data-dependent sizes"
     lod_like = "ROW"
 
     X = reads()
@@ -49,25 +54,25 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         require_pair(kind, X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
         require_column(kind, X)
         if not self.topks:
-            raise BadAttribute(f"{kind}: attribute 'topks' is empty, expected one number at least")
+            raise BadAttribute(f"{kind}: attribute 'topks' is empty, expected at least one number")
         out = X.with_shape((ROW.shape[0], self.channel_num * len(self.topks)))
         return {"Out": out, "pos": TensorType(DType.INT32, (UNKNOWN,))}
 
     def numpy(self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array]) -> dict[str, Array]:
-        sizes, most = sizes_of(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
+        sizes, most = ragged_sizes(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
         offsets = offsets_by(sizes, self.channel_num)
-        made = [np.empty((0, self.channel_num * len(self.topks)), X.dtype)]
-        places = [np.empty(0, np.int32)]
+        result = [np.empty((0, self.channel_num * len(self.topks)), X.dtype)]
+        positions = [np.empty(0, np.int32)]
         for i, (n, m) in enumerate(sizes):
-            picture = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
-            order = np.argsort(-picture, axis=2, kind="stable")[..., :most]
-            sums = np.cumsum(np.take_along_axis(picture, order, axis=2), axis=2)
+            image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            order = np.argsort(-image, axis=2, kind="stable")[..., :most]
+            sums = np.cumsum(np.take_along_axis(image, order, axis=2), axis=2)
             means = [sums[..., min(k, m) - 1] / k if m else sums.sum(axis=2) for k in self.topks]
-            made.append(np.stack(means, axis=2).transpose(1, 0, 2).reshape(n, -1))
+            result.append(np.stack(means, axis=2).transpose(1, 0, 2).reshape(n, -1))
             filled = np.full((n, self.channel_num, most), -1, np.int32)
             filled[..., : order.shape[2]] = order.transpose(1, 0, 2)
-            places.append(filled.reshape(-1))
-        return {"Out": np.concatenate(made).astype(X.dtype), "pos": np.concatenate(places)}
+            positions.append(filled.reshape(-1))
+        return {"Out": np.concatenate(result).astype(X.dtype), "pos": np.concatenate(positions)}
 
     def grad(
         self,
@@ -79,15 +84,15 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         pos: Array,
         d_Out: Array,
     ) -> dict[str, Array]:
-        sizes, most = sizes_of(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
+        sizes, most = ragged_sizes(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
         offsets, tall = offsets_by(sizes, self.channel_num), ROW_lod[0]
         d_X, found = np.zeros_like(X).reshape(-1), pos.reshape(-1, self.channel_num, most)
-        given = d_Out.reshape(-1, self.channel_num, len(self.topks))
+        upstream = d_Out.reshape(-1, self.channel_num, len(self.topks))
         below = np.arange(most)[:, None] < np.array(self.topks)
-        shares = (given @ (below / np.array(self.topks)).T).astype(X.dtype)
+        shares = (upstream @ (below / np.array(self.topks)).T).astype(X.dtype)
         for i, (n, m) in enumerate(sizes):
-            picture = d_X[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
             rows = slice(int(tall[i]), int(tall[i + 1]))
             order, values = found[rows][..., :m], shares[rows][..., :m]
-            np.put_along_axis(picture, order.transpose(1, 0, 2), values.transpose(1, 0, 2), axis=2)
+            np.put_along_axis(image, order.transpose(1, 0, 2), values.transpose(1, 0, 2), axis=2)
         return {"X": d_X.reshape(X.shape)}

@@ -1,4 +1,4 @@
-"""`tree_conv`: a convolution over the nodes below each node of a tree.
+"""`tree_conv`: a convolution over the subtree of each node of a tree.
 
 Mou et al., "Convolutional Neural Networks over Tree Structures for Programming Language
 Processing", AAAI 2016. Reference: tree_conv_op.h, tree2col.h.
@@ -15,8 +15,8 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def edges_of(rows: Array, nodes: int) -> Array:
-    """The edges [n, 2] of a tree, up to the first row with a 0; ValueError for unknown nodes."""
+def tree_edges(rows: Array, nodes: int) -> Array:
+    """Return the edges [n, 2] before the first 0; raises ValueError for unknown nodes."""
     ends = np.flatnonzero((rows == 0).any(axis=1))
     edges = rows[: ends[0]] if len(ends) else rows
     if edges.size and not 1 <= edges.min() <= edges.max() <= nodes:
@@ -25,40 +25,42 @@ def edges_of(rows: Array, nodes: int) -> Array:
 
 
 def tree_weights(rows: Array, nodes: int, depth: int) -> Array:
-    """How much each node counts for each root, left, right and on top: [roots, 3, nodes]."""
-    edges, found = edges_of(rows, nodes), np.zeros((nodes, 3, nodes))
+    """Return the weights of each node for each root, left, right and top: [roots, 3, nodes]."""
+    edges, found = tree_edges(rows, nodes), np.zeros((nodes, 3, nodes))
     children = [[int(c) - 1 for c in edges[edges[:, 0] == n + 1, 1]] for n in range(nodes)]
     for root in range(min(len(edges) + 1, nodes)):
-        waiting, seen = [(root, 0.5, 0)], {root}
+        waiting, visited = [(root, 0.5, 0)], {root}
         while waiting:
-            node, place, level = waiting.pop()
+            node, position, level = waiting.pop()
             top = (depth - level) / depth
-            left = (1.0 - top) * place
+            left = (1.0 - top) * position
             found[root, :, node] += left, (1.0 - top) * (1.0 - left), top
             below = children[node] if level + 1 < depth else []
-            places = np.linspace(0.0, 1.0, len(below)).tolist() if len(below) > 1 else [0.5]
-            pairs = [(c, p) for c, p in zip(below, places, strict=False) if c not in seen]
-            seen.update(child for child, _ in pairs)
-            waiting += [(child, place, level + 1) for child, place in pairs]
+            positions = np.linspace(0.0, 1.0, len(below)).tolist() if len(below) > 1 else [0.5]
+            pairs = [(c, p) for c, p in zip(below, positions, strict=False) if c not in visited]
+            visited.update(child for child, _ in pairs)
+            waiting += [(child, position, level + 1) for child, position in pairs]
     return found
 
 
 def batch_weights(EdgeSet: Array, nodes: int, depth: int, like: Array) -> Array:
-    """The weights of every tree of a batch: [batch, roots, 3, nodes]."""
-    made = [tree_weights(edges, nodes, depth) for edges in EdgeSet]
-    return np.array(made, like.dtype).reshape(-1, nodes, 3, nodes)
+    """Return the weights of every tree of a batch: [batch, roots, 3, nodes]."""
+    result = [tree_weights(edges, nodes, depth) for edges in EdgeSet]
+    return np.array(result, like.dtype).reshape(-1, nodes, 3, nodes)
 
 
 class TreeConv(OpDef, op="tree_conv"):
-    """Out [batch, nodes, size, filters]: for each node the sum of those at most `max_depth` - 1
-    below it, each times a mixture of the three parts of Filter [features, 3, size, filters].
+    """Out [batch, nodes, size, filters]: the weighted sum over each node's subtree.
+
+    The subtree has depth at most `max_depth` - 1; each node is multiplied by a mixture of the three
+    parts, left, right and top, of Filter [features, 3, size, filters].
 
     NodesVector is [batch, nodes, features], EdgeSet int32 [batch, edges, 2]: parent and child,
-    counted from 1, up to the first 0. The parts are for left, right and top. Out is 0 where there
-    is no node, where Paddle 1.8.5 leaves what was there; the gradient is that of Out.
+    counted from 1, up to the first 0. Out is 0 where there is no node, where Paddle 1.8.5 leaves
+    memory uninitialised; the gradient is that of Out.
     """
 
-    no_kernel_reason = "trees are walked node by node"
+    no_kernel_reason = "trees are traversed node by node"
 
     NodesVector = reads()
     EdgeSet = reads(no_grad=True)
@@ -81,16 +83,16 @@ class TreeConv(OpDef, op="tree_conv"):
 
     def numpy(self, NodesVector: Array, EdgeSet: Array, Filter: Array) -> Array:
         weights = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
-        seen = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
-        return np.tensordot(seen, Filter, axes=2)
+        visited = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
+        return np.tensordot(visited, Filter, axes=2)
 
     def grad(
         self, NodesVector: Array, EdgeSet: Array, Filter: Array, d_Out: Array
     ) -> dict[str, Array]:
         weights = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
-        seen = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
+        visited = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
         d_seen = np.tensordot(d_Out, Filter, axes=([2, 3], [2, 3]))
         return {
             "NodesVector": np.einsum("bnkm,bnfk->bmf", weights, d_seen),
-            "Filter": np.tensordot(seen, d_Out, axes=([0, 1], [0, 1])),
+            "Filter": np.tensordot(visited, d_Out, axes=([0, 1], [0, 1])),
         }

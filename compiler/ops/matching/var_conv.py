@@ -1,4 +1,4 @@
-"""`var_conv_2d`: a convolution of pictures that each have their own size. Reference: its op.cc."""
+"""`var_conv_2d`: a convolution of images of different sizes. Reference: its op.cc."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.matching.ragged_images import (
     column_like,
     offsets_by,
+    ragged_sizes,
     require_column,
     require_pair,
-    sizes_of,
 )
 from compiler.ops.type_checks import differ, require_same_dtype
 
@@ -21,19 +21,19 @@ AT_LEAST_1 = Accepted(low=1)
 
 
 def counts_after(sizes: list[tuple[int, int]], strides: tuple[int, int]) -> list[tuple[int, int]]:
-    """The sizes of pictures after a convolution; one without numbers stays so."""
+    """Return the sizes of images after a convolution; empty images are 0 x 0."""
     down, across = strides
-    made = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
-    pairs = zip(sizes, made, strict=True)
+    result = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
+    pairs = zip(sizes, result, strict=True)
     return [after if h and w else (0, 0) for (h, w), after in pairs]
 
 
-def window_places(
+def window_positions(
     size: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """Rows and columns [kernel, places] that each element of a window meets, the middle first at 0.
+    """Return rows and columns [kernel, positions] that window elements cover; centres start at 0.
 
-    What lies outside of the picture is negative or too large.
+    Positions outside the image are negative or too large.
     """
     (h, w), (kh, kw), (down, across) = size, kernel, strides
     rows = np.arange(0, h, down)[None, :] - kh // 2 + np.arange(kh)[:, None]
@@ -45,15 +45,15 @@ def window_places(
 
 
 class VarConv2d(OpDef, op="var_conv_2d"):
-    """Out of picture i is [OutputChannel, …]: W [OutputChannel, InputChannel · KernelH · KernelW]
-    over the windows around every StrideH-th row and StrideW-th column, zeros outside.
+    """Out of image i is [OutputChannel, …]: the convolution by W, padded with zeros.
 
-    Pictures are [InputChannel, rows of ROW, rows of COLUMN], one behind the other in X [n, 1]; Col
-    [m, 1] has the windows [InputChannel · KernelH · KernelW, places] of each. Reference:
-    var_conv_2d_op.cc.
+    W is [OutputChannel, InputChannel · KernelH · KernelW]; windows are centred at every StrideH-th
+    row and StrideW-th column. Images are [InputChannel, rows of ROW, rows of COLUMN], consecutive
+    in X [n, 1]; Col [m, 1] has the windows [InputChannel · KernelH · KernelW, positions] of each.
+    Reference: var_conv_2d_op.cc.
     """
 
-    no_kernel_reason = "only data decides how many rows there are"
+    no_kernel_reason = "the number of rows is data-dependent"
     lod_like = ""
 
     X = reads()
@@ -85,9 +85,9 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         require_pair("var_conv_2d", X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
         require_column("var_conv_2d", X)
         require_same_dtype("var_conv_2d", X=X, W=W)
-        wanted = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW
-        if W.rank != 2 or any(differ(a, b) for a, b in zip(W.shape, wanted, strict=False)):
-            raise ShapeError(f"var_conv_2d: W is {W}, expected [{wanted[0]}, {wanted[1]}]")
+        expected = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW
+        if W.rank != 2 or any(differ(a, b) for a, b in zip(W.shape, expected, strict=False)):
+            raise ShapeError(f"var_conv_2d: W is {W}, expected [{expected[0]}, {expected[1]}]")
         column, level = column_like(X), [X_lod[0]]
         return {"Out": column, "Out_lod": level, "Col": column, "Col_lod": level}
 
@@ -95,21 +95,21 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array], W: Array
     ) -> dict[str, object]:
         kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
-        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        sizes = ragged_sizes(ROW_lod[0], COLUMN_lod[0])
         offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
-        made, seen = [np.empty(0, X.dtype)], [np.empty(0, X.dtype)]
+        result, columns_of_windows = [np.empty(0, X.dtype)], [np.empty(0, X.dtype)]
         for i, (h, w) in enumerate(sizes):
-            picture = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
-            rows, columns = window_places((h, w), kernel, strides)
+            image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            rows, columns = window_positions((h, w), kernel, strides)
             inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
-            windows = np.zeros((len(picture), *rows.shape), X.dtype)
-            windows[:, inside] = picture[:, rows[inside], columns[inside]]
-            seen.append(windows.reshape(-1))
-            made.append((W @ windows.reshape(W.shape[1], -1)).reshape(-1))
+            windows = np.zeros((len(image), *rows.shape), X.dtype)
+            windows[:, inside] = image[:, rows[inside], columns[inside]]
+            columns_of_windows.append(windows.reshape(-1))
+            result.append((W @ windows.reshape(W.shape[1], -1)).reshape(-1))
         return {
-            "Out": np.concatenate(made).reshape(-1, 1),
+            "Out": np.concatenate(result).reshape(-1, 1),
             "Out_lod": [offsets_by(after, self.OutputChannel)],
-            "Col": np.concatenate(seen).reshape(-1, 1),
+            "Col": np.concatenate(columns_of_windows).reshape(-1, 1),
             "Col_lod": [offsets_by(after, W.shape[1])],
         }
 
@@ -125,18 +125,18 @@ class VarConv2d(OpDef, op="var_conv_2d"):
         d_Out: Array,
     ) -> dict[str, Array]:
         kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
-        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        sizes = ragged_sizes(ROW_lod[0], COLUMN_lod[0])
         offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
         ends, col_ends = offsets_by(after, self.OutputChannel), offsets_by(after, W.shape[1])
         d_X, d_W = np.zeros_like(X).reshape(-1), np.zeros_like(W)
         for i, (h, w) in enumerate(sizes):
-            given = d_Out.reshape(-1)[ends[i] : ends[i + 1]].reshape(len(W), -1)
+            upstream = d_Out.reshape(-1)[ends[i] : ends[i + 1]].reshape(len(W), -1)
             windows = Col.reshape(-1)[col_ends[i] : col_ends[i + 1]].reshape(W.shape[1], -1)
-            d_W += given @ windows.T
-            rows, columns = window_places((h, w), kernel, strides)
+            d_W += upstream @ windows.T
+            rows, columns = window_positions((h, w), kernel, strides)
             inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
-            picture = d_X[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
-            spread = (W.T @ given).reshape(len(picture), *rows.shape)
-            for plane, values in zip(picture, spread, strict=True):
+            image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            spread = (W.T @ upstream).reshape(len(image), *rows.shape)
+            for plane, values in zip(image, spread, strict=True):
                 np.add.at(plane, (rows[inside], columns[inside]), values[inside])
         return {"X": d_X.reshape(X.shape), "W": d_W}

@@ -1,1 +1,1 @@
-"""Ops that normalise."""
+"""Normalisation ops."""

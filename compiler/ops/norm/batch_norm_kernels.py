@@ -1,7 +1,7 @@
-"""The kernels of normalisation over a batch.
+"""Device kernels of batch normalisation.
 
-In training, a channel whose places fit into a tile has one kernel of one pass; others are read once
-for their statistics and once more to be normalised, and so in the gradient.
+In training, a channel whose positions fit into a tile has one single-pass kernel; others are read
+once for their statistics and once more to be normalised, and likewise in the gradient.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.norm.norm_kernels import Channels, held, moments, sums
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, moments, sums
 
 Store = Callable[[Number, Number, Number], None]
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What training keeps of each channel: [C] each; None where nobody wants it.
+    """Running statistics of training: [C] each; outputs that are not used are None.
 
-    `tensor` [1], where there is one, goes before `momentum`.
+    `tensor` [1], if passed, overrides `momentum`.
     """
 
     before: tuple[DeviceOperand, DeviceOperand]
@@ -30,37 +30,37 @@ class Statistics:
     tensor: DeviceOperand | None = None
 
     def keep(
-        self, k: KernelBuilder, places: Size, c: Number, mean: Number, variance: Number
+        self, k: KernelBuilder, positions: Size, c: Number, mean: Number, variance: Number
     ) -> None:
-        """Move what is kept towards the batch; a channel of one value has nothing to tell."""
+        """Update the running statistics by those of the batch; not for channels of one element."""
         keep: Number = self.momentum if self.tensor is None else self.tensor.reshaped((1,))[0]
         for old, new, batch in zip(self.before, self.after, (mean, variance), strict=True):
             if new is not None:
                 moved = old[c] * keep + batch * (1.0 - keep)
-                k.store(new, (c,), unless_alone(k, places, moved, old[c]))
+                k.store(new, (c,), unless_single(k, positions, moved, old[c]))
 
 
-def unless_alone(k: KernelBuilder, places: Size, value: Number, alone: Number) -> Number:
-    """A value, or what takes its place in a channel of one element."""
-    if isinstance(places, int):
-        return alone if places == 1 else value
-    return k.where(k.equal(k.size(places), 1), alone, value)
+def unless_single(k: KernelBuilder, positions: Size, value: Number, alone: Number) -> Number:
+    """Return `value`, or `alone` for channels of one element."""
+    if isinstance(positions, int):
+        return alone if positions == 1 else value
+    return k.where(k.equal(k.size(positions), 1), alone, value)
 
 
-def by_batch(
+def normalise_by_batch(
     k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     Y: DeviceOperand | None, saved: tuple[DeviceOperand, DeviceOperand], kept: Statistics,
 ) -> None:  # fmt: skip
-    """Normalise X by its own mean and variance; `saved` take the mean and 1/deviation."""
+    """Normalise X by the batch statistics; `saved` receives the mean and 1/deviation."""
 
-    def tell(c: Number, mean: Number, variance: Number) -> None:
+    def store(c: Number, mean: Number, variance: Number) -> None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
         for out, value in zip(saved, (mean, inverse), strict=True):
-            k.store(out, (c,), unless_alone(k, s.places, value, value * 0))
+            k.store(out, (c,), unless_single(k, s.places, value, value * 0))
         kept.keep(k, s.places, c, mean, variance)
 
     if not s.fits:
-        moments(k, s, X, tell)
+        moments(k, s, X, store)
         if Y is not None:
             again(k, s, X, factors, saved, Y, False)
         return
@@ -68,32 +68,32 @@ def by_batch(
     r = k.loop(s.places)
     x = s.read(k, X, c, r)
     mean, variance = k.moments(x, r)
-    tell(c, mean, variance)
+    store(c, mean, variance)
     if Y is not None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
         y = (x - mean) * (inverse * factors[0][c]) + factors[1][c]
-        k.store(Y.reshaped(s.view), s.index(k, c, r), unless_alone(k, s.places, y, x))
+        k.store(Y.reshaped(s.view), s.index(k, c, r), unless_single(k, s.places, y, x))
 
 
-def by_kept(
+def normalise_by_running(
     k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     given: tuple[DeviceOperand, DeviceOperand], epsilon: float, Y: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """Normalise X by a mean and a variance that are given."""
+    """Normalise X by the mean and variance passed in."""
     if Y is None:
         return
     indices = k.grid(*s.view)
-    c, seen = indices[1], X.reshaped(s.view)
+    c, view = indices[1], X.reshaped(s.view)
     factor = factors[0][c] / k.sqrt(given[1][c] + epsilon)
-    k.store(Y.reshaped(s.view), indices, (seen[indices] - given[0][c]) * factor + factors[1][c])
+    k.store(Y.reshaped(s.view), indices, (view[indices] - given[0][c]) * factor + factors[1][c])
 
 
-def tell_kept(
+def store_running(
     k: KernelBuilder, given: tuple[DeviceOperand, DeviceOperand], epsilon: float,
     saved: tuple[DeviceOperand | None, DeviceOperand | None],
     outs: tuple[DeviceOperand | None, DeviceOperand | None],
 ) -> None:  # fmt: skip
-    """What is told of statistics that stay: they themselves, and 1/deviation."""
+    """Emit the outputs of frozen statistics: the statistics themselves, and 1/deviation."""
     (c,) = k.grid(*given[0].shape)
     mean, variance = given[0][c], given[1][c]
     pairs = zip(
@@ -112,35 +112,35 @@ def again(
     indices = k.grid(*s.view)
     c, x = indices[1], X.reshaped(s.view)[indices]
     y = (x - saved[0][c]) * (saved[1][c] * factors[0][c]) + factors[1][c]
-    k.store(Y.reshaped(s.view), indices, y if frozen else unless_alone(k, s.places, y, x))
+    k.store(Y.reshaped(s.view), indices, y if frozen else unless_single(k, s.places, y, x))
 
 
 def gradient(
     k: KernelBuilder, s: Channels, given: tuple[DeviceOperand, ...],
-    made: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None], frozen: bool,
+    outputs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None], frozen: bool,
 ) -> None:  # fmt: skip
-    """Gradients of images, scale and bias from X, d_Y, scale, mean and 1/deviation."""
+    """Emit the gradients of images, scale and bias from X, d_Y, scale, mean and 1/deviation."""
     X, d_Y, scale, mean, inverse = given
-    d_X, *wanted = made
+    d_X, *sum_outputs = outputs
     dtype = X.type.dtype
-    d_scale, d_bias = (out or k.scratch(scale.shape, scale.type.dtype) for out in wanted)
+    d_scale, d_bias = (out or k.scratch(scale.shape, scale.type.dtype) for out in sum_outputs)
 
-    def values(c: Number, place: Number) -> tuple[Number, Number]:
-        above = s.read(k, d_Y, c, place)
-        normal = (s.read(k, X, c, place) - mean[c]) * inverse[c]
+    def values(c: Number, position: Number) -> tuple[Number, Number]:
+        upstream = s.read(k, d_Y, c, position)
+        normal = (s.read(k, X, c, position) - mean[c]) * inverse[c]
         if not frozen:
-            above = unless_alone(k, s.places, above, above * 0)
-        return above * normal, above
+            upstream = unless_single(k, s.places, upstream, upstream * 0)
+        return upstream * normal, upstream
 
     sums(k, s, values, (d_scale, d_bias))
     if d_X is None:
         return
     indices = k.grid(*s.view)
-    c, above = indices[1], d_Y.reshaped(s.view)[indices]
+    c, upstream = indices[1], d_Y.reshaped(s.view)[indices]
     if frozen:
-        k.store(d_X.reshaped(s.view), indices, above * (scale[c] * inverse[c]))
+        k.store(d_X.reshaped(s.view), indices, upstream * (scale[c] * inverse[c]))
         return
     normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
-    total = k.astype(k.size(s.places), held(dtype))
-    share = (above - (d_bias[c] + normal * d_scale[c]) / total) * (scale[c] * inverse[c])
-    k.store(d_X.reshaped(s.view), indices, unless_alone(k, s.places, share, above))
+    total = k.astype(k.size(s.places), compute_dtype(dtype))
+    share = (upstream - (d_bias[c] + normal * d_scale[c]) / total) * (scale[c] * inverse[c])
+    k.store(d_X.reshaped(s.view), indices, unless_single(k, s.places, share, upstream))

@@ -1,4 +1,4 @@
-"""What works across or along channels: `lrn`, which damps by neighbours, and `affine_channel`."""
+"""Per-channel ops: `lrn` (local response normalisation) and `affine_channel`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from compiler.ops.image.windows import (
     channels_first,
     in_layout,
     is_channels_last,
-    laid_out,
     require_images,
-    seen_channels_first,
+    to_layout,
     turned_layout,
+    view_channels_first,
 )
 from compiler.ops.norm.group_norm import require_channels
 from compiler.ops.norm.norm_kernels import Channels, sums
 
 
 def neighbour_sum(values: Array, before: int, after: int) -> Array:
-    """For each channel of [N, C, …], the sum over those from `before` below to `after` above it."""
+    """Sum values [N, C, …] over channels c - `before` to c + `after` for each channel c."""
     channels = values.shape[1]
     total = np.zeros_like(values)
     for shift in range(-min(before, channels - 1), min(after, channels - 1) + 1):
@@ -66,27 +66,27 @@ class Lrn(OpDef, op="lrn"):
         return {"Out": X, "MidOut": X}
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        images, reach = seen_channels_first(self.data_format, X), (self.n - 1) // 2
+        images, reach = view_channels_first(self.data_format, X), (self.n - 1) // 2
         middle = self.k + self.alpha * neighbour_sum(images * images, reach, reach)
-        middle = laid_out(self.data_format, middle)
+        middle = to_layout(self.data_format, middle)
         return {"Out": X * middle**-self.beta, "MidOut": middle}
 
     def grad(self, X: Array, Out: Array, MidOut: Array, d_Out: Array) -> dict[str, Array]:
         reach = (self.n - 1) // 2
-        share = seen_channels_first(self.data_format, d_Out * Out / MidOut)
-        around = laid_out(self.data_format, neighbour_sum(share, reach, reach))
+        share = view_channels_first(self.data_format, d_Out * Out / MidOut)
+        around = to_layout(self.data_format, neighbour_sum(share, reach, reach))
         return {"X": d_Out * MidOut**-self.beta - 2 * self.alpha * self.beta * X * around}
 
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand
     ) -> None:
-        place = k.grid(*X.shape)
+        position = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
-        near, inside = self.neighbour(k, X.shape, place, t)
+        near, inside = self.neighbour(k, X.shape, position, t)
         around = k.sum(k.square(X.at(*near, where=inside, other=0)), t)
         middle = around * self.alpha + self.k
-        k.store(MidOut, place, middle)
-        k.store(Out, place, X[place] * k.power(middle, -self.beta))
+        k.store(MidOut, position, middle)
+        k.store(Out, position, X[position] * k.power(middle, -self.beta))
 
     def triton_grad(
         self,
@@ -97,33 +97,33 @@ class Lrn(OpDef, op="lrn"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        place = k.grid(*X.shape)
+        position = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
-        near, inside = self.neighbour(k, X.shape, place, t)
-        above, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
-        around = k.sum(above * out / MidOut.at(*near, where=inside, other=1), t)
-        own = d_Out[place] * k.power(MidOut[place], -self.beta)
-        k.store(d_X, place, own - X[place] * around * (2 * self.alpha * self.beta))
+        near, inside = self.neighbour(k, X.shape, position, t)
+        upstream, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
+        around = k.sum(upstream * out / MidOut.at(*near, where=inside, other=1), t)
+        own = d_Out[position] * k.power(MidOut[position], -self.beta)
+        k.store(d_X, position, own - X[position] * around * (2 * self.alpha * self.beta))
 
     def reach(self, shape: Shape) -> int:
-        """Channels on each side that are summed: no more than there are, where that is known."""
+        """Number of channels summed on each side, limited to the number of channels if known."""
         channels = channels_first(self.data_format, shape)[1]
         reach = (self.n - 1) // 2
         return min(reach, channels) if isinstance(channels, int) else reach
 
     def neighbour(
-        self, k: KernelBuilder, shape: Shape, place: tuple[Number, ...], turn: Number
+        self, k: KernelBuilder, shape: Shape, position: tuple[Number, ...], iteration: Number
     ) -> tuple[tuple[Number, ...], Number]:
-        """The same place in one of the channels around, and whether there is such a channel."""
+        """Return the same position in a neighbouring channel, and whether that channel exists."""
         channels: Size = channels_first(self.data_format, shape)[1]
-        n, c, *rest = channels_first(self.data_format, place)
-        near = c + turn - self.reach(shape)
+        n, c, *rest = channels_first(self.data_format, position)
+        near = c + iteration - self.reach(shape)
         inside = (near >= 0) & (near < k.size(channels))
         return in_layout(self.data_format, (n, near, *rest)), inside
 
 
 class AffineChannel(OpDef, op="affine_channel"):
-    """Out = X * Scale + Bias, a channel at a time: batch_norm with what it has learnt put together.
+    """Out = X * Scale + Bias per channel: a batch_norm folded into scale and bias.
 
     X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C].
     Reference: affine_channel_op.cc.
@@ -172,9 +172,9 @@ class AffineChannel(OpDef, op="affine_channel"):
         Out: DeviceOperand,
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
-        place = k.grid(*s.view)
-        made = X.reshaped(s.view)[place] * Scale[place[1]] + Bias[place[1]]
-        k.store(Out.reshaped(s.view), place, made)
+        position = k.grid(*s.view)
+        result = X.reshaped(s.view)[position] * Scale[position[1]] + Bias[position[1]]
+        k.store(Out.reshaped(s.view), position, result)
 
     def triton_grad(
         self,
@@ -188,20 +188,24 @@ class AffineChannel(OpDef, op="affine_channel"):
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
 
-        def values(c: Number, place: Number) -> list[Number]:
-            above = s.read(k, d_Out, c, place)
-            pairs = ((d_Scale, above * s.read(k, X, c, place)), (d_Bias, above))
+        def values(c: Number, position: Number) -> list[Number]:
+            upstream = s.read(k, d_Out, c, position)
+            pairs = ((d_Scale, upstream * s.read(k, X, c, position)), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
 
-        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
-        if wanted:
-            sums(k, s, values, wanted)
+        requested = [out for out in (d_Scale, d_Bias) if out is not None]
+        if requested:
+            sums(k, s, values, requested)
         if d_X is not None:
-            place = k.grid(*s.view)
-            k.store(d_X.reshaped(s.view), place, d_Out.reshaped(s.view)[place] * Scale[place[1]])
+            position = k.grid(*s.view)
+            k.store(
+                d_X.reshaped(s.view),
+                position,
+                d_Out.reshaped(s.view)[position] * Scale[position[1]],
+            )
 
 
 def channel_shape(X: Array, layout: str) -> tuple[int, ...]:
-    """The shape in which a vector of channels broadcasts along X: -1 at the channels, else 1."""
+    """Return the shape that broadcasts a vector of channels to X: -1 at the channels, else 1."""
     first = (1, -1, *[1] * (X.ndim - 2))
     return (*first[:1], *first[2:], -1) if is_channels_last(layout) else first

@@ -1,4 +1,4 @@
-"""`data_norm`: normalisation of features by sums that are kept over all data seen."""
+"""`data_norm`: normalisation of features by sums accumulated over all training data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.group_norm import require_channels
 
 NOT_SHOWN = 1e-7
-"""A slot whose first feature is nearer to 0 than this was shown to nobody."""
+"""A slot whose first feature has a magnitude below this was not shown."""
 
 
 def shown_features(X: Array, slot_dim: int) -> Array:
-    """1 for each feature [N, C] that counts: all, or those of slots that were shown."""
+    """Return 1 for each feature [N, C] that counts: all, or those of shown slots."""
     if slot_dim <= 0:
         return np.ones(X.shape, X.dtype)
     first = np.abs(X[:, ::slot_dim]) >= NOT_SHOWN
@@ -25,10 +25,10 @@ def shown_features(X: Array, slot_dim: int) -> Array:
 class DataNorm(OpDef, op="data_norm"):
     """Y = (X - mean) * scale, mean = BatchSum / BatchSize, scale = √(BatchSize / BatchSquareSum).
 
-    X is [N, C], all else [C]. With `enable_scale_and_shift`, Y = … * scale_w + bias. With slots of
-    `slot_dim` features, those whose first feature is 0 give 0. What backward gives for the three
-    sums is what the batch adds to them: its size, its sum, and its squares around the mean, as
-    means over the rows where there are slots. Reference: data_norm_op.cc.
+    X is [N, C], all others [C]. With `enable_scale_and_shift`, Y = … * scale_w + bias. With slots
+    of `slot_dim` features, Y is 0 for those whose first feature is 0. The gradients of the three
+    sums are the increments by the batch: its size, its sum, and its squares around the mean,
+    averaged over the rows if there are slots. Reference: data_norm_op.cc.
     """
 
     X = reads()
@@ -58,7 +58,7 @@ class DataNorm(OpDef, op="data_norm"):
     ) -> dict[str, TensorType]:
         if isinstance(X.shape[-1], int) and self.slot_dim > X.shape[-1]:
             raise BadAttribute(
-                f"data_norm: 'slot_dim' is {self.slot_dim}, expected no more than X {X} is wide"
+                f"data_norm: 'slot_dim' is {self.slot_dim}, expected at most the columns of X {X}"
             )
         if X.rank != 2:
             raise ShapeError(f"data_norm: X is {X}, expected features [N, C]")
@@ -102,10 +102,10 @@ class DataNorm(OpDef, op="data_norm"):
         squares = (centred * centred * shown).sum(axis=0)
         sums = {"BatchSize": count, "BatchSum": (X * shown).sum(axis=0)}
         over = np.maximum(count, 1) if self.slot_dim > 0 else 1
-        made = {slot: value / over for slot, value in sums.items()}
-        made["BatchSquareSum"] = squares / over + count * self.epsilon
+        result = {slot: value / over for slot, value in sums.items()}
+        result["BatchSquareSum"] = squares / over + count * self.epsilon
         learnt = {"scale_w": (d_Y * centred * Scales * shown).sum(axis=0)}
-        return {"X": d_x, **made, **learnt, "bias": (d_Y * shown).sum(axis=0)}
+        return {"X": d_x, **result, **learnt, "bias": (d_Y * shown).sum(axis=0)}
 
     def triton(
         self,
@@ -132,7 +132,7 @@ class DataNorm(OpDef, op="data_norm"):
     def shown(
         self, k: KernelBuilder, X: DeviceOperand, n: Number, c: Number, inside: Number | None
     ) -> Number:
-        """1 for a feature that counts: `shown_features` for one of them."""
+        """Return one element of `shown_features`: 1 for a feature that counts."""
         if self.slot_dim <= 0:
             return 1.0
         first = k.div(c, self.slot_dim) * self.slot_dim
@@ -155,26 +155,26 @@ class DataNorm(OpDef, op="data_norm"):
         d_scale_w: DeviceOperand | None,
         d_bias: DeviceOperand | None,
     ) -> None:
-        """One pass over the features for X, one for all sums over the batch."""
+        """Emit one pass over the features for X, and one for all sums over the batch."""
         if d_X is not None:
             n, c = k.grid(*X.shape)
-            above = d_Y[n, c] * Scales[c]
+            upstream = d_Y[n, c] * Scales[c]
             if self.enable_scale_and_shift and scale_w is not None:
-                above = above * scale_w[c] * self.shown(k, X, n, c, None)
-            k.store(d_X, (n, c), above)
+                upstream = upstream * scale_w[c] * self.shown(k, X, n, c, None)
+            k.store(d_X, (n, c), upstream)
         (c,) = k.grid(X.shape[1])
         n = k.loop(X.shape[0])
         shown, x = self.shown(k, X, n, c, None), X[n, c]
-        centred, above = x - Means[c], d_Y[n, c] * shown
+        centred, upstream = x - Means[c], d_Y[n, c] * shown
         count = k.sum(shown, n)
         over = k.maximum(count, 1) if self.slot_dim > 0 else 1.0
-        told = (
+        outputs = (
             (d_BatchSize, count / over),
             (d_BatchSum, k.sum(x * shown, n) / over),
             (d_BatchSquareSum, k.sum(centred * centred * shown, n) / over + count * self.epsilon),
-            (d_scale_w, k.sum(above * centred * Scales[c], n)),
-            (d_bias, k.sum(above, n)),
+            (d_scale_w, k.sum(upstream * centred * Scales[c], n)),
+            (d_bias, k.sum(upstream, n)),
         )
-        for out, value in told:
+        for out, value in outputs:
             if out is not None:
                 k.store(out, (c,), value)

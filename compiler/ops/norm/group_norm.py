@@ -1,4 +1,4 @@
-"""Normalisation inside an image: `instance_norm`, a channel at a time, and `group_norm`."""
+"""Normalisation within an image: `instance_norm`, per channel, and `group_norm`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
-from compiler.ops.norm import group_norm_kernels as group_lanes
+from compiler.ops.image.windows import channels_first, to_layout, view_channels_first
+from compiler.ops.norm import group_norm_kernels
 from compiler.ops.norm.group_norm_kernels import Groups
-from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, require_same_shape, shown
 
 
 def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType | None) -> None:
-    """ShapeError unless X are images, and what is given beside has an element a channel."""
+    """Raise ShapeError unless X is images, and each vector has one element per channel."""
     if X.rank < 2 or not X.dtype.is_float:
         raise ShapeError(f"{op}: X is {X}, expected floats with a batch and channels")
     size = channels_first(layout, X.shape)[1]
@@ -31,13 +31,13 @@ def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType 
 
 
 def normal_gradient(scaled: Array, normal: Array, inverse: Array) -> Array:
-    """The gradient of rows, given that of their normalised values; `inverse` is 1/deviation."""
+    """Return the gradient of rows from that of normalised rows; `inverse` is 1/deviation."""
     along = (scaled * normal).mean(axis=1, keepdims=True)
     return (scaled - scaled.mean(axis=1, keepdims=True) - normal * along) * inverse
 
 
 class InstanceNorm(OpDef, op="instance_norm"):
-    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a channel of an image at a time.
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, per channel and image.
 
     X is [N, C, …], Scale and Bias [C]. SavedMean and SavedVariance are [N·C]; the latter is
     1/sqrt(variance + epsilon). Reference: instance_norm_op.cc.
@@ -78,11 +78,11 @@ class InstanceNorm(OpDef, op="instance_norm"):
     ) -> dict[str, Array]:
         rows, inverse = X.reshape(len(SavedMean), -1), SavedVariance[:, None]
         normal = (rows - SavedMean[:, None]) * inverse
-        above = d_Y.reshape(rows.shape)
+        upstream = d_Y.reshape(rows.shape)
         factor = 1 if Scale is None else np.tile(Scale, X.shape[0])[:, None]
-        d_x = normal_gradient(above * factor, normal, inverse)
-        d_scale = (above * normal).sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
-        d_bias = above.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
+        d_x = normal_gradient(upstream * factor, normal, inverse)
+        d_scale = (upstream * normal).sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
+        d_bias = upstream.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
 
     def triton(
@@ -98,7 +98,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
         n, c = k.grid(*images[:2])
         r = k.loop(images[2])
-        x = wide(k, X.reshaped(images)[n, c, r])
+        x = upcast(k, X.reshaped(images)[n, c, r])
         mean, variance = k.moments(x, r)
         inverse = 1.0 / k.sqrt(variance + self.epsilon)
         for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
@@ -124,46 +124,46 @@ class InstanceNorm(OpDef, op="instance_norm"):
         s = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
         means, inverses = SavedMean.reshaped(s.view[:2]), SavedVariance.reshaped(s.view[:2])
 
-        def values(c: Number, place: Number) -> list[Number]:
-            n = k.div(place, k.size(s.view[2]))
-            above = s.read(k, d_Y, c, place)
-            mean, inverse = (wide(k, each[n, c]) for each in (means, inverses))
-            normal = (s.read(k, X, c, place) - mean) * inverse
-            pairs = ((d_Scale, above * normal), (d_Bias, above))
+        def values(c: Number, position: Number) -> list[Number]:
+            n = k.div(position, k.size(s.view[2]))
+            upstream = s.read(k, d_Y, c, position)
+            mean, inverse = (upcast(k, each[n, c]) for each in (means, inverses))
+            normal = (s.read(k, X, c, position) - mean) * inverse
+            pairs = ((d_Scale, upstream * normal), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
 
-        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
-        if wanted:
-            sums(k, s, values, wanted)
+        requested = [out for out in (d_Scale, d_Bias) if out is not None]
+        if requested:
+            sums(k, s, values, requested)
         if d_X is None:
             return
         n, c = k.grid(*s.view[:2])
         r = k.loop(s.view[2])
-        scaled, inverse = wide(k, d_Y.reshaped(s.view)[n, c, r]), wide(k, inverses[n, c])
-        normal = (wide(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
+        scaled, inverse = upcast(k, d_Y.reshaped(s.view)[n, c, r]), upcast(k, inverses[n, c])
+        normal = (upcast(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
         scaled = scaled if Scale is None else scaled * Scale[c]
-        made = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
-        k.store(d_X.reshaped(s.view), (n, c, r), made)
+        result = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
+        k.store(d_X.reshaped(s.view), (n, c, r), result)
 
 
 def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
-    """A size in the numbers that means are computed in."""
-    return k.astype(k.size(size), held(like.type.dtype))
+    """Return a size in the dtype that means are computed in."""
+    return k.astype(k.size(size), compute_dtype(like.type.dtype))
 
 
 def channel_groups(channels: int, groups: int) -> list[slice]:
-    """The channels of each group; the last one has fewer where they do not come out even."""
+    """Return the channels of each group; the last one is smaller if C is not divisible."""
     size = (channels - 1) // groups + 1
     return [slice(i * size, min((i + 1) * size, channels)) for i in range(groups)]
 
 
 class GroupNorm(OpDef, op="group_norm"):
-    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a group of channels at a time.
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, per group of channels.
 
     X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C]. Mean and (biased)
-    Variance are those of the groups of each image: [N, groups]. The gradient looks at Y and not at
-    X, as in the reference, and so learns nothing of a channel whose Scale is 0.
-    Reference: group_norm_op.cc, which is right for images of two axes only.
+    Variance are those of the groups of each image: [N, groups]. The gradient is computed from Y
+    instead of X, as in the reference, and so ignores channels whose Scale is 0.
+    Reference: group_norm_op.cc, which is correct only for images with two axes.
     """
 
     is_cheap = True
@@ -190,7 +190,7 @@ class GroupNorm(OpDef, op="group_norm"):
         return {"Y": X, "Mean": each, "Variance": each}
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
-        images = seen_channels_first(self.data_layout, X)
+        images = view_channels_first(self.data_layout, X)
         y, shape = np.empty(images.shape, X.dtype), (-1, *[1] * (X.ndim - 2))
         mean, variance = np.empty((2, len(X), self.groups), X.dtype)
         for group, part in enumerate(channel_groups(images.shape[1], self.groups)):
@@ -201,7 +201,7 @@ class GroupNorm(OpDef, op="group_norm"):
             y[:, part] = normal.reshape(y[:, part].shape)
         y = y if Scale is None else y * Scale.reshape(shape)
         y = y if Bias is None else y + Bias.reshape(shape)
-        return {"Y": laid_out(self.data_layout, y), "Mean": mean, "Variance": variance}
+        return {"Y": to_layout(self.data_layout, y), "Mean": mean, "Variance": variance}
 
     def grad(
         self,
@@ -211,21 +211,21 @@ class GroupNorm(OpDef, op="group_norm"):
         Variance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        y, above = (seen_channels_first(self.data_layout, each) for each in (Y, d_Y))
+        y, upstream = (view_channels_first(self.data_layout, each) for each in (Y, d_Y))
         shape = (-1, *[1] * (Y.ndim - 2))
         scale = np.ones(y.shape[1], Y.dtype) if Scale is None else Scale
         normal = y if Bias is None else y - Bias.reshape(shape)
         normal = normal / np.where(scale == 0, 1, scale).reshape(shape)
         normal[:, scale == 0] = 0
-        scaled, d_x = above * scale.reshape(shape), np.empty(y.shape, Y.dtype)
+        scaled, d_x = upstream * scale.reshape(shape), np.empty(y.shape, Y.dtype)
         inverse = 1 / np.sqrt(Variance + self.epsilon)
         for group, part in enumerate(channel_groups(y.shape[1], self.groups)):
             rows = [each[:, part].reshape(len(Y), -1) for each in (scaled, normal)]
-            made = normal_gradient(rows[0], rows[1], inverse[:, group][:, None])
-            d_x[:, part] = made.reshape(d_x[:, part].shape)
+            result = normal_gradient(rows[0], rows[1], inverse[:, group][:, None])
+            d_x[:, part] = result.reshape(d_x[:, part].shape)
         axes = (0, *range(2, Y.ndim))
-        sums = {"Scale": (above * normal).sum(axis=axes), "Bias": above.sum(axis=axes)}
-        return {"X": laid_out(self.data_layout, d_x), **sums}
+        sums = {"Scale": (upstream * normal).sum(axis=axes), "Bias": upstream.sum(axis=axes)}
+        return {"X": to_layout(self.data_layout, d_x), **sums}
 
     def triton(
         self,
@@ -238,7 +238,7 @@ class GroupNorm(OpDef, op="group_norm"):
         Variance: DeviceOperand | None,
     ) -> None:
         g, outs = Groups(self.data_layout, X.shape, self.groups), (Y, Mean, Variance)
-        group_lanes.normalise(k, g, X, (Scale, Bias), self.epsilon, outs)
+        group_norm_kernels.normalise(k, g, X, (Scale, Bias), self.epsilon, outs)
 
     def triton_grad(
         self,
@@ -252,8 +252,8 @@ class GroupNorm(OpDef, op="group_norm"):
         d_Scale: DeviceOperand | None,
         d_Bias: DeviceOperand | None,
     ) -> None:
-        g, made = Groups(self.data_layout, Y.shape, self.groups), (d_X, d_Scale, d_Bias)
-        group_lanes.gradient(k, g, (Y, d_Y, Variance), (Scale, Bias), self.epsilon, made)
+        g, result = Groups(self.data_layout, Y.shape, self.groups), (d_X, d_Scale, d_Bias)
+        group_norm_kernels.gradient(k, g, (Y, d_Y, Variance), (Scale, Bias), self.epsilon, result)
 
     def infer_grad(self, Y: TensorType, Variance: TensorType) -> dict[str, TensorType]:
         groups = Y.with_shape((Y.shape[0], self.groups))

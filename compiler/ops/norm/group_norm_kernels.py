@@ -1,4 +1,4 @@
-"""The kernels of `group_norm`: a lane for each group of an image, which runs through the group."""
+"""Device kernels of `group_norm`: one program per group of an image, looping over the group."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
-from compiler.ops.norm.norm_kernels import Channels, held, kept, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import (
+    Channels,
+    compute_dtype,
+    masked,
+    row_gradient,
+    sums,
+    upcast,
+)
 
 
 @dataclass(frozen=True)
 class Member:
-    """An element of a group in a lane: where it is, and whether the group has so many."""
+    """An element of a group: its position, and whether it is inside the group."""
 
     n: Number
     group: Number
     c: Number
     index: tuple[Number, ...]
-    turn: Number
+    iteration: Number
     inside: Number | None
     count: Number
 
     def at(self, k: KernelBuilder, vector: DeviceOperand) -> Number:
-        """What a vector has for the element's channel."""
-        return wide(k, vector.at(self.c, where=self.inside, other=0))
+        """Load a vector's element for this element's channel."""
+        return upcast(k, vector.at(self.c, where=self.inside, other=0))
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Images in a layout, their channels in groups; the last group may have fewer."""
+    """Images in a layout, their channels in groups; the last group may be smaller."""
 
     layout: str
     shape: Shape
@@ -38,48 +45,50 @@ class Groups:
 
     @property
     def sizes(self) -> tuple[Size, Size, Size]:
-        """Images, channels, places."""
+        """Images, channels, positions."""
         batch, channels, *image = channels_first(self.layout, self.shape)
         return batch, channels, product(image)
 
     @property
     def view(self) -> Shape:
-        """Images with one axis for all places."""
-        batch, channels, places = self.sizes
+        """Shape of the images with one axis for all positions."""
+        batch, channels, positions = self.sizes
         last = is_channels_last(self.layout)
-        return (batch, places, channels) if last else (batch, channels, places)
+        return (batch, positions, channels) if last else (batch, channels, positions)
 
     def begin(self, k: KernelBuilder, like: DeviceOperand) -> Member:
-        """Begin a kernel with a lane a group; gives the element of a turn."""
-        batch, channels, places = self.sizes
+        """Start a kernel over the groups of each image; return the element of a loop index."""
+        batch, channels, positions = self.sizes
         size = (channels - 1) // self.groups + 1
         n, group = k.grid(batch, self.groups)
-        turn = k.loop(size * places)
+        iteration = k.loop(size * positions)
         if is_channels_last(self.layout):
-            p, c = k.unravel(turn, (places, size))
+            p, c = k.unravel(iteration, (positions, size))
         else:
-            c, p = k.unravel(turn, (size, places))
+            c, p = k.unravel(iteration, (size, positions))
         c = group * k.size(size) + c
         even = isinstance(channels, int) and channels % self.groups == 0
         inside = None if even else c < k.size(channels)
         index = (n, p, c) if is_channels_last(self.layout) else (n, c, p)
-        own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(places)
-        return Member(n, group, c, index, turn, inside, k.astype(own, held(like.type.dtype)))
+        own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(positions)
+        return Member(
+            n, group, c, index, iteration, inside, k.astype(own, compute_dtype(like.type.dtype))
+        )
 
     def read(self, k: KernelBuilder, images: DeviceOperand, e: Member) -> Number:
-        """An element in no less than 32 bits; 0 where there is none."""
-        return wide(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
+        """Load an element, upcast to at least 32 bits; 0 outside the group."""
+        return upcast(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
 
 
 def normalise(
     k: KernelBuilder, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Y, the mean and the variance of every group; `factors` are scale and bias."""
-    e, (Y, *told) = g.begin(k, X), outs
+    """Emit Y, the mean and the variance of every group; `factors` are scale and bias."""
+    e, (Y, *statistics) = g.begin(k, X), outs
     x = g.read(k, X, e)
-    mean, variance = k.moments(x, e.turn, e.inside)
-    for out, value in zip(told, (mean, variance), strict=True):
+    mean, variance = k.moments(x, e.iteration, e.inside)
+    for out, value in zip(statistics, (mean, variance), strict=True):
         if out is not None:
             k.store(out, (e.n, e.group), value)
     if Y is None:
@@ -91,8 +100,10 @@ def normalise(
     k.store(Y.reshaped(g.view), e.index, y, where=e.inside)
 
 
-def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None) -> Number:
-    """What Y was before scale and bias; 0 where the scale is."""
+def normalised_value(
+    k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None
+) -> Number:
+    """Return the normalised value of Y, before scale and bias; 0 where the scale is 0."""
     shifted = y if bias is None else y - bias
     if scale is None:
         return shifted
@@ -103,29 +114,29 @@ def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | 
 def gradient(
     k: KernelBuilder, g: Groups, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
     factors: tuple[DeviceOperand | None, ...], epsilon: float,
-    made: tuple[DeviceOperand | None, ...],
+    result: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Gradients of images, scale and bias from Y, d_Y and the variance."""
+    """Emit the gradients of images, scale and bias from Y, d_Y and the variance."""
     Y, d_Y, Variance = given
-    d_X, *wanted = made
+    d_X, *sum_outputs = result
     s = Channels.of(g.layout, g.shape)
 
-    def values(c: Number, place: Number) -> list[Number]:
-        above = s.read(k, d_Y, c, place)
-        own = [None if each is None else wide(k, each[c]) for each in factors]
-        normal = normal_of(k, s.read(k, Y, c, place), own[0], own[1])
-        pairs = zip(wanted, (above * normal, above), strict=True)
+    def values(c: Number, position: Number) -> list[Number]:
+        upstream = s.read(k, d_Y, c, position)
+        own = [None if each is None else upcast(k, each[c]) for each in factors]
+        normal = normalised_value(k, s.read(k, Y, c, position), own[0], own[1])
+        pairs = zip(sum_outputs, (upstream * normal, upstream), strict=True)
         return [value for out, value in pairs if out is not None]
 
-    if any(out is not None for out in wanted):
-        sums(k, s, values, [out for out in wanted if out is not None])
+    if any(out is not None for out in sum_outputs):
+        sums(k, s, values, [out for out in sum_outputs if out is not None])
     if d_X is None:
         return
     e = g.begin(k, Y)
     own = [None if each is None else e.at(k, each) for each in factors]
-    above = g.read(k, d_Y, e)
-    normal = kept(k, e.inside, normal_of(k, g.read(k, Y, e), own[0], own[1]))
-    scaled = above if own[0] is None else above * own[0]
-    inverse = 1.0 / k.sqrt(wide(k, Variance[e.n, e.group]) + epsilon)
-    share = row_gradient(k, e.turn, e.count, scaled, normal, inverse)
+    upstream = g.read(k, d_Y, e)
+    normal = masked(k, e.inside, normalised_value(k, g.read(k, Y, e), own[0], own[1]))
+    scaled = upstream if own[0] is None else upstream * own[0]
+    inverse = 1.0 / k.sqrt(upcast(k, Variance[e.n, e.group]) + epsilon)
+    share = row_gradient(k, e.iteration, e.count, scaled, normal, inverse)
     k.store(d_X.reshaped(g.view), e.index, share, where=e.inside)

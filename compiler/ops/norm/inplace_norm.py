@@ -1,6 +1,6 @@
-"""`inplace_abn`: normalisation over a batch and an activation that can be undone.
+"""`inplace_abn`: batch normalisation and an invertible activation.
 
-Y takes the place of X, so that the gradient has to find the normalised values from Y.
+Y overwrites X, so that the gradient recomputes the normalised values from Y.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.opdef import attr
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.norm import batch_norm_kernels as batch_lanes
+from compiler.ops.norm import batch_norm_kernels
 from compiler.ops.norm.norm import BatchNormalisation
 from compiler.ops.norm.norm_kernels import Channels
 from compiler.ops.norm.norm_numpy import channel_rows, normalised, rows_gradient, rows_like
@@ -19,27 +19,29 @@ from compiler.ops.norm.norm_numpy import channel_rows, normalised, rows_gradient
 ACTIVATIONS = ("", "identity", "leaky_relu", "elu")
 
 
-def activated(x: Array, activation: str, alpha: float) -> Array:
-    """The activation of values."""
+def apply_activation(x: Array, activation: str, alpha: float) -> Array:
+    """Return the activation of values."""
     if activation == "elu":
         return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
     return np.where(x > 0, x, alpha * x) if activation == "leaky_relu" else x
 
 
-def undone(y: Array, above: Array, activation: str, alpha: float) -> tuple[Array, Array]:
-    """What was activated, and the gradient there, from the results and the gradient of those."""
+def invert_activation(
+    y: Array, upstream: Array, activation: str, alpha: float
+) -> tuple[Array, Array]:
+    """Return activation inputs and their gradient, from activation outputs and their gradient."""
     if activation == "elu":
         x = np.where(y > 0, y, np.log1p(np.minimum(y, 0) / alpha))
-        return x, np.where(y > 0, above, above * (y + alpha))
+        return x, np.where(y > 0, upstream, upstream * (y + alpha))
     if activation == "leaky_relu":
-        return np.where(y > 0, y, y / alpha), np.where(y > 0, above, above * alpha)
-    return y, above
+        return np.where(y > 0, y, y / alpha), np.where(y > 0, upstream, upstream * alpha)
+    return y, upstream
 
 
 class InplaceAbn(BatchNormalisation, op="inplace_abn"):
     """Y = activation(batch_norm(X)); the activation is identity, leaky_relu or elu with `alpha`.
 
-    Scale must not be 0 anywhere, for the gradient divides by it. Reference: inplace_abn_op.cc.
+    Scale must not be 0 anywhere, because the gradient divides by it. Reference: inplace_abn_op.cc.
     """
 
     activation = attr("")
@@ -71,8 +73,8 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         given = (X, Scale, Bias, Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
-        made = normalised(*given)
-        return {**made, "Y": activated(made["Y"], self.activation, self.alpha)}
+        result = normalised(*given)
+        return {**result, "Y": apply_activation(result["Y"], self.activation, self.alpha)}
 
     def grad(
         self,
@@ -83,11 +85,15 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        y, above = (channel_rows(each, self.data_layout) for each in (Y, d_Y))
-        y, above = undone(y, above, self.activation, self.alpha)
+        y, upstream = (channel_rows(each, self.data_layout) for each in (Y, d_Y))
+        y, upstream = invert_activation(y, upstream, self.activation, self.alpha)
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
-        made = rows_gradient((y - Bias) / Scale, above, Scale * SavedVariance, frozen)
-        return {"X": rows_like(made[0], Y, self.data_layout), "Scale": made[1], "Bias": made[2]}
+        result = rows_gradient((y - Bias) / Scale, upstream, Scale * SavedVariance, frozen)
+        return {
+            "X": rows_like(result[0], Y, self.data_layout),
+            "Scale": result[1],
+            "Bias": result[2],
+        }
 
     def triton(
         self,
@@ -108,7 +114,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         super().triton(k, *given, SavedMean, SavedVariance)
         if Y is not None and self.activation in ("leaky_relu", "elu"):
             at = k.grid(*Y.shape)
-            k.store(Y, at, bent(k, Y[at], self.activation, self.alpha))
+            k.store(Y, at, activated_value(k, Y[at], self.activation, self.alpha))
 
     def triton_grad(
         self,
@@ -122,34 +128,34 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         d_Scale: DeviceOperand | None,
         d_Bias: DeviceOperand | None,
     ) -> None:
-        straight, above = (k.scratch(Y.shape, Y.type.dtype) for _ in range(2))
+        straight, upstream = (k.scratch(Y.shape, Y.type.dtype) for _ in range(2))
         at = k.grid(*Y.shape)
-        values = straightened(k, Y[at], d_Y[at], self.activation, self.alpha)
-        for out, value in zip((straight, above), values, strict=True):
+        values = inverted_value(k, Y[at], d_Y[at], self.activation, self.alpha)
+        for out, value in zip((straight, upstream), values, strict=True):
             k.store(out, at, value)
         factor, inverse = (k.scratch(Scale.shape, Scale.type.dtype) for _ in range(2))
         (c,) = k.grid(*Scale.shape)
         k.store(factor, (c,), Scale[c] * Scale[c] * SavedVariance[c])
         k.store(inverse, (c,), 1.0 / Scale[c])
         s = Channels.of(self.data_layout, Y.shape)
-        # With Bias for the mean and 1/Scale for 1/deviation, Y is normalised as X was.
-        given = (straight, above, factor, Bias, inverse)
-        batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
+        # With Bias as the mean and 1/Scale as 1/deviation, Y normalises to the values of X.
+        given = (straight, upstream, factor, Bias, inverse)
+        batch_norm_kernels.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
 
 
-def bent(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:
-    """`activated` for one value."""
+def activated_value(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:
+    """Return `apply_activation` of one value."""
     below = x if activation == "leaky_relu" else k.expm1(k.minimum(x, 0.0))
     return k.where(x > 0, x, below * alpha)
 
 
-def straightened(
-    k: KernelBuilder, y: Number, above: Number, activation: str, alpha: float
+def inverted_value(
+    k: KernelBuilder, y: Number, upstream: Number, activation: str, alpha: float
 ) -> tuple[Number, Number]:
-    """`undone` for one result and its gradient."""
+    """Return `invert_activation` of one result and its gradient."""
     if activation == "elu":
         x = k.where(y > 0, y, k.log1p(k.minimum(y, 0.0) / alpha))
-        return x, k.where(y > 0, above, above * (y + alpha))
+        return x, k.where(y > 0, upstream, upstream * (y + alpha))
     if activation == "leaky_relu":
-        return k.where(y > 0, y, y / alpha), k.where(y > 0, above, above * alpha)
-    return y, above
+        return k.where(y > 0, y, y / alpha), k.where(y > 0, upstream, upstream * alpha)
+    return y, upstream

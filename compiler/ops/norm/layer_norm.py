@@ -1,4 +1,4 @@
-"""Normalisation of rows: `layer_norm`, forward and backward without a temporary."""
+"""Layer normalisation: `layer_norm`, forward and backward."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, shown
 
 
 class LayerNorm(OpDef, op="layer_norm"):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each row of X.
 
-    A row is what lies behind the first `begin_norm_axis` axes; Scale and Bias have an element for
-    each of a row, Mean and (biased) Variance one for each row. Reference: layer_norm_op.cc.
+    A row spans the axes from `begin_norm_axis` on; Scale and Bias have one entry per element of a
+    row, Mean and (biased) Variance one per row. Reference: layer_norm_op.cc.
     """
 
     is_cheap = True
@@ -43,7 +43,7 @@ class LayerNorm(OpDef, op="layer_norm"):
     ) -> dict[str, TensorType]:
         if not 0 < self.begin_norm_axis < X.rank:
             found = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
-            raise BadAttribute(f"{found}, expected an axis of X {X} behind the first")
+            raise BadAttribute(f"{found}, expected an axis of X {X} after the first")
         rows, columns = self.table(X.shape)
         for slot, vector in (("Scale", Scale), ("Bias", Bias)):
             if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):
@@ -52,7 +52,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         return {"Y": X, "Mean": X.with_shape((rows,)), "Variance": X.with_shape((rows,))}
 
     def table(self, X: Shape) -> tuple[Size, Size]:
-        """How many rows X has, and how many elements a row."""
+        """Return the number of rows of X, and of elements per row."""
         return product(X[: self.begin_norm_axis]), product(X[self.begin_norm_axis :])
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
@@ -72,13 +72,13 @@ class LayerNorm(OpDef, op="layer_norm"):
         Variance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = X.reshape(len(Mean), -1), d_Y.reshape(len(Mean), -1)
+        x, upstream = X.reshape(len(Mean), -1), d_Y.reshape(len(Mean), -1)
         inverse = 1 / np.sqrt(Variance + self.epsilon)[:, None]
         normal = (x - Mean[:, None]) * inverse
-        scaled = above if Scale is None else above * Scale
+        scaled = upstream if Scale is None else upstream * Scale
         along = (scaled * normal).mean(axis=1, keepdims=True)
         d_x = (scaled - scaled.mean(axis=1, keepdims=True) - normal * along) * inverse
-        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+        d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
 
     def lower(
@@ -123,13 +123,13 @@ class LayerNorm(OpDef, op="layer_norm"):
         d_Scale: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
-        """Sums over rows and over columns are products with a vector; d_Y * normal serves both."""
+        """Emit sums over rows and columns as products with a vector; both use d_Y * normal."""
         table = self.table(X.shape)
         rows, columns = table
-        dtype, above = X.type.dtype, d_Y.view(table)
+        dtype, upstream = X.type.dtype, d_Y.view(table)
         ones = k.at_bind(f"np.ones({rows}, np.{dtype.numpy.name})", [], "ones")
         if d_Bias is not None:
-            k.line(f"np.matmul({ones}, {above}, out={d_Bias})")
+            k.line(f"np.matmul({ones}, {upstream}, out={d_Bias})")
         if d_X is None and d_Scale is None:
             return
         inverse, normal, part = (k.scratch(shape, dtype) for shape in ((rows,), table, table))
@@ -138,7 +138,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         k.line(f"np.reciprocal({inverse}, out={inverse})")
         k.line(f"np.subtract({X.view(table)}, {Mean.view((rows, 1))}, out={normal})")
         k.line(f"np.multiply({normal}, {inverse.view((rows, 1))}, out={normal})")
-        k.line(f"np.multiply({above}, {normal}, out={part})")
+        k.line(f"np.multiply({upstream}, {normal}, out={part})")
         if d_Scale is not None:
             k.line(f"np.matmul({ones}, {part}, out={d_Scale})")
         if d_X is not None:
@@ -155,11 +155,11 @@ class LayerNorm(OpDef, op="layer_norm"):
         Mean: DeviceOperand | None,
         Variance: DeviceOperand | None,
     ) -> None:
-        """A lane a row: it is read once where it fits into a tile."""
+        """Emit one program per row, which is read once if it fits into a tile."""
         rows, columns = self.table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(columns)
-        x = wide(k, X.reshaped((rows, columns))[i, r])
+        x = upcast(k, X.reshaped((rows, columns))[i, r])
         mean, variance = k.moments(x, r)
         for out, value in ((Mean, mean), (Variance, variance)):
             if out is not None:
@@ -182,36 +182,38 @@ class LayerNorm(OpDef, op="layer_norm"):
         d_Scale: DeviceOperand | None,
         d_Bias: DeviceOperand | None,
     ) -> None:
-        """Sums over rows for Scale and Bias, sums over columns for X."""
+        """Emit sums over rows for Scale and Bias, sums over columns for X."""
         table = self.table(X.shape)
-        x, above = X.reshaped(table), d_Y.reshaped(table)
+        x, upstream = X.reshaped(table), d_Y.reshaped(table)
 
         def normal(i: Number, value: Number) -> Number:
             return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
 
         def values(j: Number, i: Number) -> list[Number]:
-            share = wide(k, above[i, j])
-            mean = wide(k, Mean[i])
-            variance = wide(k, Variance[i])
-            seen = wide(k, x[i, j]) - mean
-            made = {"s": share * (seen / k.sqrt(variance + self.epsilon)), "b": share}
-            return [made[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
+            share = upcast(k, upstream[i, j])
+            mean = upcast(k, Mean[i])
+            variance = upcast(k, Variance[i])
+            centred = upcast(k, x[i, j]) - mean
+            result = {"s": share * (centred / k.sqrt(variance + self.epsilon)), "b": share}
+            return [result[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
 
-        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
-        if wanted:
-            sums(k, Channels(table), values, wanted)
+        requested = [out for out in (d_Scale, d_Bias) if out is not None]
+        if requested:
+            sums(k, Channels(table), values, requested)
         if d_X is None:
             return
         (i,) = k.grid(table[0])
         r = k.loop(table[1])
-        inverse = 1.0 / k.sqrt(wide(k, Variance[i]) + self.epsilon)
-        scaled = wide(k, above[i, r]) if Scale is None else wide(k, above[i, r]) * Scale[r]
-        count = k.astype(k.size(table[1]), held(X.type.dtype))
-        made = row_gradient(k, r, count, scaled, normal(i, wide(k, x[i, r])), inverse)
-        k.store(d_X.reshaped(table), (i, r), made)
+        inverse = 1.0 / k.sqrt(upcast(k, Variance[i]) + self.epsilon)
+        scaled = (
+            upcast(k, upstream[i, r]) if Scale is None else upcast(k, upstream[i, r]) * Scale[r]
+        )
+        count = k.astype(k.size(table[1]), compute_dtype(X.type.dtype))
+        result = row_gradient(k, r, count, scaled, normal(i, upcast(k, x[i, r])), inverse)
+        k.store(d_X.reshaped(table), (i, r), result)
 
     def share(self, k: SourceBuilder, columns: Size, X: Operand, Scale: Operand | None) -> str:
-        """The vector whose product with a row is the mean of the row times Scale."""
+        """Return the vector whose product with a row is the mean of the row times Scale."""
         even = _share(k, columns, X)
         if Scale is None:
             return even
@@ -231,19 +233,19 @@ class LayerNorm(OpDef, op="layer_norm"):
         (d_Y, d_X), (inverse, normal, part) = gradients, work
         rows, columns = normal.shape
         means = k.scratch((rows,), normal.type.dtype)
-        above, made, column = d_Y.view((rows, columns)), d_X.view((rows, columns)), (rows, 1)
+        upstream, result, column = d_Y.view((rows, columns)), d_X.view((rows, columns)), (rows, 1)
         k.line(f"np.matmul({part}, {share}, out={means})")
         k.line(f"np.multiply({normal}, {means.view(column)}, out={normal})")
-        k.line(f"np.matmul({above}, {share}, out={means})")
+        k.line(f"np.matmul({upstream}, {share}, out={means})")
         if Scale is not None:
-            k.line(f"np.multiply({above}, {Scale}, out={part})")
-            above = str(part)
-        k.line(f"np.subtract({above}, {means.view(column)}, out={made})")
-        k.line(f"np.subtract({made}, {normal}, out={made})")
-        k.line(f"np.multiply({made}, {inverse.view(column)}, out={made})")
+            k.line(f"np.multiply({upstream}, {Scale}, out={part})")
+            upstream = str(part)
+        k.line(f"np.subtract({upstream}, {means.view(column)}, out={result})")
+        k.line(f"np.subtract({result}, {normal}, out={result})")
+        k.line(f"np.multiply({result}, {inverse.view(column)}, out={result})")
 
 
 def _share(k: SourceBuilder, columns: Size, X: Operand) -> str:
-    """The vector whose product with a row is the row's mean."""
+    """Return the vector whose product with a row is the row's mean."""
     dtype = X.type.dtype.numpy.name
     return k.at_bind(f"np.full({columns}, 1 / ({columns}), np.{dtype})", [], "share")

@@ -1,4 +1,4 @@
-"""Normalisation over a batch: `batch_norm`, in training and with the statistics it keeps."""
+"""Batch normalisation: `batch_norm`, in training and with running statistics."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 from compiler.ops.image.windows import is_channels_last, turned_layout
-from compiler.ops.norm import batch_norm_kernels as batch_lanes
+from compiler.ops.norm import batch_norm_kernels
 from compiler.ops.norm.norm_kernels import Channels
 from compiler.ops.norm.norm_numpy import (
     channel_rows,
     normalised,
-    normalize_again,
     normalize_by_batch,
-    normalize_by_kept,
+    normalize_by_running,
     normalize_gradient,
+    renormalize,
     rows_gradient,
     rows_like,
 )
@@ -30,12 +30,12 @@ from compiler.ops.type_checks import differ, shown
 
 
 class Layouts(OpDef):
-    """What normalises channels, whichever axis they are."""
+    """Base of ops that normalise channels in any layout."""
 
     gaps = frozenset({"X", "Y"})
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """Where the channels come first, an image is seen as it lies."""
+        """Allow strided images only in layouts with channels first."""
         return super().may_have_gaps(slot, axes) and not is_channels_last(self.data_layout)
 
     data_layout = attr("NCHW")
@@ -44,11 +44,11 @@ class Layouts(OpDef):
         return turned_layout("data_layout", self.data_layout, order, "X", "Y")
 
     def channel_axis(self, rank: int) -> int:
-        """The axis of the channels."""
+        """Return the axis of the channels."""
         return rank - 1 if is_channels_last(self.data_layout) else 1
 
-    def seen(self, k: SourceBuilder, X: Operand) -> str:
-        """The expression for X as [N, places, C]."""
+    def npc(self, k: SourceBuilder, X: Operand) -> str:
+        """Return an expression for X as [N, positions, C]."""
         axis = self.channel_axis(X.type.rank)
         before, channels, after = (
             product(X.shape[:axis]),
@@ -63,14 +63,15 @@ class Layouts(OpDef):
 class BatchNormalisation(Layouts):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C], float32 where X has two bytes.
-    In training, mean and (biased) variance are those of the batch, and MeanOut = momentum*Mean +
-    (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance; MomentumTensor
-    [1] goes before the attribute.
+    X is [N, C, …], or […, C] with data_layout NHWC; all others are [C], float32 if X is half
+    precision. In training, mean and (biased) variance are those of the batch, and MeanOut =
+    momentum*Mean + (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance;
+    MomentumTensor [1] overrides the attribute.
+
     With is_test (unless trainable_statistics) or use_global_stats they are Mean and Variance, which
-    stay. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for Y. A
-    channel of one value has no variance: in training Y = X then, and nothing is learnt of it.
-    ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
+    are not updated. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for
+    Y. A channel of one value has no variance: in training Y = X then, with no gradient for Scale
+    and Bias. ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
     """
 
     X = reads()
@@ -115,7 +116,7 @@ class BatchNormalisation(Layouts):
 
     @property
     def is_frozen(self) -> bool:
-        """True where the statistics are those that were kept, not those of the batch."""
+        """True if the statistics are the running ones, not those of the batch."""
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
     def triton(
@@ -139,12 +140,12 @@ class BatchNormalisation(Layouts):
                 out if out and not k.aliased(out, a) else None
                 for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
             ]
-            batch_lanes.by_kept(k, s, X, (Scale, Bias), given, self.epsilon, Y)
+            batch_norm_kernels.normalise_by_running(k, s, X, (Scale, Bias), given, self.epsilon, Y)
             saved = (SavedMean, SavedVariance)
-            batch_lanes.tell_kept(k, given, self.epsilon, saved, (outs[0], outs[1]))
+            batch_norm_kernels.store_running(k, given, self.epsilon, saved, (outs[0], outs[1]))
             return
         outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
-        kept = batch_lanes.Statistics(given, outs, *numbers, MomentumTensor)
+        kept = batch_norm_kernels.Statistics(given, outs, *numbers, MomentumTensor)
         mean, inverse = (
             each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
         )
@@ -158,14 +159,14 @@ class BatchNormalisation(Layouts):
         affine: tuple[DeviceOperand, DeviceOperand],
         Y: DeviceOperand | None,
         saved: tuple[DeviceOperand, DeviceOperand],
-        kept: batch_lanes.Statistics,
+        kept: batch_norm_kernels.Statistics,
     ) -> None:
         """Normalise by the statistics of the batch; `affine` is Scale and Bias."""
-        batch_lanes.by_batch(k, s, X, affine, Y, saved, kept)
+        batch_norm_kernels.normalise_by_batch(k, s, X, affine, Y, saved, kept)
 
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
-    """Normalisation over a batch."""
+    """Batch normalisation."""
 
     device_epilogue = "Y"
     epilogue_grad = "X"
@@ -174,7 +175,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
     def again(self) -> Again | None:
-        """Y follows from X and the statistics that backward reads."""
+        """Return the op that recomputes Y from X and the statistics that backward reads."""
         inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
         attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
         return Again("batch_norm_again", inputs, {"Y": "Y"}, attrs)
@@ -202,12 +203,12 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if len(x) == 1 and not frozen:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
         normal = (x - SavedMean) * SavedVariance
-        d_x, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, frozen)
+        d_x, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, frozen)
         return {"X": rows_like(d_x, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
     def lower(
@@ -225,12 +226,12 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedMean: Operand | None,
         SavedVariance: Operand | None,
     ) -> None:
-        images = f"{self.seen(k, X)}, {self.seen(k, Y or like(k, X))}, {Scale}, {Bias}"
+        images = f"{self.npc(k, X)}, {self.npc(k, Y or like(k, X))}, {Scale}, {Bias}"
         saved = [given or like(k, Mean) for given in (SavedMean, SavedVariance)]
         kept = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
         if self.is_frozen:
             vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {like(k, Mean)}"
-            k.line(f"{k.function(normalize_by_kept)}({images}, {vectors})")
+            k.line(f"{k.function(normalize_by_running)}({images}, {vectors})")
             for given, out in kept:
                 _copy(k, given, out)
         else:
@@ -241,11 +242,11 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
             k.line(f"{name}({images}, {vectors}, {rest}{last})")
 
     def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
-        """The function that normalises by the batch, and its further arguments."""
+        """Return the function that normalises by the batch, and its further arguments."""
         return k.function(normalize_by_batch), ""
 
     def gradient_function(self, k: SourceBuilder) -> tuple[str, str]:
-        """The function of the gradient, and its last argument."""
+        """Return the function of the gradient, and its last argument."""
         return k.function(normalize_gradient), f"{self.is_frozen}"
 
     def lower_grad(
@@ -261,11 +262,11 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_Bias: Operand | None,
     ) -> None:
         given = [X, d_Y, d_X or like(k, X)]
-        images = ", ".join(self.seen(k, each) for each in given)
+        images = ", ".join(self.npc(k, each) for each in given)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
-        made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
+        result = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
         name, last = self.gradient_function(k)
-        k.line(f"{name}({images}, {vectors}, {made}, {last})")
+        k.line(f"{name}({images}, {vectors}, {result}, {last})")
 
     def triton_grad(
         self,
@@ -290,15 +291,15 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
     ) -> None:
-        """Gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
-        batch_lanes.gradient(k, s, given, outs, self.is_frozen)
+        """Emit the gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
+        batch_norm_kernels.gradient(k, s, given, outs, self.is_frozen)
 
 
 class BatchNormAgain(Layouts, op="batch_norm_again"):
-    """Y of a `batch_norm`, once more, from the statistics that it used: the same to the bit.
+    """Y of a `batch_norm`, recomputed bit-identically from its saved statistics.
 
-    No program has it; the pass `recompute` writes it. `frozen` says that the statistics were those
-    that were kept.
+    Programs do not contain it; the pass `recompute` creates it. `frozen` is true for running
+    statistics.
     """
 
     X = reads()
@@ -331,9 +332,9 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         SavedVariance: Operand,
         Y: Operand,
     ) -> None:
-        images = f"{self.seen(k, X)}, {self.seen(k, Y)}, {Scale}, {Bias}"
+        images = f"{self.npc(k, X)}, {self.npc(k, Y)}, {Scale}, {Bias}"
         rest = f"{SavedMean}, {SavedVariance}, {like(k, Scale)}, {like(k, Scale)}, {self.frozen}"
-        k.line(f"{k.function(normalize_again)}({images}, {rest})")
+        k.line(f"{k.function(renormalize)}({images}, {rest})")
 
     def triton(
         self,
@@ -346,11 +347,11 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         Y: DeviceOperand,
     ) -> None:
         s, saved = Channels.of(self.data_layout, X.shape), (SavedMean, SavedVariance)
-        batch_lanes.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
+        batch_norm_kernels.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
 
 
 def like(k: SourceBuilder, value: Operand) -> Operand:
-    """Scratch of the same type."""
+    """Return scratch of the same type."""
     return k.scratch(value.shape, value.type.dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the kernels of norms share: images as channels times places, and sums over the places."""
+"""Helpers for device kernels of norms: images as channels x positions, and sums over positions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from compiler.ir.types import HALVES, DType, Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
 
 TILE = 4096
-"""Places that a kernel holds at once."""
+"""Maximum number of positions that a kernel holds at once."""
 
 Values: TypeAlias = Callable[[Number, Number], Sequence[Number]]
-"""What is summed, for a channel and a place."""
+"""The summands for a channel and a position."""
 
 
 @dataclass(frozen=True)
 class Channels:
-    """A batch seen as channels, and each channel's places: [N, C, P], or [N·P, C]."""
+    """A batch viewed as channels and the positions of each: [N, C, P], or [N·P, C]."""
 
     view: Shape
 
     @classmethod
     def of(cls, layout: str, shape: Shape) -> Channels:
-        """Images in a layout."""
+        """Return the view of images in a layout."""
         batch, channels, *image = channels_first(layout, shape)
         last = is_channels_last(layout) or not image
         return cls(
@@ -35,48 +35,48 @@ class Channels:
 
     @property
     def count(self) -> Size:
-        """How many channels there are."""
+        """Number of channels."""
         return self.view[1]
 
     @property
     def places(self) -> Size:
-        """How many elements a channel has."""
+        """Number of elements per channel."""
         return product([self.view[0], *self.view[2:]])
 
     @property
     def fits(self) -> bool:
-        """True where a kernel can hold all places of a channel at once."""
+        """True if a kernel can hold all positions of a channel at once."""
         return isinstance(self.places, int) and self.places <= TILE
 
-    def index(self, k: KernelBuilder, c: Number, place: Number) -> tuple[Number, ...]:
-        """The indices of an element in the view."""
+    def index(self, k: KernelBuilder, c: Number, position: Number) -> tuple[Number, ...]:
+        """Return the indices of an element in the view."""
         if len(self.view) == 2:
-            return (place, c)
+            return (position, c)
         inner = k.size(self.view[2])
-        return (k.div(place, inner), c, k.mod(place, inner))
+        return (k.div(position, inner), c, k.mod(position, inner))
 
-    def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, place: Number) -> Number:
-        """An element, in no less than 32 bits."""
-        return wide(k, X.reshaped(self.view)[self.index(k, c, place)])
+    def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, position: Number) -> Number:
+        """Load an element, upcast to at least 32 bits."""
+        return upcast(k, X.reshaped(self.view)[self.index(k, c, position)])
 
 
-def held(dtype: DType) -> DType:
-    """What norms compute in for elements of a type."""
+def compute_dtype(dtype: DType) -> DType:
+    """Return the compute dtype of norms for an element dtype."""
     return DType.FP32 if dtype in HALVES else dtype
 
 
-def wide(k: KernelBuilder, value: Number) -> Number:
-    """A number in no less than 32 bits."""
-    return k.astype(value, held(value.dtype))
+def upcast(k: KernelBuilder, value: Number) -> Number:
+    """Upcast a number to at least 32 bits."""
+    return k.astype(value, compute_dtype(value.dtype))
 
 
-def kept(k: KernelBuilder, inside: Number | None, value: Number) -> Number:
-    """A value where it counts, else 0."""
+def masked(k: KernelBuilder, inside: Number | None, value: Number) -> Number:
+    """Return `value` where `inside` is true, else 0."""
     return value if inside is None else k.where(inside, value, 0)
 
 
 def sums(k: KernelBuilder, s: Channels, values: Values, outs: Sequence[DeviceOperand]) -> None:
-    """A kernel for outs[i][c] = the sum of values(c, place)[i] over all places of a channel."""
+    """Emit a kernel for outs[i][c] = the sum of values(c, place)[i] over all positions."""
     (c,) = k.grid(s.count)
     r = k.loop(s.places)
     for out, value in zip(outs, values(c, r), strict=True):
@@ -84,17 +84,17 @@ def sums(k: KernelBuilder, s: Channels, values: Values, outs: Sequence[DeviceOpe
 
 
 def moments(
-    k: KernelBuilder, s: Channels, X: DeviceOperand, tell: Callable[[Number, Number, Number], None]
+    k: KernelBuilder, s: Channels, X: DeviceOperand, store: Callable[[Number, Number, Number], None]
 ) -> None:
-    """A kernel for each channel's mean and (biased) variance, which `tell` is given to store."""
+    """Emit a kernel for each channel's mean and (biased) variance, passed to `store`."""
     (c,) = k.grid(s.count)
     r = k.loop(s.places)
-    tell(c, *k.moments(s.read(k, X, c, r), r))
+    store(c, *k.moments(s.read(k, X, c, r), r))
 
 
 def row_gradient(
     k: KernelBuilder, r: Number, count: Number, scaled: Number, normal: Number, inverse: Number
 ) -> Number:
-    """The gradient of a row's element, given those of its normalised values."""
+    """Return the gradient of a row's element from that of its normalised value."""
     along, level = k.sum(scaled * normal, r) / count, k.sum(scaled, r) / count
     return (scaled - level - normal * along) * inverse

@@ -1,6 +1,7 @@
-"""What normalisation over a batch computes, as functions that generated code carries with it.
+"""Batch normalisation, as functions that generated modules carry.
 
-`normalised` and its kin say what it means; the `normalize` ones write to arrays they are given.
+`normalised` and `rows_gradient` are the reference implementation; the `normalize` ones write to
+arrays that are passed in.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ Vectors = tuple[Array, Array]
 
 
 def channel_rows(X: Array, layout: str) -> Array:
-    """All vectors of channels in X, one a row."""
+    """Return X as [N·positions, C]."""
     channels = X if is_channels_last(layout) else np.moveaxis(X, 1, -1)
     return channels.reshape(-1, channels.shape[-1])
 
 
 def rows_like(rows: Array, X: Array, layout: str) -> Array:
-    """Rows of channels in the shape of X."""
+    """Return rows [N·positions, C] in the shape of X."""
     if is_channels_last(layout):
         return rows.reshape(X.shape)
     shape = (*X.shape[:1], *X.shape[2:], X.shape[1])
@@ -39,7 +40,7 @@ def normalised(
     frozen: bool,
     layout: str,
 ) -> dict[str, Array]:
-    """What `batch_norm` gives, by slot; `keep` is the momentum, `frozen` statistics do not move."""
+    """Return the outputs of `batch_norm`; `keep` is the momentum, `frozen` skips updates."""
     x, kept = channel_rows(X, layout), {"MeanOut": Mean, "VarianceOut": Variance}
     kept["ReserveSpace"] = np.empty(0, X.dtype)
     mean, variance = Mean, Variance
@@ -56,16 +57,16 @@ def normalised(
 
 
 def rows_gradient(
-    normal: Array, above: Array, factor: Array, frozen: bool
+    normal: Array, upstream: Array, factor: Array, frozen: bool
 ) -> tuple[Array, Array, Array]:
-    """The gradients of rows, scale and bias; `normal` are the normalised rows, y = normal*scale.
+    """Return gradients of rows, scale and bias; `normal` are the normalised rows, y = normal*scale.
 
-    `factor` is scale/deviation. Where the statistics are `frozen`, they do not depend on the rows.
+    `factor` is scale/deviation. `frozen` statistics do not depend on the rows.
     """
-    d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+    d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
     if not frozen:
-        above = above - (normal * d_scale + d_bias) / len(normal)
-    return above * factor, d_scale, d_bias
+        upstream = upstream - (normal * d_scale + d_bias) / len(normal)
+    return upstream * factor, d_scale, d_bias
 
 
 def normalize_by_batch(
@@ -79,10 +80,10 @@ def normalize_by_batch(
     epsilon: float,
     spare: Array,
 ) -> None:
-    """Normalise x [N, places, C] to y by its own mean and variance.
+    """Normalise x [N, positions, C] to y by its mean and variance.
 
-    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
-    A channel of one value has no variance: it passes, and nothing is learnt of it.
+    `saved` receives the mean and 1/deviation; `kept` has running mean and variance, before and
+    after. A channel of one value has no variance: it is copied, and the statistics are not updated.
     """
     mean, inverse = saved
     count = x.size // mean.size
@@ -106,10 +107,10 @@ def finish_batch(
     rates: tuple[float, float],
     spare: Array,
 ) -> None:
-    """Normalise centred values y [N, places, C], given mean and variance of the batch in `saved`.
+    """Normalise centred values y [N, positions, C], with mean and variance of the batch in `saved`.
 
     `affine` is scale and bias, `rates` momentum and epsilon. `kept` is updated by the statistics of
-    the batch, then the variance becomes 1/deviation.
+    the batch, then the variance is replaced by 1/deviation.
     """
     inverse, (momentum, epsilon) = saved[1], rates
     for (before, after), batch in zip(kept, saved, strict=True):
@@ -122,7 +123,7 @@ def finish_batch(
     np.add(y, affine[1], out=y)
 
 
-def normalize_by_kept(
+def normalize_by_running(
     x: Array,
     y: Array,
     scale: Array,
@@ -133,7 +134,7 @@ def normalize_by_kept(
     saved: tuple[Array, Array],
     spare: Array,
 ) -> None:
-    """Normalise x [N, places, C] to y by statistics that are given: y = x*factor + shift."""
+    """Normalise x [N, positions, C] to y by statistics passed in: y = x*factor + shift."""
     inverse, shift = saved[1], saved[0]
     np.add(variance, epsilon, out=inverse)
     np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
@@ -144,7 +145,7 @@ def normalize_by_kept(
     np.copyto(saved[0], mean)
 
 
-def normalize_again(
+def renormalize(
     x: Array,
     y: Array,
     scale: Array,
@@ -155,10 +156,10 @@ def normalize_again(
     shift: Array,
     frozen: bool,
 ) -> None:
-    """Normalise x [N, places, C] to y as it was done before, from mean and 1/deviation.
+    """Recompute the normalised y of x [N, positions, C] from mean and 1/deviation.
 
-    `factor` and `shift` are scratch. The order of the steps is that of the first time: the numbers
-    are the same to the bit.
+    `factor` and `shift` are scratch. The order of operations is that of the forward pass, so that
+    results are bit-identical.
     """
     np.multiply(inverse, scale, out=factor)
     if frozen:
@@ -185,9 +186,9 @@ def normalize_gradient(
     spare: Array,
     frozen: bool,
 ) -> None:
-    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
+    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x [N, positions, C].
 
-    Where the statistics are `frozen`, only d_y counts in the bracket.
+    With `frozen` statistics, the bracket is d_y alone.
     """
     count = x.size // mean.size
     centred = np.subtract(x, mean, out=d_x)

@@ -1,4 +1,4 @@
-"""`spectral_norm`: weights divided by their largest singular value, found by power iteration."""
+"""`spectral_norm`: weights divided by their largest singular value, from power iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compiler.ops.type_checks import require_same_shape
 
 
 def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -> tuple[Array, ...]:
-    """Singular vectors after some steps from u [rows] and v [columns], and their singular value."""
+    """Iterate `steps` times from u [rows] and v [columns]; return both and the singular value."""
     u, v = u.reshape(-1), v.reshape(-1)
     for _ in range(steps):
         v = matrix.T @ u
@@ -25,16 +25,16 @@ def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -
     return u, v, u @ matrix @ v
 
 
-MOST_STEPS = 1000
-"""Steps of power iteration that an op may take: each has kernels of its own."""
+MAX_STEPS = 1000
+"""Maximum number of power iterations per op: each is unrolled into separate kernels."""
 
 
 class SpectralNorm(OpDef, op="spectral_norm"):
     """Out = Weight / σ, the largest singular value of Weight as a matrix with axis `dim` as rows.
 
-    `power_iters` steps of power iteration from U [rows] and V [columns] find it. The gradient takes
-    the singular vectors for constants: d_Weight = (d_Out - Σ(d_Out * Out) u vᵀ) / σ. The reference
-    has no sum there, and multiplies element by element (spectral_norm_op.h).
+    σ is computed by `power_iters` steps of power iteration from U [rows] and V [columns]. The
+    gradient treats the singular vectors as constants: d_Weight = (d_Out - Σ(d_Out * Out) u vᵀ) / σ.
+    The reference has no sum there, and multiplies element by element (spectral_norm_op.h).
     """
 
     Weight = reads()
@@ -42,7 +42,7 @@ class SpectralNorm(OpDef, op="spectral_norm"):
     V = reads(no_grad=True)
     Out = writes()
     dim = attr(0)
-    power_iters = attr(1, between(0, MOST_STEPS))
+    power_iters = attr(1, between(0, MAX_STEPS))
     eps = attr(1e-12)
 
     def infer(self, Weight: TensorType, U: TensorType, V: TensorType) -> TensorType:
@@ -59,12 +59,12 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         return Weight / power_iteration(matrix, U, V, self.power_iters, self.eps)[2]
 
     def grad(self, Weight: Array, U: Array, V: Array, d_Out: Array) -> dict[str, Array]:
-        turned = np.moveaxis(Weight, self.dim, 0)
-        matrix = turned.reshape(len(turned), -1)
-        above = np.moveaxis(d_Out, self.dim, 0).reshape(matrix.shape)
+        permuted = np.moveaxis(Weight, self.dim, 0)
+        matrix = permuted.reshape(len(permuted), -1)
+        upstream = np.moveaxis(d_Out, self.dim, 0).reshape(matrix.shape)
         u, v, sigma = power_iteration(matrix, U, V, self.power_iters, self.eps)
-        made = (above - (above * matrix).sum() / sigma * np.outer(u, v)) / sigma
-        return {"Weight": np.moveaxis(made.reshape(turned.shape), 0, self.dim)}
+        result = (upstream - (upstream * matrix).sum() / sigma * np.outer(u, v)) / sigma
+        return {"Weight": np.moveaxis(result.reshape(permuted.shape), 0, self.dim)}
 
     def triton(
         self,
@@ -88,68 +88,68 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         d_Weight: DeviceOperand,
     ) -> None:
         u, v, sigma = self.iterate(k, Weight, U, V)
-        whole = split_at(Weight.shape, self.dim)
-        along = k.scratch((whole[1],), Weight.type.dtype)
-        (row,) = k.grid(whole[1])
-        r = k.loop(product((whole[0], whole[2])))
+        split = split_at(Weight.shape, self.dim)
+        along = k.scratch((split[1],), Weight.type.dtype)
+        (row,) = k.grid(split[1])
+        r = k.loop(product((split[0], split[2])))
         at = self.at(k, Weight, row, r)
-        k.store(along, (row,), k.sum(d_Out.reshaped(whole)[at] * Weight.reshaped(whole)[at], r))
-        total = summed(k, along)
-        i, row, j = k.grid(*whole)
-        outer = u[row] * v[i * k.size(whole[2]) + j] * total[0] / sigma[0]
-        made = (d_Out.reshaped(whole)[i, row, j] - outer) / sigma[0]
-        k.store(d_Weight.reshaped(whole), (i, row, j), made)
+        k.store(along, (row,), k.sum(d_Out.reshaped(split)[at] * Weight.reshaped(split)[at], r))
+        total = vector_sum(k, along)
+        i, row, j = k.grid(*split)
+        outer = u[row] * v[i * k.size(split[2]) + j] * total[0] / sigma[0]
+        result = (d_Out.reshaped(split)[i, row, j] - outer) / sigma[0]
+        k.store(d_Weight.reshaped(split), (i, row, j), result)
 
     def at(
         self, k: KernelBuilder, Weight: DeviceOperand, row: Number, column: Number
     ) -> tuple[Number, Number, Number]:
-        """Where an element of the matrix is, in the shape that `split_at` gives."""
-        behind = k.size(split_at(Weight.shape, self.dim)[2])
-        return k.div(column, behind), row, k.mod(column, behind)
+        """Return the index of a matrix element in the shape returned by `split_at`."""
+        trailing = k.size(split_at(Weight.shape, self.dim)[2])
+        return k.div(column, trailing), row, k.mod(column, trailing)
 
     def iterate(
         self, k: KernelBuilder, Weight: DeviceOperand, U: DeviceOperand, V: DeviceOperand
     ) -> tuple[DeviceOperand, DeviceOperand, DeviceOperand]:
-        """Kernels for `power_iteration`."""
-        whole, u, v = split_at(Weight.shape, self.dim), U, V
-        rows, columns, matrix = whole[1], product((whole[0], whole[2])), Weight.reshaped(whole)
+        """Emit kernels for `power_iteration`."""
+        split, u, v = split_at(Weight.shape, self.dim), U, V
+        rows, columns, matrix = split[1], product((split[0], split[2])), Weight.reshaped(split)
         for _ in range(self.power_iters):
-            turned = k.scratch((columns,), Weight.type.dtype)
+            permuted = k.scratch((columns,), Weight.type.dtype)
             (c,) = k.grid(columns)
             r = k.loop(rows)
-            k.store(turned, (c,), k.sum(matrix[self.at(k, Weight, r, c)] * u[r], r))
-            v = unit(k, turned, self.eps)
+            k.store(permuted, (c,), k.sum(matrix[self.at(k, Weight, r, c)] * u[r], r))
+            v = unit(k, permuted, self.eps)
             u = unit(k, self.times(k, Weight, v), self.eps)
-        straight, sigma = self.times(k, Weight, v), k.scratch((1,), Weight.type.dtype)
+        product_v, sigma = self.times(k, Weight, v), k.scratch((1,), Weight.type.dtype)
         (one,) = k.grid(1)
         r = k.loop(rows)
-        k.store(sigma, (one,), k.sum(straight[r] * u[r], r))
+        k.store(sigma, (one,), k.sum(product_v[r] * u[r], r))
         return u, v, sigma
 
     def times(self, k: KernelBuilder, Weight: DeviceOperand, v: DeviceOperand) -> DeviceOperand:
-        """A kernel for the matrix times a vector."""
-        whole = split_at(Weight.shape, self.dim)
-        made = k.scratch((whole[1],), Weight.type.dtype)
-        (row,) = k.grid(whole[1])
-        r = k.loop(product((whole[0], whole[2])))
-        product_of = Weight.reshaped(whole)[self.at(k, Weight, row, r)] * v[r]
-        k.store(made, (row,), k.sum(product_of, r))
-        return made
+        """Emit a kernel for the matrix times a vector."""
+        split = split_at(Weight.shape, self.dim)
+        result = k.scratch((split[1],), Weight.type.dtype)
+        (row,) = k.grid(split[1])
+        r = k.loop(product((split[0], split[2])))
+        product_of = Weight.reshaped(split)[self.at(k, Weight, row, r)] * v[r]
+        k.store(result, (row,), k.sum(product_of, r))
+        return result
 
 
 def unit(k: KernelBuilder, vector: DeviceOperand, eps: float) -> DeviceOperand:
-    """A kernel for a vector over its length."""
-    made = k.scratch(vector.shape, vector.type.dtype)
+    """Emit a kernel for a vector divided by its length."""
+    result = k.scratch(vector.shape, vector.type.dtype)
     k.grid(1)
     r = k.loop(vector.shape[0])
     length = k.sqrt(k.sum(vector[r] * vector[r], r)) + eps
-    k.store(made, (r,), vector[r] / length)
-    return made
+    k.store(result, (r,), vector[r] / length)
+    return result
 
 
-def summed(k: KernelBuilder, vector: DeviceOperand) -> DeviceOperand:
-    """A kernel for the sum of a vector."""
-    made, (one,) = k.scratch((1,), vector.type.dtype), k.grid(1)
+def vector_sum(k: KernelBuilder, vector: DeviceOperand) -> DeviceOperand:
+    """Emit a kernel for the sum of a vector."""
+    result, (one,) = k.scratch((1,), vector.type.dtype), k.grid(1)
     r = k.loop(vector.shape[0])
-    k.store(made, (one,), k.sum(vector[r], r))
-    return made
+    k.store(result, (one,), k.sum(vector[r], r))
+    return result

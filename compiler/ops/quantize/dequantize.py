@@ -1,4 +1,4 @@
-"""From levels back to floats. Reference: fake_dequantize_op.cc, dequantize_abs_max_op.cc,
+"""Dequantization: levels to floats. Reference: fake_dequantize_op.cc, dequantize_abs_max_op.cc,
 dequantize_log_op.cc, lookup_table_dequant_op.h. None of these ops has a gradient there.
 """
 
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
 
 
 class FakeDequantizeMaxAbs(Pointwise, op="fake_dequantize_max_abs"):
-    """Out = X * Scale / max_range, where Scale is one number."""
+    """Out = X * Scale / max_range, where Scale has one element."""
 
     X = reads()
     Scale = reads()
@@ -27,14 +27,14 @@ class FakeDequantizeMaxAbs(Pointwise, op="fake_dequantize_max_abs"):
     max_range = required(float)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where Scale is not one number of that type."""
+        """Return the type of X; raises ShapeError unless Scale is one number of that dtype."""
         require_float(self.kind, "X", types["X"])
         require_count(self.kind, "Scale", types["Scale"], 1)
         require_same_dtype(self.kind, X=types["X"], Scale=types["Scale"])
         return {"Out": types["X"]}
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """Scale is a number whatever its axes are."""
+        """Reshape Scale to [1]."""
         return {"Scale": (1,)}
 
     def compute(self, xp: Xp, X: Value, Scale: Value) -> Value:
@@ -42,7 +42,7 @@ class FakeDequantizeMaxAbs(Pointwise, op="fake_dequantize_max_abs"):
 
 
 class DequantizeAbsMax(Pointwise, op="dequantize_abs_max"):
-    """Out = X * Scale / max_range in float32, where X is int8 and Scale one number."""
+    """Out = X * Scale / max_range in float32, where X is int8 and Scale has one element."""
 
     X = reads()
     Scale = reads()
@@ -50,14 +50,14 @@ class DequantizeAbsMax(Pointwise, op="dequantize_abs_max"):
     max_range = required(float)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape of X in float32; ShapeError where Scale is not one number."""
+        """Return the shape of X in float32; raises ShapeError unless Scale is one number."""
         require_dtype(self.kind, "X", types["X"], DType.INT8)
         require_dtype(self.kind, "Scale", types["Scale"], DType.FP32)
         require_count(self.kind, "Scale", types["Scale"], 1)
         return {"Out": types["X"].with_dtype(DType.FP32)}
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """Scale is a number whatever its axes are."""
+        """Reshape Scale to [1]."""
         return {"Scale": (1,)}
 
     def compute(self, xp: Xp, X: Value, Scale: Value) -> Value:
@@ -65,11 +65,11 @@ class DequantizeAbsMax(Pointwise, op="dequantize_abs_max"):
 
 
 class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_max_abs"):
-    """Out = X * scale / levels for each channel; `quant_bits` has the bits of each of Scales.
+    """Out = X * scale / levels per channel; `quant_bits` has the bits of each of Scales.
 
-    One of Scales has a number for each index of the first axis of X. Of two, as weights and inputs
-    of a layer have them, the first has a number for each index of the second axis, the second one
-    number; both are multiplied, and so are their levels.
+    One Scales tensor has an element per index of the first axis of X. Of two, for weights and
+    inputs of a layer, the first has an element per index of the second axis, the second one
+    element; both are multiplied, and so are their levels.
     """
 
     X = reads()
@@ -88,12 +88,12 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
         return X
 
     def check_channels(self, X: TensorType, Scales: list[TensorType]) -> None:
-        """ShapeError where the first scale has not a number for each channel."""
+        """Raise ShapeError unless the first scale has an element per channel."""
         axis = len(Scales) - 1
         require_same_dtype(self.kind, X=X, **{f"Scales[{i}]": t for i, t in enumerate(Scales)})
         if X.rank <= axis or differ(Scales[0].numel, X.shape[axis]):
             raise ShapeError(
-                f"{self.kind}: Scales[0] is {Scales[0]}, expected a number for each index of "
+                f"{self.kind}: Scales[0] is {Scales[0]}, expected one number per index of "
                 f"axis {axis} of X {X}"
             )
         for scale in Scales[1:]:
@@ -118,7 +118,7 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
 
 
 def divisor(bits: list[int], scales: int) -> float:
-    """The product of the largest levels of as many bits as there are scales."""
+    """Return the product of the largest levels of the first `scales` bit widths."""
     return float(np.prod([level_count(each) for each in bits[:scales]]))
 
 
@@ -151,11 +151,11 @@ class DequantizeLog(OpDef, op="dequantize_log"):
 class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     """Out[i] = min + (max - min) / 256 * level of the row Ids[i] of W, float32.
 
-    A row holds min, max, and in the bytes of each float behind them four levels. Ids have a last
-    axis of size 1, which Out lacks; the row `padding_idx` is zeros, and -1 is none.
+    A row holds min, max, and then four levels in the bytes of each float. Ids have a last axis of
+    size 1, which Out lacks; the row `padding_idx` is zeros, and -1 means no padding.
     """
 
-    no_kernel_reason = "levels are the bytes of floats, which kernels do not take apart"
+    no_kernel_reason = "kernels cannot read the bytes of floats"
     lod_like = "Ids"
 
     W = reads()
@@ -181,7 +181,7 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
 
 
 def unpacked_rows(table: Array, ids: Array) -> Array:
-    """The rows of a quantized table by number; ValueError for an id that is no row of it."""
+    """Return dequantized rows of a table; raises ValueError for an id that is not a row of it."""
     wrong = (ids < 0) | (ids >= table.shape[0])
     if wrong.any():
         raise ValueError(

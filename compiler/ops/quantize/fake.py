@@ -1,7 +1,7 @@
-"""Fake quantization by the maximum of the input itself: levels, kept as floats.
+"""Fake quantization by the maximum of the input: levels, stored as floats.
 
-Reference: fake_quantize_op.cc. None of these ops has a gradient there: passes that quantize a
-program let its gradient ops read the rounded values and differentiate as if nothing was rounded.
+Reference: fake_quantize_op.cc. None of these ops has a gradient there: quantization passes
+let the gradient ops read the rounded values and differentiate as if nothing was rounded.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
     largest,
-    largest_lanes,
-    largest_of_all,
     level,
-    quantize_lanes,
+    quantize_kernel,
     quantized,
     require_float,
+    start_abs_max,
+    start_global_abs_max,
 )
 
 
 class FakeQuantize(OpDef):
-    """Out = the level of each element of X, in the element type of X.
+    """Out = the level of each element of X, in the dtype of X.
 
-    Halves are rounded to the even level, as the reference does for whole vectors of elements; for
-    the few that are left over it takes the level farther from 0.
+    Halves are rounded to even, as the reference does for full SIMD vectors; for the remaining
+    elements it rounds them away from 0.
     """
 
     X = reads()
@@ -55,13 +55,13 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
         OutScale: DeviceOperand | None,
     ) -> None:
         scale = OutScale or k.scratch((1,), X.type.dtype)
-        k.store(scale, (0,), largest_of_all(k, X))
+        k.store(scale, (0,), start_global_abs_max(k, X))
         if Out is not None:
-            quantize_lanes(k, X, scale, self.bit_length, Out)
+            quantize_kernel(k, X, scale, self.bit_length, Out)
 
 
 class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize_abs_max"):
-    """The same for each channel, an index of the first axis; OutScale [channels]."""
+    """`fake_quantize_abs_max` per channel, an index of the first axis; OutScale [channels]."""
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         require_float(self.kind, "X", X)
@@ -82,7 +82,7 @@ class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize
     ) -> None:
         rows = X.reshaped((X.shape[0], product(X.shape[1:])))
         scale = OutScale or k.scratch(X.shape[:1], X.type.dtype)
-        left, top = largest_lanes(k, rows, (1,))
+        left, top = start_abs_max(k, rows, (1,))
         k.store(scale, left[:1], top)
         if Out is not None:
             i, j = k.grid(*rows.shape)

@@ -1,8 +1,8 @@
-"""Floats as integers of 8 bits, and back, for the kernels of oneDNN in the reference.
+"""8-bit quantization and dequantization for the oneDNN kernels of the reference.
 
 Reference: quantize_op.cc, dequantize_op.cc, requantize_op.cc, which run by oneDNN alone. There
-`output_format` says in which order an image lies in memory, which whoever reads it next knows: here
-it says nothing. None of these ops has a gradient there.
+`output_format` is the memory order of an image; here it has no effect. None of these ops has a
+gradient there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.ops.type_checks import require_dtype
 
 
 def saturated(xp: Xp, x: Value, dtype: Any) -> Value:
-    """The nearest integers of 8 bits, the even one where two are as near."""
+    """Return the nearest 8-bit integers, clipped, halves rounded to even."""
     bounds = np.iinfo(dtype)
     low, high = float(bounds.min), float(bounds.max)
     return xp.astype(xp.rint(xp.minimum(xp.maximum(x, low), high)), dtype)
@@ -35,7 +35,7 @@ class Quantize(Pointwise, op="quantize"):
     output_format = attr("NHWC", one_of("NHWC", "NCHW", "ANYLAYOUT", "MKLDNNLAYOUT"))
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape of Input in 8 bits; ShapeError where it is no float32."""
+        """Return the shape of Input in 8 bits; raises ShapeError unless it is float32."""
         require_dtype(self.kind, "Input", types["Input"], DType.FP32)
         dtype = DType.INT8 if self.is_negative_input else DType.UINT8
         return {"Output": types["Input"].with_dtype(dtype)}
@@ -52,7 +52,7 @@ class Dequantize(Pointwise, op="dequantize"):
     Scale = attr(1.0)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape of Input in float32; ShapeError where it has not 8 bits."""
+        """Return the shape of Input in float32; raises ShapeError unless it has 8 bits."""
         require_dtype(self.kind, "Input", types["Input"], DType.INT8, DType.UINT8)
         return {"Output": types["Input"].with_dtype(DType.FP32)}
 
@@ -61,7 +61,7 @@ class Dequantize(Pointwise, op="dequantize"):
 
 
 class Requantize(Pointwise, op="requantize"):
-    """Output = Input * Scale_out / Scale_in, in the type of Input, int8 or uint8; clipped."""
+    """Output = Input * Scale_out / Scale_in, in the dtype of Input, int8 or uint8; clipped."""
 
     Input = reads()
     Output = writes()
@@ -69,7 +69,7 @@ class Requantize(Pointwise, op="requantize"):
     Scale_out = attr(1.0)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of Input; ShapeError where it has not 8 bits."""
+        """Return the type of Input; raises ShapeError unless it has 8 bits."""
         require_dtype(self.kind, "Input", types["Input"], DType.INT8, DType.UINT8)
         return {"Output": types["Input"]}
 

@@ -1,8 +1,8 @@
-"""The arithmetic of quantization: scales, levels and rounding. Reference: fake_quantize_op.h.
+"""Arithmetic of quantization: scales, levels and rounding. Reference: fake_quantize_op.h.
 
 A scale is the largest magnitude that has a level; levels are the integers from -n to n, where n is
 2 ** (bits - 1) - 1. Functions of arrays are copied into generated modules; those that
-take a `KernelBuilder` write kernels.
+take a `KernelBuilder` emit kernels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from compiler.ops.shared_kernels import copy, fill
 from compiler.ops.type_checks import differ
 
 BITS = between(1, 16)
-"""The bits of a level, as the reference takes them."""
+"""Bits per level that the reference accepts."""
 
 
 def level_count(bits: int) -> int:
-    """The largest level of a number of bits.
+    """Return the largest level for a number of bits.
 
     >>> level_count(8), level_count(1)
     (127, 0)
@@ -34,22 +34,22 @@ def level_count(bits: int) -> int:
 
 
 def quantized(X: Array, scale: Array, bits: int) -> Array:
-    """The level of each element; `scale` broadcasts, and what exceeds it is clipped.
+    """Return the level of each element; `scale` broadcasts, larger magnitudes are clipped.
 
-    The reference takes the reciprocal of a scale up to 1e-30 as if it were 1e-6 larger.
+    The reference adds 1e-6 to scales up to 1e-30 before it takes the reciprocal.
     """
     inverse = X.dtype.type(1) / np.where(scale <= 1e-30, scale + X.dtype.type(1e-6), scale)
     return np.rint(np.clip(X, -scale, scale) * (inverse * X.dtype.type(level_count(bits))))
 
 
 def dequantized(X: Array, scale: Array, bits: int) -> Array:
-    """The float of each level of one scale; NaN where there is only the level 0."""
+    """Return the float of each level for one scale; NaN where 0 is the only level."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return X * (scale / X.dtype.type(level_count(bits)))
 
 
 def largest(X: Array, axes: tuple[int, ...]) -> Array:
-    """The largest magnitude over axes, which stay with size 1; 0 where there are no elements."""
+    """Return the largest magnitude over axes, kept with size 1; 0 if there are no elements."""
     return np.max(np.abs(X), axis=axes, keepdims=True, initial=0)
 
 
@@ -57,19 +57,19 @@ def largest(X: Array, axes: tuple[int, ...]) -> Array:
 
 
 def require_float(op: str, slot: str, type: TensorType) -> None:
-    """ShapeError unless a tensor holds floats."""
+    """Raise ShapeError unless a tensor holds floats."""
     if not type.dtype.is_float:
         raise ShapeError(f"{op}: {slot} is {type}, expected floats")
 
 
 def require_count(op: str, slot: str, type: TensorType, count: Size) -> None:
-    """ShapeError unless a tensor has as many elements as expected."""
+    """Raise ShapeError unless a tensor has the expected number of elements."""
     if differ(type.numel, count):
         raise ShapeError(f"{op}: {slot} is {type}, expected {count} elements")
 
 
 def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
-    """ShapeError unless a tensor is one number in the element type of X."""
+    """Raise ShapeError unless a tensor is one number in the dtype of X."""
     require_count(op, slot, type, 1)
     if type.dtype is not X.dtype:
         raise ShapeError(f"{op}: {slot} is {type}, expected the element type of X {X}")
@@ -78,27 +78,27 @@ def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
 # ---- kernels -----------------------------------------------------------------------------------
 
 
-def largest_lanes(
+def start_abs_max(
     k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...]
 ) -> tuple[tuple[Number, ...], Number]:
-    """Begin a kernel for the largest magnitude over axes; its indices, and the value."""
-    turn, whole, left = fold_lanes(k, X.shape, axes)
-    return left, k.max(k.absolute(X[whole]), turn)
+    """Start a kernel for the largest magnitude over axes; return its indices, and the value."""
+    iteration, whole, left = fold_lanes(k, X.shape, axes)
+    return left, k.max(k.absolute(X[whole]), iteration)
 
 
-def largest_of_all(k: KernelBuilder, X: DeviceOperand) -> Number:
-    """Begin a kernel for the largest magnitude of all elements."""
+def start_global_abs_max(k: KernelBuilder, X: DeviceOperand) -> Number:
+    """Start a kernel for the largest magnitude of all elements."""
     flat = X.reshaped((product(X.shape),))
-    return largest_lanes(k, flat, (0,))[1]
+    return start_abs_max(k, flat, (0,))[1]
 
 
 def level(k: KernelBuilder, x: Number, scale: Number, bits: int) -> Number:
-    """`quantized`, of one element."""
+    """Return `quantized` of one element."""
     inverse = 1.0 / k.where(scale <= 1e-30, scale + 1e-6, scale)
     return k.rint(k.minimum(k.maximum(x, -scale), scale) * (inverse * float(level_count(bits))))
 
 
-def quantize_lanes(
+def quantize_kernel(
     k: KernelBuilder,
     X: DeviceOperand,
     scale: DeviceOperand,
@@ -106,7 +106,7 @@ def quantize_lanes(
     Out: DeviceOperand,
     dequantizes: bool = False,
 ) -> None:
-    """A kernel for the level of each element, or for the float of that level; one scale."""
+    """Emit a kernel for the level of each element, or for the float of that level; one scale."""
     count = (product(X.shape),)
     (i,) = k.grid(*count)
     s = scale.reshaped((1,))[0]
@@ -116,8 +116,8 @@ def quantize_lanes(
     k.store(Out.reshaped(count), (i,), result)
 
 
-def keep(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
-    """A kernel for state that stays; 0 where there was none."""
+def copy_state(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
+    """Emit a kernel that copies state; 0 if there is none."""
     if out is not None and given is not None:
         copy(k, given, out)
     elif out is not None:
@@ -125,5 +125,5 @@ def keep(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | Non
 
 
 def scalars(k: KernelBuilder, *operands: DeviceOperand | None) -> Sequence[Number]:
-    """The only element of each tensor; 0 for None."""
+    """Return the only element of each tensor; 0 for None."""
     return [0.0 if each is None else each.reshaped((1,))[0] for each in operands]

@@ -1,4 +1,4 @@
-"""Scales that are moving averages, and fake quantization by them.
+"""Moving-average scales, and fake quantization by them.
 
 Reference: fake_quantize_op.cc. None of these ops has a gradient there, see `fake`.
 """
@@ -15,15 +15,15 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
+    copy_state,
     dequantized,
-    keep,
     largest,
-    largest_of_all,
-    quantize_lanes,
+    quantize_kernel,
     quantized,
     require_float,
     require_scale,
     scalars,
+    start_global_abs_max,
 )
 from compiler.ops.shared_kernels import copy
 
@@ -32,7 +32,7 @@ class MovingAverage(OpDef):
     """A scale that is the moving average of the maximum of |X|.
 
     In training, State = rate * InState + 1, Accum = rate * InAccum + max |X| and OutScale =
-    Accum / State, where `moving_rate` is the rate. With `is_test` all stay as they are.
+    Accum / State, where `moving_rate` is the rate. With `is_test` none is updated.
     """
 
     X = reads()
@@ -46,13 +46,13 @@ class MovingAverage(OpDef):
     is_test = attr(False)
 
     def check(self, X: TensorType, **state: TensorType | None) -> dict[str, TensorType]:
-        """The types of the outputs but OutScale; ShapeError where training lacks its state."""
+        """Return the output types except OutScale; raises ShapeError if state is missing."""
         require_float(self.kind, "X", X)
         for slot, each in state.items():
             if each is not None:
                 require_scale(self.kind, slot, each, X)
             elif not self.is_test:
-                raise ShapeError(f"{self.kind}: {slot} is missing, which training needs")
+                raise ShapeError(f"{self.kind}: {slot} is missing, but required in training")
         one = X.with_shape((1,))
         return {
             "Out": X,
@@ -68,8 +68,8 @@ class MovingAverage(OpDef):
         after: tuple[DeviceOperand | None, DeviceOperand | None],
         scale: DeviceOperand,
     ) -> None:
-        """A kernel for the state and the scale of a step of training; state first, then accum."""
-        top = largest_of_all(k, X)
+        """Emit kernels for the state and the scale of a training step; state first, then accum."""
+        top = start_global_abs_max(k, X)
         state, accum = scalars(k, *before)
         moved = state * self.moving_rate + 1.0, accum * self.moving_rate + top
         k.store(scale.reshaped((1,)), (0,), moved[1] / moved[0])
@@ -81,7 +81,7 @@ class MovingAverage(OpDef):
 def moved(
     X: Array, InAccum: Array | None, InState: Array | None, rate: float, is_test: bool
 ) -> tuple[Array, Array, Array]:
-    """The scale of a step, which a test does not have, and the state and the sum behind it."""
+    """Return the scale of a step (0 in a test), the state and the accumulated sum."""
     zero = np.zeros(1, X.dtype)
     state = zero if InState is None else InState
     accum = zero if InAccum is None else InAccum
@@ -94,7 +94,7 @@ def moved(
 
 
 class FakeQuantizeMovingAverage(MovingAverage):
-    """Quantization by such a scale; with `is_test`, OutScale = InScale."""
+    """Quantization by a moving-average scale; with `is_test`, OutScale = InScale."""
 
     X = reads()
     InScale = reads(no_grad=True)
@@ -131,12 +131,12 @@ class FakeQuantizeMovingAverage(MovingAverage):
         scale = OutScale or k.scratch((1,), X.type.dtype)
         if self.is_test:
             copy(k, InScale, scale)
-            keep(k, InState, OutState)
-            keep(k, InAccum, OutAccum)
+            copy_state(k, InState, OutState)
+            copy_state(k, InAccum, OutAccum)
         else:
             self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)
         if Out is not None:
-            quantize_lanes(k, X, scale, self.bit_length, Out, self.dequantizes)
+            quantize_kernel(k, X, scale, self.bit_length, Out, self.dequantizes)
 
 
 class FakeQuantizeMovingAverageAbsMax(
@@ -177,7 +177,7 @@ class FakeQuantizeDequantizeMovingAverageAbsMax(
 
 
 class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale"):
-    """Out = X; OutScale = the moving average of the maximum of |X|, in a test what it was."""
+    """Out = X; OutScale = the moving average of the maximum of |X|, unchanged with `is_test`."""
 
     Scale = reads_previous("OutScale")
     OutScale = writes(inplace="Scale")
@@ -218,9 +218,9 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
         if Out is not None:
             copy(k, X, Out)
         if self.is_test:
-            keep(k, Scale, OutScale)
-            keep(k, InState, OutState)
-            keep(k, InAccum, OutAccum)
+            copy_state(k, Scale, OutScale)
+            copy_state(k, InState, OutState)
+            copy_state(k, InAccum, OutAccum)
         else:
             scale = OutScale or k.scratch((1,), X.type.dtype)
             self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)

@@ -1,4 +1,4 @@
-"""Fake quantization by the largest maximum of the last batches. Reference: fake_quantize_op.cc."""
+"""Fake quantization by the maximum over the last batches. Reference: fake_quantize_op.cc."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.quantize.fake import FakeQuantize
 from compiler.ops.quantize.levels import (
-    keep,
+    copy_state,
     largest,
-    largest_of_all,
-    quantize_lanes,
+    quantize_kernel,
     quantized,
     require_count,
     require_float,
     require_scale,
+    start_global_abs_max,
 )
 from compiler.ops.shared_kernels import copy
 from compiler.ops.type_checks import require_dtype
 
 
 class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
-    """Out = the level of each element by OutScale = the largest maximum of the last batches.
+    """Out = the level of each element by OutScale = the maximum of |X| over the last batches.
 
     Training writes the maximum of |X| into OutScales [window_size] at Iter % window_size. OutScale
-    is the larger of it and InScale; where it took the place of InScale, the largest in the window.
-    With `is_test`, OutScale = InScale and OutScales stays.
+    is the larger of it and InScale; if it overwrote InScale, the largest in the window.
+    With `is_test`, OutScale = InScale and OutScales is not updated.
     """
 
     InScale = reads(no_grad=True)
@@ -53,7 +53,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
             require_count(self.kind, "Iter", Iter, 1)
             require_dtype(self.kind, "Iter", Iter, DType.INT64)
         elif not self.is_test:
-            raise ShapeError(f"{self.kind}: Iter is missing, expected the step of the training")
+            raise ShapeError(f"{self.kind}: Iter is missing, expected the training step")
         if Scales is not None:
             require_count(self.kind, "OutScales", Scales, self.window_size)
         window = Scales or X.with_shape((self.window_size,))
@@ -87,11 +87,11 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
         scale = OutScale or k.scratch((1,), X.type.dtype)
         if self.is_test or Iter is None:
             copy(k, InScale, scale)
-            keep(k, Scales, OutScales)
+            copy_state(k, Scales, OutScales)
         else:
             self.track(k, X, (InScale, Iter, Scales), scale, OutScales)
         if Out is not None:
-            quantize_lanes(k, X, scale, self.bit_length, Out)
+            quantize_kernel(k, X, scale, self.bit_length, Out)
 
     def track(
         self,
@@ -101,28 +101,28 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
         scale: DeviceOperand,
         window: DeviceOperand | None,
     ) -> None:
-        """Kernels for the maximum of X, and for what it makes of the window and the scale."""
+        """Emit kernels for the maximum of X, and for the updates of the window and the scale."""
         InScale, Iter, Scales = state
         found = k.scratch((1,), X.type.dtype)
-        k.store(found, (0,), largest_of_all(k, X))
+        k.store(found, (0,), start_global_abs_max(k, X))
         (n,) = k.grid(1)
         step, before, top = Iter.reshaped((1,))[n], InScale.reshaped((1,))[n], found[n]
-        place, r = k.mod(step, self.window_size), k.loop(self.window_size)
+        position, r = k.mod(step, self.window_size), k.loop(self.window_size)
         old = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[r]
-        removed = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[place]
-        new = k.where(k.equal(r, place), top, old)
-        seen = k.max(k.where(r < k.maximum(step, 1), k.absolute(new), top * 0), r)
-        gone = k.absolute(removed - before) < 1e-6
-        result = k.where(before < top, top, k.where(gone, seen, before))
+        removed = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[position]
+        new = k.where(k.equal(r, position), top, old)
+        window_maximum = k.max(k.where(r < k.maximum(step, 1), k.absolute(new), top * 0), r)
+        removed_maximum = k.absolute(removed - before) < 1e-6
+        result = k.where(before < top, top, k.where(removed_maximum, window_maximum, before))
         k.store(scale.reshaped((1,)), (n,), result)
         if window is not None:
             k.store(window.reshaped((self.window_size,)), (n, r)[1:], new)
 
 
 def ranged(top: float, before: float, step: int, window: Array) -> float:
-    """The scale of a step, whose maximum is written into the window, in place."""
-    place = step % window.size
-    removed, window.reshape(-1)[place] = window.reshape(-1)[place], top
+    """Return the scale of a step, and write its maximum into the window, in place."""
+    position = step % window.size
+    removed, window.reshape(-1)[position] = window.reshape(-1)[position], top
     if before < top:
         return top
     if abs(removed - before) < 1e-6:
