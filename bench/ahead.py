@@ -27,7 +27,7 @@ from bench.support.modules import TRAINED, launches, modules
 from bench.support.table import Row, goal, table
 from compiler.codegen.ahead.build import Built, build
 from compiler.codegen.ahead.gpus import Gpu, gpus
-from compiler.codegen.ahead.jobs import jobs_of
+from compiler.codegen.ahead.jobs import kernel_jobs
 from compiler.codegen.module import Module
 
 COLD, WARM = 60.0, 1.0
@@ -60,7 +60,7 @@ def _counted(found: Mapping[str, Module]) -> Iterator[Row]:
     (gpu,) = gpus("cuda:90")
     known: set[Any] = set()
     for name, module in found.items():
-        jobs = {job for _, job in jobs_of(module, gpu)}
+        jobs = {job for _, job in kernel_jobs(module, gpu)}
         row = {"model": name, "launches": launches(module), "kernels": len(module.kernels)}
         yield row | {"new": len(jobs - known)}
         known |= jobs

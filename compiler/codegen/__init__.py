@@ -1,1 +1,1 @@
-"""Plans to source: one module of Python a person can open, read, edit and run by itself."""
+"""Code generation: lowers a plan to one Python module that people can read, edit and run."""

@@ -1,7 +1,8 @@
-"""The two scopes of generated NumPy code: what is made once at binding, and what runs in a step.
+"""The two scopes of generated NumPy code: `bind`, run once a binding, and `step`, run every step.
 
-A value of the arena or of persistable state stays in place for as long as a binding does, so its
-views are made once, in `bind`. A feed is another array every time, so its views are made in `step`.
+Values in the arena and persistable state keep their address for the lifetime of a binding, so their
+views are created once, in `bind`. A feed is a new array every step, so its views are created in
+`step`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
     "FEEDS PARAMS FETCHES BUFFERS callables collective Alone parameter_server mark".split()
 ) | frozenset(dir(builtins))
-"""Names a module uses itself, and those of Python's builtins."""
+"""Names the generated module uses itself, and Python's builtins."""
 
 
 def shape_text(shape: Sequence[Size]) -> str:
-    """A shape as a Python tuple over names in scope.
+    """Format a shape as a Python tuple over names in scope.
 
     >>> shape_text((3,))
     '(3,)'
@@ -42,7 +43,7 @@ def shape_text(shape: Sequence[Size]) -> str:
 
 @dataclass(frozen=True)
 class NumpyOperand:
-    """A value by its Python name. `steady` means its array stays in place between steps."""
+    """A value and its Python name; `steady` if its array keeps its address between steps."""
 
     frame: Frame
     name: str
@@ -52,7 +53,7 @@ class NumpyOperand:
 
     @property
     def region(self) -> Region:
-        """Which bytes of its memory it has."""
+        """The byte range of its buffer that it occupies."""
         return self.storage[2]
 
     @property
@@ -61,14 +62,17 @@ class NumpyOperand:
         return self.type.shape
 
     def view(self, shape: Sequence[Size]) -> str:
-        """The name of the same elements in another shape; its own name for its own shape."""
+        """Return the name of the same elements in another shape; its own name for its own shape.
+
+        Raises CompileError if the value has gaps that such a view cannot skip.
+        """
         if tuple(shape) == self.shape:
             return self.name
         if (
             self.region.has_gaps
             and leading_axes(self.type.with_shape(shape), self.region.row) is None
         ):
-            raise CompileError(f"{self.name} has gaps, so that it cannot be seen as {shape}")
+            raise CompileError(f"{self.name} has gaps, so it has no view of shape {shape}")
         expression = f"{self.name}.reshape({shape_text(shape)})"
         return self.frame.keep(expression, self.steady, self.storage[0], self.name + "_v")
 
@@ -77,7 +81,7 @@ class NumpyOperand:
 
 
 class Frame:
-    """Writes `setup` (bind) and `body` (step) of one module; gives names to values and buffers."""
+    """Writes `setup` (bind) and `body` (step) of one module; names values and buffers."""
 
     def __init__(self, dims: Sequence[str], buffers: Sequence[Buffer]) -> None:
         _expect_free(dims)
@@ -98,7 +102,7 @@ class Frame:
     # ---- values ----
 
     def operand(self, value: Value) -> NumpyOperand:
-        """The operand for a value, named (and taken from the arena) the first time."""
+        """Return the operand for a value, named (and taken from the arena) on first use."""
         key = value if value.place is Place.BUFFER else value.storage
         if key not in self._operands:
             name = self.names.make(value.label if value.place is Place.BUFFER else str(value.home))
@@ -109,37 +113,37 @@ class Frame:
         if value.place is Place.PARAM:
             self.setup.line(f"{name} = params[{value.home!r}]")
         elif value.place is Place.BUFFER:
-            self.setup.line(f"{name} = {_take(int(value.home), value.type, value.region)}")
+            self.setup.line(f"{name} = {_take_call(int(value.home), value.type, value.region)}")
         elif value.place is Place.LOCAL and not value.type.is_open:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
         steady = value.place in (Place.PARAM, Place.BUFFER)
-        made = NumpyOperand(self, name, value.type, steady, value.storage)
+        operand = NumpyOperand(self, name, value.type, steady, value.storage)
         if value.place is Place.BUFFER:
-            self._in_buffer.setdefault(int(value.home), []).append(made)
-        return made
+            self._in_buffer.setdefault(int(value.home), []).append(operand)
+        return operand
 
     def local(self, value: Value) -> NumpyOperand:
-        """The operand for a value that the code around gives its array."""
+        """Create the operand for a value that other code assigns, such as a loop variable."""
         name = self.names.make(value.label)
-        made = NumpyOperand(self, name, value.type, False, value.storage)
-        self._operands[value.storage] = made
-        return made
+        operand = NumpyOperand(self, name, value.type, False, value.storage)
+        self._operands[value.storage] = operand
+        return operand
 
-    def forget(self, value: Value) -> None:
-        """Let go of a value that stands by itself."""
+    def free(self, value: Value) -> None:
+        """Delete a value that has an array outside the arena."""
         operand = self._operands.pop(value.storage, None)
         if operand is not None:
             self.body.line(f"del {operand.name}")
 
-    def spoil(self, step: int) -> None:
-        """Fill every buffer whose life ends with a step with poison of the types it held."""
+    def poison_dead_buffers(self, step: int) -> None:
+        """Fill every buffer whose lifetime ends with a step with poison, for each type it held."""
         for number, operands in self._in_buffer.items():
             fill = "fill_" if self.buffers[number].on_device else "fill"
             for operand in operands if self.buffers[number].stop == step + 1 else ():
                 self.body.line(f"{operand.name}.{fill}({_poison(operand.type.dtype)})")
 
-    # ---- the Kernel that lowerings see ----
+    # ---- the SourceBuilder of lowerings ----
 
     def line(self, text: str) -> None:
         """Write one line of the step."""
@@ -148,32 +152,32 @@ class Frame:
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
     ) -> NumpyOperand:
-        """Working memory of an arena for the current step."""
+        """Allocate scratch memory in the arena for the current step."""
         type = TensorType(dtype, tuple(shape))
         name = self.names.make(f"t{self.step}")
-        number = self.room(name, type, on_device)
-        self.setup.line(f"{name} = {_take(number, type)}")
+        number = self.new_buffer(name, type, on_device)
+        self.setup.line(f"{name} = {_take_call(number, type)}")
         storage = (Place.BUFFER, number, WHOLE)
-        made = NumpyOperand(self, name, type, True, storage)
-        self._in_buffer[number] = [made]
-        return made
+        operand = NumpyOperand(self, name, type, True, storage)
+        self._in_buffer[number] = [operand]
+        return operand
 
-    def room(self, name: str, type: TensorType, on_device: bool = False) -> int:
-        """The number of a new buffer of an arena for the current step."""
+    def new_buffer(self, name: str, type: TensorType, on_device: bool = False) -> int:
+        """Add an arena buffer that lives for the current step; returns its number."""
         nbytes = product(type.shape) * type.dtype.itemsize
         self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1, on_device))
         return len(self.buffers) - 1
 
     def at_bind(self, expression: str, uses: Sequence[Any], hint: str) -> str:
-        """A name for an expression: made at binding if all it uses stays in place."""
+        """Name an expression, evaluated in `bind` if its inputs keep their address, else `step`."""
         unsteady = [each.storage[0] for each in uses if not each.steady]
         place = Place.LOCAL if Place.LOCAL in unsteady else Place.FEED
         return self.keep(expression, not unsteady, place, hint)
 
     def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
-        """Name an expression in the right scope, the same one every time it is asked for.
+        """Name an expression in the right scope; equal expressions share one name.
 
-        What stands by itself is freed in the step, so no name may hold on to it.
+        Values outside the arena are freed during the step, so no name keeps them alive.
         """
         if not steady and place is Place.LOCAL:
             return expression
@@ -185,24 +189,24 @@ class Frame:
         return known[expression]
 
     def aliased(self, a: NumpyOperand, b: NumpyOperand) -> bool:
-        """True where both are one memory."""
+        """True if both share the same storage."""
         return a.storage == b.storage
 
     def is_view_of(self, part: NumpyOperand, whole: NumpyOperand, share: Share) -> bool:
-        """True where a part has the very memory that it has in the whole."""
+        """True if `part` already is the view of `whole` that `share` describes."""
         if part.storage[:2] != whole.storage[:2] or part.storage[0] is not Place.BUFFER:
             return False
         return part.region == part_region(whole.region, whole.type, part.type, share)
 
     def function(self, body: Callable[..., Any], name: str = "") -> str:
-        """Carry a function's source into the module, once; gives its name there.
+        """Copy a function's source into the module, once; returns its name there.
 
-        Plain functions and constants of its own package that it uses come with it.
+        Plain functions and constants of its own package that it uses are copied too.
         """
-        wanted = name or body.__name__
-        key = (wanted, body)
+        name_hint = name or body.__name__
+        key = (name_hint, body)
         if key not in self._carried:
-            self._carried[key] = self.names.make(wanted)
+            self._carried[key] = self.names.make(name_hint)
             source = textwrap.dedent(inspect.getsource(body))
             mine = f"def {self._carried[key]}("
             source = source.replace(f"def {body.__name__}(", mine, 1)
@@ -210,7 +214,7 @@ class Frame:
         return self._carried[key]
 
     def _with_globals(self, source: str, body: Callable[..., Any]) -> str:
-        """A function's source with the names under which what it uses was carried."""
+        """Rewrite a function's source to use the names of its copied dependencies."""
         package = body.__module__.partition(".")[0]
         for name in _used_globals(body):
             value = body.__globals__[name]
@@ -235,7 +239,7 @@ class Frame:
     # ---- blocks ----
 
     def enter(self) -> None:
-        """Begin a block: names kept in it are not known after it."""
+        """Begin a nested block; names cached in it are unknown after it."""
         self.body.depth += 1
         self._kept.append(dict(self._kept[-1]))
 
@@ -246,19 +250,19 @@ class Frame:
 
 
 def as_is(kind: Any, value: Any) -> Any:
-    """`typing.cast`, which a module does not import."""
+    """Return `value`: replaces `typing.cast`, which a module does not import."""
     return value
 
 
 def _poison(dtype: DType) -> str:
-    """What shows that memory was read too late: NaN, the smallest integer, or True."""
+    """The poison value of a dtype: NaN, the smallest integer, or True."""
     if dtype.is_float:
         return "nan"
     return "True" if dtype is DType.BOOL else str(np.iinfo(dtype.numpy).min)
 
 
 def _constant_text(value: object) -> str:
-    """A constant as Python; what is in a set in an order of its own."""
+    """Format a constant as Python; sets are sorted, so that the text is deterministic."""
     if isinstance(value, frozenset):
         items = sorted(map(repr, cast("frozenset[Any]", value)))
         return f"frozenset(({', '.join(items)}{',' if len(items) == 1 else ''}))"
@@ -266,7 +270,7 @@ def _constant_text(value: object) -> str:
 
 
 def _used_globals(body: Callable[..., Any]) -> list[str]:
-    """Names a function, or one inside it, takes from its module, in order of use."""
+    """Names that a function, or one nested in it, takes from its module, in order of use."""
     codes, names = [body.__code__], dict[str, None]()
     while codes:
         code = codes.pop()
@@ -276,17 +280,17 @@ def _used_globals(body: Callable[..., Any]) -> list[str]:
 
 
 def _expect_free(dims: Sequence[str]) -> None:
-    """CompileError for a size by a name of the module's own: sizes keep theirs in its code."""
+    """Raise CompileError if a symbolic dim has a name that the generated module reserves."""
     for name in dims:
         if name in RESERVED:
             raise CompileError(
-                f"a size cannot be called {name!r}: generated code uses that name",
-                hint="give it another one, for example N",
+                f"a dim cannot be named {name!r}: generated code uses that name",
+                hint="rename it, for example to N",
             )
 
 
-def _take(number: int, type: TensorType, region: Region = WHOLE) -> str:
-    given = [str(number), repr(type.dtype.numpy.name), shape_text(type.shape)]
-    given += [str(region.offset)] if region != WHOLE else []
-    given += [shape_text(strides(type, region))] if region.has_gaps else []
-    return f"take({', '.join(given)})"
+def _take_call(number: int, type: TensorType, region: Region = WHOLE) -> str:
+    arguments = [str(number), repr(type.dtype.numpy.name), shape_text(type.shape)]
+    arguments += [str(region.offset)] if region != WHOLE else []
+    arguments += [shape_text(strides(type, region))] if region.has_gaps else []
+    return f"take({', '.join(arguments)})"

@@ -1,4 +1,4 @@
-"""The collectives of a plan: their schedule as text, and what a module needs to run alone."""
+"""The collectives of a plan: their schedule as text, and code to run a module on one rank."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from compiler.ir.opdef import GradOp, OpDef
 from compiler.plan import Plan, PlannedOp, Step, Value
 
 DESCRIBED = "described"
-"""The attribute of an op whose text goes into the schedule instead of its operand."""
+"""The attribute whose text describes an op in the schedule in place of its operand."""
 
 
 def collectives(plan: Plan) -> tuple[str, ...]:
-    """A line for each collective op of a plan, in order; bodies of loops and branches once."""
+    """Return a line per collective op of a plan, in order; each loop body counts once."""
     return tuple(_line(op) for op in _communicating(plan.steps) if op.defn.is_ordered())
 
 
 def alone_source(plan: Plan) -> list[str]:
-    """Lines that define `collective` of one rank where the loader gives the module none.
+    """Lines that define a single-rank `collective` for when the loader passes none to the module.
 
-    Empty where the plan needs none.
+    Empty if the plan has no collectives.
     """
     owner = next((_owner(op.defn) for op in _communicating(plan.steps)), None)
     if owner is None:
@@ -33,7 +33,7 @@ def alone_source(plan: Plan) -> list[str]:
 
 
 def _communicating(steps: Iterable[Step]) -> Iterator[PlannedOp]:
-    """The ops of steps and of their bodies that use `collective`."""
+    """Yield the ops of steps and of their bodies that use `collective`."""
     for op in (op for step in steps for op in step.ops):
         yield from _communicating(op.body)
         if hasattr(_owner(op.defn), "collective"):
@@ -56,7 +56,7 @@ def _line(op: PlannedOp) -> str:
 _NOT_COMPARED = frozenset(
     {"variable", DESCRIBED, "rank", "trainer_id", "endpoint", "other_endpoints"}
 )
-"""Attributes that are said before, or differ from rank to rank."""
+"""Attributes that the line contains already, or that differ between ranks."""
 
 
 def _type(value: Value) -> str:

@@ -1,4 +1,4 @@
-"""Code for the ops that own a body: a branch, a loop, and a loop back over the runs of another."""
+"""Code for control flow ops, which own a body: `if`, `loop`, and `unwind`, its gradient."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def emit_body(frame: Frame, op: PlannedOp, emit_step: Callable[[Frame, Step], No
 
 
 def _begin(frame: Frame, op: PlannedOp) -> None:
-    """What must exist before the body runs, or does not run."""
+    """Initialise values that must exist even if the body does not run."""
     seen = {value.storage for value in op.inputs.get(CAPTURED, ())}
     for value in op.outputs.get(WRITTEN, ()):
         name = frame.operand(value).name
@@ -52,5 +52,5 @@ def _runs(frame: Frame, op: PlannedOp) -> str:
 
 
 def _copy(frame: Frame, value: Value) -> str:
-    """What is kept of a run must not change in the next."""
+    """Copy a value saved for the backward loop, since the next iteration overwrites it."""
     return frame.operand(value).name + ("" if value.type.is_array else ".copy()")

@@ -1,7 +1,7 @@
-"""Code for ops that read or write a value whose size only data decides.
+"""Code for ops that read or write a value with data-dependent sizes.
 
-No memory is planned for such a value: the op's meaning is called on the arrays as they are, and
-what it returns is the value.
+Such values have no planned memory: the op's reference implementation runs on the arrays as they
+are, and its results become the values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from compiler.codegen.bind_and_run import Frame, shape_text
-from compiler.codegen.reference_calls import attributes_of, body_of, pick, result_key
+from compiler.codegen.reference_calls import attributes_name, pick, reference_body, result_key
 from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape
@@ -19,7 +19,7 @@ from compiler.plan import PlannedOp, Value
 
 
 def owned(item: Any, inputs: Any) -> Any:
-    """A result that nothing writes over: views and inputs that come back are copied."""
+    """Return a result that owns its memory: views and returned inputs are copied."""
     if item is None:
         return None
     if hasattr(item, "append"):
@@ -29,7 +29,7 @@ def owned(item: Any, inputs: Any) -> Any:
 
 
 def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:
-    """A pointwise result in its type: summed where it was broadcast, spread where it is small."""
+    """Fit a pointwise result to its type: sum over broadcast axes, or broadcast it."""
     item = np.asarray(item)
     padded = (1,) * (item.ndim - len(view)) + tuple(view)
     pairs = enumerate(zip(item.shape, padded, strict=True))
@@ -41,38 +41,38 @@ def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:
     return item.reshape(shape).astype(dtype, copy=False)
 
 
-def emit_open(frame: Frame, op: PlannedOp) -> None:
-    """Write an op by its meaning; results of a known size go to their place."""
-    writer = _Pointwise(frame, op) if isinstance(op.defn, Pointwise) else _Meaning(frame, op)
+def emit_dynamic(frame: Frame, op: PlannedOp) -> None:
+    """Lower an op to a call of its reference; results of known size are copied to their memory."""
+    writer = _Pointwise(frame, op) if isinstance(op.defn, Pointwise) else _ReferenceCall(frame, op)
     writer.emit()
 
 
-def _is_narrow(value: Value) -> bool:
+def _is_bfloat16(value: Value) -> bool:
     return value.type.dtype is DType.BF16 and not value.type.is_array
 
 
-class _Meaning:
-    """Calls an op's `numpy`, or its `grad`."""
+class _ReferenceCall:
+    """Emits a call of an op's `numpy`, or of its `grad`."""
 
     def __init__(self, frame: Frame, op: PlannedOp) -> None:
         self.frame = frame
         self.op = op
-        self.owner, self.body = body_of(op.defn)
+        self.owner, self.body = reference_body(op.defn)
 
     def emit(self) -> None:
-        """The call, then each output."""
+        """Write the call, then the assignment of each output."""
         frame, op = self.frame, self.op
         function = frame.function(getattr(type(self.owner), self.body), f"{op.kind}_meaning")
         names = parameters(type(self.owner), self.body)
-        given = [f"{name}={self.argument(slot_of(name), kind)}" for name, kind in names]
-        first = attributes_of(frame, op.kind, self.owner)
-        frame.line(f"result = {function}({', '.join([first, *given])})")
+        arguments = [f"{name}={self.argument(slot_of(name), kind)}" for name, kind in names]
+        first = attributes_name(frame, op.kind, self.owner)
+        frame.line(f"result = {function}({', '.join([first, *arguments])})")
         for slot, values in op.outputs.items():
             for index, value in enumerate(values):
                 self.store(value, self.item(slot, index))
 
     def argument(self, slot: str, annotation: str) -> str:
-        """What stands in a slot: an array, a shape, a list of them, or None."""
+        """The argument for a slot: an array, a shape, a list of them, or None."""
         if slot == "xp":
             return "np"
         values = self.op.inputs.get(slot)
@@ -82,7 +82,7 @@ class _Meaning:
         return f"[{', '.join(items)}]" if self.op.defn.slots[slot].many else items[0]
 
     def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
-        """One value, or its shape."""
+        """One value, or its shape, as source text."""
         if shape:
             return (
                 f"{self.name(value)}.shape" if value.type.is_open else shape_text(value.type.shape)
@@ -94,19 +94,19 @@ class _Meaning:
         return self.frame.operand(value).name
 
     def computable(self, value: Value) -> str:
-        """The array of a value to compute with: float32 for bfloat16."""
+        """The array to compute with: upcast to float32 for bfloat16."""
         name = self.name(value)
-        return f"{name}.astype(np.float32)" if _is_narrow(value) else name
+        return f"{name}.astype(np.float32)" if _is_bfloat16(value) else name
 
     def item(self, slot: str, index: int) -> str:
-        """One output of what the meaning returned."""
+        """Select one output of the call's result."""
         picked = f"{self.frame.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
         return f"{picked}[{index}]" if self.op.defn.slots[slot].many else picked
 
     def store(self, value: Value, item: str) -> None:
-        """Make what was returned the value, or copy it to where the value is."""
+        """Bind a result to the value's name, or copy it into the value's memory."""
         operand = self.frame.operand(value)
-        if _is_narrow(value):
+        if _is_bfloat16(value):
             item = f"{item}.astype({DType.BF16.numpy.name!r})"
         if value.type.is_open:
             self.frame.line(f"{operand} = {self.frame.function(owned)}({item}, [{self.arrays()}])")
@@ -115,19 +115,19 @@ class _Meaning:
             self.frame.line(f"np.copyto({operand}, np.reshape({item}, {shape}))")
 
     def arrays(self) -> str:
-        """The tensors the op reads."""
+        """Names of the tensors the op reads."""
         values = dict.fromkeys(
             value
-            for slot, held in self.op.inputs.items()
-            for value in held
+            for slot, values in self.op.inputs.items()
+            for value in values
             if not value.type.is_array
             and (value.type.is_open or not self.op.defn.slots[slot].shape_only)
         )
         return ", ".join(map(self.name, values))
 
 
-class _Pointwise(_Meaning):
-    """Calls an op's `compute`, or its `grad`, on arrays brought to aligned shapes."""
+class _Pointwise(_ReferenceCall):
+    """Emits a call of an op's `compute`, or of its `grad`, on arrays reshaped to aligned shapes."""
 
     def __init__(self, frame: Frame, op: PlannedOp) -> None:
         super().__init__(frame, op)
@@ -137,29 +137,29 @@ class _Pointwise(_Meaning):
         self.views = self.defn.views(self.types)
 
     def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
-        """One value as the body sees it, or the shape it has there."""
+        """One value in its aligned shape, or that shape, as source text."""
         view = self.view(slot, index, value)
         if shape:
             return view
         aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
         same = tuple(aligned) == value.type.shape
-        held = self.computable(value)
-        return held if same else f"{held}.reshape({view})"
+        array = self.computable(value)
+        return array if same else f"{array}.reshape({view})"
 
     def view(self, slot: str, index: int, value: Value) -> str:
-        """The aligned shape of a value as text."""
+        """The aligned shape of a value as source text."""
         aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
         return _shape(aligned, value, self.name(value) if value.type.is_open else "")
 
     def store(self, value: Value, item: str) -> None:
-        """Bring what was returned to the type of the value first."""
+        """Convert the result to the value's type, then store it."""
         slot = next(slot for slot, values in self.op.outputs.items() if value in values)
-        shape, view = self.wanted(slot)
+        shape, view = self.result_shape(slot)
         fit = self.frame.function(fitted)
         super().store(value, f"{fit}({item}, {value.type.dtype.numpy.name!r}, {shape}, {view})")
 
-    def wanted(self, slot: str) -> tuple[str, str]:
-        """The shape an output has, and the aligned view of it."""
+    def result_shape(self, slot: str) -> tuple[str, str]:
+        """The shape of an output, and its aligned view."""
         like = self.op.defn.slots[slot].inplace or slot.removesuffix(GRAD)
         if like in self.op.inputs:
             value = self.op.inputs[like][0]
@@ -168,8 +168,8 @@ class _Pointwise(_Meaning):
             first = next(s for s in self.defn.inputs() if s.endswith(GRAD) and s in self.op.inputs)
             shape = self._own_shape(self.op.inputs[first][0])
             return shape, shape
-        held = [(slot, i, v) for slot, vs in self.op.inputs.items() for i, v in enumerate(vs)]
-        shape = f"np.broadcast_shapes({', '.join(self.view(*each) for each in held)})"
+        values = [(slot, i, v) for slot, vs in self.op.inputs.items() for i, v in enumerate(vs)]
+        shape = f"np.broadcast_shapes({', '.join(self.view(*each) for each in values)})"
         return shape, shape
 
     def _own_shape(self, value: Value) -> str:
@@ -177,7 +177,7 @@ class _Pointwise(_Meaning):
 
 
 def _shape(aligned: Shape, value: Value, name: str) -> str:
-    """A shape as text; sizes nobody knows are asked of the array, axis by axis."""
+    """Format a shape; unknown sizes are read from the array, axis by axis."""
     open_axes = (axis for axis, size in enumerate(value.type.shape) if str(size) == "?")
     sizes = [f"{name}.shape[{next(open_axes)}]" if str(n) == "?" else str(n) for n in aligned]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -1,8 +1,8 @@
-"""A kernel that begins with a head: where the head's result stands while the rest goes on with it.
+"""Kernels with an epilogue: splits off the anchor and allocates its result.
 
-A head (a product, a convolution) makes all of its result, and the pointwise ops behind it, its
-tail, follow in place, in the memory of an output of the kernel. Where no output has its type, or
-the kernel reads what stood there, the result gets scratch.
+The anchor (a product, a convolution) computes all of its result; the pointwise ops fused after it,
+its epilogue, follow in place, in the memory of an output of the kernel. If no output has the
+result's type, or the kernel reads that memory, the result gets scratch.
 """
 
 from __future__ import annotations
@@ -17,42 +17,44 @@ from compiler.plan import Place, PlannedOp, Step, Value
 _Slots = Mapping[str, tuple[Value, ...]]
 
 
-def head_and_tail(frame: Frame, step: Step) -> tuple[PlannedOp, Step]:
-    """The first op of a kernel, and its other ops as a kernel over what the first one makes."""
-    head, *tail = step.ops
-    (made,) = head.outputs[head.defn.epilogue_output(head.target)]
-    if made.place is not Place.INNER:
-        return head, replace(step, ops=tuple(tail))
-    seated = _seated(frame, head, made, step)
-    outputs = _exchanged(head.outputs, made, seated)
-    rest = tuple(replace(op, inputs=_exchanged(op.inputs, made, seated)) for op in tail)
-    return replace(head, outputs=outputs), replace(step, ops=rest, dying=step.dying | {seated})
+def split_anchor(frame: Frame, step: Step) -> tuple[PlannedOp, Step]:
+    """Split a step into its first op, the anchor, and a step of the remaining ops."""
+    anchor, *epilogue = step.ops
+    (result,) = anchor.outputs[anchor.defn.epilogue_output(anchor.target)]
+    if result.place is not Place.INNER:
+        return anchor, replace(step, ops=tuple(epilogue))
+    allocated = _allocated(frame, anchor, result, step)
+    outputs = _replaced(anchor.outputs, result, allocated)
+    rest = tuple(replace(op, inputs=_replaced(op.inputs, result, allocated)) for op in epilogue)
+    return replace(anchor, outputs=outputs), replace(step, ops=rest, dying=step.dying | {allocated})
 
 
-def _seated(frame: Frame, head: PlannedOp, made: Value, step: Step) -> Value:
-    """What the head makes, in memory that it may write before the tail begins."""
+def _allocated(frame: Frame, anchor: PlannedOp, result: Value, step: Step) -> Value:
+    """Return the anchor's result in memory that may be written before the epilogue begins."""
     read = {value.storage for op in step.ops for side in op.inputs.values() for value in side}
     for value in (value for op in step.ops for side in op.outputs.values() for value in side):
-        own = value.place in (Place.BUFFER, Place.LOCAL)
-        fits = value.type == made.type and _bears_gaps(head, value)
-        if own and fits and value.storage not in read:
-            return replace(made, place=value.place, home=value.home, region=value.region)
+        is_allocated = value.place in (Place.BUFFER, Place.LOCAL)
+        fits = value.type == result.type and _can_write_gaps(anchor, value)
+        if is_allocated and fits and value.storage not in read:
+            return replace(result, place=value.place, home=value.home, region=value.region)
     return replace(
-        made, place=Place.BUFFER, home=frame.room(f"t{frame.step}", made.type, made.on_device)
+        result,
+        place=Place.BUFFER,
+        home=frame.new_buffer(f"t{frame.step}", result.type, result.on_device),
     )
 
 
-def _bears_gaps(head: PlannedOp, value: Value) -> bool:
-    """True where the head can write between the gaps that a value's memory has, if any."""
+def _can_write_gaps(anchor: PlannedOp, value: Value) -> bool:
+    """True if the anchor can write around the gaps in a value's memory, if it has any."""
     if not value.region.has_gaps:
         return True
     axes = leading_axes(value.type, value.region.row)
-    return axes is not None and head.defn.may_have_gaps(
-        head.defn.epilogue_output(head.target), axes
+    return axes is not None and anchor.defn.may_have_gaps(
+        anchor.defn.epilogue_output(anchor.target), axes
     )
 
 
-def _exchanged(slots: _Slots, old: Value, new: Value) -> _Slots:
+def _replaced(slots: _Slots, old: Value, new: Value) -> _Slots:
     return {
         slot: tuple(new if value == old else value for value in values)
         for slot, values in slots.items()

@@ -1,4 +1,4 @@
-"""Code around an op that reads floats of two bytes: it computes in float32, in scratch beside."""
+"""Code around an op that reads half precision: it computes in float32 scratch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from compiler.ir.types import HALVES, DType
 from compiler.plan import PlannedOp
 
 Pairs = list[tuple[NumpyOperand, NumpyOperand]]
-"""Values of half precision, each with the scratch that stands for it."""
+"""Half-precision values, each with its float32 scratch."""
 
 
 def reads_half(op: PlannedOp) -> bool:
-    """Whether an op computes with floats of two bytes, and is not one that only moves them."""
+    """True if an op computes with half-precision floats, and does not merely move them."""
     values = [
         value
         for slot, held in op.inputs.items()
@@ -25,32 +25,32 @@ def reads_half(op: PlannedOp) -> bool:
     return op.defn.computes_in_fp32 and not arrays and any(v.type.dtype in HALVES for v in values)
 
 
-def widened(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict[str, Any], Pairs]:
-    """What stands in the slots in float32, copied there; and the results to bring back."""
+def upcast(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict[str, Any], Pairs]:
+    """Upcast all operands to float32 scratch; also returns the results to cast back."""
     inputs: Pairs = []
     results: Pairs = []
-    wide: dict[str, Any] = {}
+    upcasts: dict[str, Any] = {}
     for slot, value in values.items():
         pairs = results if slot in op.outputs else inputs
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        held = [_wide(frame, each, pairs) for each in items]
-        wide[slot] = held if isinstance(value, list) else held[0]
+        held = [_upcast_operand(frame, each, pairs) for each in items]
+        upcasts[slot] = held if isinstance(value, list) else held[0]
     for half, scratch in inputs:
         frame.line(f"np.copyto({scratch}, {half})")
-    return wide, results
+    return upcasts, results
 
 
-def narrow(frame: Frame, results: Pairs) -> None:
-    """Round results to where they belong."""
+def cast_back(frame: Frame, results: Pairs) -> None:
+    """Write the casts of float32 results back to half precision."""
     for half, scratch in results:
         frame.line(f"np.copyto({half}, {scratch})")
 
 
-def _wide(frame: Frame, operand: Any, pairs: Pairs) -> Any:
+def _upcast_operand(frame: Frame, operand: Any, pairs: Pairs) -> Any:
     if not isinstance(operand, NumpyOperand) or operand.type.dtype not in HALVES:
         return operand
-    made = next((scratch for half, scratch in pairs if half is operand), None)
-    if made is None:
-        made = frame.scratch(operand.shape, DType.FP32)
-        pairs.append((operand, made))
-    return made
+    scratch_operand = next((scratch for half, scratch in pairs if half is operand), None)
+    if scratch_operand is None:
+        scratch_operand = frame.scratch(operand.shape, DType.FP32)
+        pairs.append((operand, scratch_operand))
+    return scratch_operand

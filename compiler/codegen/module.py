@@ -1,16 +1,16 @@
-"""Module: generated Python source and what it expects. Plain data that `runtime` loads.
+"""Module: generated Python source and its interface. Plain data that `runtime` loads.
 
 The source defines one function:
 
     def bind(take, params, N): ...    # one argument for each of `dims`
         return step
 
-`take(buffer, dtype, shape, offset, strides)` gives an array over buffer number `buffer` of
-`buffers`, the last two in bytes and left out where it has the buffer's beginning; `params` maps
-names to the arrays of persistable state, which the step updates in place; the rest are the numbers
-that the names in `dims` stand for. `step(*feeds)` computes once and returns a tuple with an array
-for each of `fetches`, valid until the next step. Everything else here also stands in the source as
-literals, so that a module saved to a file, edited by hand and loaded again is whole.
+`take(buffer, dtype, shape, offset, strides)` returns an array over buffer number `buffer` of
+`buffers`; the last two are in bytes and omitted for a view that starts at the beginning; `params`
+maps names to the arrays of persistable state, which the step updates in place; the other arguments
+are the values of `dims`. `step(*feeds)` computes once and returns a tuple with an array for each of
+`fetches`, valid until the next step. All other fields are also literals in the source, so that a
+module saved to a file, edited by hand and loaded again is complete.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from compiler.record import Record
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A kernel of a device: the types of its parameters, and the constants it is compiled with.
+    """A device kernel: the types of its parameters, and the constants it is compiled with.
 
-    A type ends in ":16" where the parameter is divisible by 16. `options` are what its launches
-    tell the compiler, such as `num_warps`, where that is not as usual.
+    A type ends in ":16" if the parameter is divisible by 16. `options` are launch options other
+    than the defaults, such as `num_warps`.
     """
 
     name: str
@@ -47,14 +47,14 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class Module:
-    """Generated source for one target, with the values it is fed, keeps, returns and stores.
+    """Generated source for one target, with its feeds, parameters, fetches and buffers.
 
     `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
-    lives in steps; `params` the persistable state by name, first version only. `collectives` has a
-    line for each collective op in order: op, variable, element type and shape (`?` for sizes that
-    are not fixed), attributes; ranks compare them before they begin. `record` is how it was made,
-    where it was made here: what `compiler.explain` starts from. `memory_limit` is how many bytes a
-    step may take in all; the source does not say it.
+    lifetimes in steps; `params` the persistable state by name, first version only. `collectives`
+    has a line for each collective op in order: op, variable, element type and shape (`?` for sizes
+    that are not fixed), attributes; ranks compare them before they begin. `record` is the
+    compilation it came from, if compiled in this process: what `compiler.explain` starts from.
+    `memory_limit` is the most bytes a step may use; it is not part of the source.
     """
 
     name: str
@@ -77,12 +77,12 @@ class Module:
 
     @property
     def filename(self) -> str:
-        """What tracebacks call the source."""
+        """The file name of the source in tracebacks."""
         return f"<module {self.digest[:12]}>"
 
     @cached_property
     def code(self) -> CodeType:
-        """The source as Python compiled it; SyntaxError where it is no Python."""
+        """The compiled source; SyntaxError if it is not valid Python."""
         return compile(self.source, self.filename, "exec", dont_inherit=True)
 
     def save(self, path: str | Path) -> None:
@@ -91,12 +91,12 @@ class Module:
 
     @staticmethod
     def load(path: str | Path) -> Module:
-        """Read a module from its file without running it; ParseError where it is not one."""
+        """Read a module from its file without running it; ParseError if it is not a module."""
         return Module.parse(Path(path).read_text(encoding="utf-8"))
 
     @staticmethod
     def parse(source: str) -> Module:
-        """Read a module from its source without running it; ParseError where it is not one."""
+        """Parse a module from its source without running it; ParseError if it is not a module."""
         values = _literals(source)
         return Module(
             name=values["NAME"],
@@ -113,13 +113,14 @@ class Module:
 
 
 def lives_of(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Life]:
-    """Buffers as `pack` takes them, given what each name in their sizes stands for."""
+    """Convert buffers to the lifetimes that `pack` takes, given the values of the dims."""
     return [Life(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
 _KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES")
-"""What is read of a module's source; modules of the host have no kernels, few have collectives."""
+"""The assignments read from a module's source; the last two are optional.
+"""
 
 
 def _literals(source: str) -> Mapping[str, Any]:

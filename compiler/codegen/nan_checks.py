@@ -11,11 +11,11 @@ from compiler.codegen.control_flow import BODIES
 from compiler.plan import Place, Step
 
 _UNWRITTEN = BODIES | {"delete_var"}
-"""Ops that may leave their outputs unwritten; what is in their bodies is checked there."""
+"""Ops that may leave their outputs unwritten; the ops in their bodies are checked there."""
 
 
 def expect_numbers(array: Any, kind: str, name: str) -> None:
-    """FloatingPointError naming op and tensor where an array holds what is no finite number."""
+    """Raise FloatingPointError naming op and tensor if an array holds NaN or infinity."""
     host = np.asarray(array.float().cpu() if hasattr(array, "cpu") else array)
     nan, infinite = int(np.isnan(host).sum()), int(np.isinf(host).sum())
     if nan or infinite:
@@ -26,7 +26,7 @@ def expect_numbers(array: Any, kind: str, name: str) -> None:
 
 
 def check_outputs(frame: Frame, step: Step) -> None:
-    """Write a check of every float that the ops of a step compute, where the frame asks for it."""
+    """Write a check of every float output of a step's ops, if the frame asks for it."""
     if not frame.expects_numbers:
         return
     check = frame.function(expect_numbers)

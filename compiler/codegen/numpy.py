@@ -1,4 +1,4 @@
-"""The NumPy target: a plan as one readable module, a straight function over views of an arena."""
+"""The NumPy target: lowers a plan to one readable module of calls over arena views."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.collectives import alone_source, collectives
 from compiler.codegen.control_flow import BODIES, emit_body
-from compiler.codegen.dynamic_values import emit_open
-from compiler.codegen.epilogue import head_and_tail
-from compiler.codegen.half_precision import narrow, reads_half, widened
+from compiler.codegen.dynamic_values import emit_dynamic
+from compiler.codegen.epilogue import split_anchor
+from compiler.codegen.half_precision import cast_back, reads_half, upcast
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.pointwise import emit_pointwise
-from compiler.codegen.reference_calls import ShapeOf, call_meaning
+from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.errors import CompileError
 from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size
@@ -27,30 +27,30 @@ from compiler.ir.types import DType
 from compiler.plan import Buffer, Plan, PlannedOp, Step, Tensor, Value, tensor
 
 _NUMBERS = "from math import inf, nan"
-_BFLOAT16 = "import ml_dtypes  # lets NumPy know 'bfloat16'"
+_BFLOAT16 = "import ml_dtypes  # registers 'bfloat16' with NumPy"
 _NUMBER = re.compile(r"(?<![\w.'])(inf|nan)(?![\w'])")
-"""A number that Python has no literal for, which an op wrote into its code."""
+"""`inf` or `nan` in generated code; Python has no literal for them."""
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
-"""What a module does when it is run by itself."""
+"""The code that runs when a module is executed as a script."""
 
 
 class NumpyTarget:
-    """Writes modules that need NumPy and nothing else."""
+    """Code generator for modules that need only NumPy."""
 
     name = "numpy"
 
     def supports(self, op: Op) -> str:
-        """Every op with a meaning runs here, and so do those that steer."""
+        """Empty for an op with a reference and for control flow; otherwise the reason."""
         steers = op.body is not None or op.kind == "delete_var"
         known = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
         return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
-        """The module of a plan: its source is the same bytes for the same plan.
+        """Generate the module of a plan; the same plan always yields the same bytes.
 
-        With `poison`, memory is filled with NaN or the smallest integer behind the last step that
-        needs it, so that a plan that gives it away too early shows in what is computed. With
-        `check_numbers`, a step stops at the first op that computes what is no finite number.
+        With `poison`, memory is filled with NaN or the smallest integer after the last step that
+        needs it, so that a plan that frees it too early yields wrong results. With
+        `check_numbers`, a step stops at the first op that computes NaN or infinity.
         """
         frame = Frame(plan.dims, plan.buffers)
         frame.expects_numbers = check_numbers
@@ -59,7 +59,7 @@ class NumpyTarget:
 
 @dataclass(frozen=True)
 class Style:
-    """What modules of a target have of their own: its name, imports, and how one runs by itself."""
+    """The parts of a module that depend on the target: its name, imports and script."""
 
     target: str
     title: str
@@ -77,15 +77,15 @@ def assemble(
     style: Style,
     poison: bool = False,
 ) -> Module:
-    """The module whose steps `emit` writes into a frame."""
+    """Generate a module; `emit` writes each step into the frame."""
     arguments = [frame.operand(value).name for value in plan.feeds]
     schedule = collectives(plan)
     frame.globals += alone_source(plan)
     for step in plan.steps:
         frame.step = step.index
-        _told(frame, step, emit)
+        _emit_located(frame, step, emit)
         if poison:
-            frame.spoil(step.index)
+            frame.poison_dead_buffers(step.index)
     results = ", ".join(frame.operand(value).name for value in plan.results)
     feeds = tuple(tensor(str(value.home), value.type) for value in plan.feeds)
     pairs = zip(plan.fetches, plan.results, strict=True)
@@ -101,8 +101,8 @@ def assemble(
 # ---- steps -------------------------------------------------------------------------------------
 
 
-def _told(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
-    """Emit a step; what NumPy says of it already now is told with the op and the user's line."""
+def _emit_located(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
+    """Emit a step; NumPy's errors are reported with the op and its source line."""
     try:
         emit(frame, step)
     except CompileError:
@@ -113,45 +113,45 @@ def _told(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None
 
 
 def emit_step(frame: Frame, step: Step) -> None:
-    """Comments that name the ops and the user's lines, then the code of the kernel."""
-    tell_ops(frame, step)
+    """Write comments that name the ops and their source lines, then the code of the step."""
+    comment_ops(frame, step)
     first = step.ops[0]
     if first.kind == "delete_var":
         for value in (value for values in first.inputs.values() for value in values):
-            frame.forget(value)
+            frame.free(value)
     elif first.kind in BODIES:
         emit_body(frame, first, emit_step)
     elif any(value.type.is_open for value in first.values):
-        emit_open(frame, first)
+        emit_dynamic(frame, first)
     elif isinstance(first.defn, Pointwise):
         emit_pointwise(frame, step)
     elif len(step.ops) > 1:
-        head, tail = head_and_tail(frame, step)
+        head, epilogue = split_anchor(frame, step)
         _emit_op(frame, head)
-        emit_pointwise(frame, tail)
+        emit_pointwise(frame, epilogue)
     else:
         _emit_op(frame, first)
     check_outputs(frame, step)
 
 
-def tell_ops(frame: Frame, step: Step) -> None:
-    """Comments that name the ops of a step and the user's lines."""
+def comment_ops(frame: Frame, step: Step) -> None:
+    """Write comments that name the ops of a step and their source lines."""
     for op in step.ops:
         frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
 
 
 def _emit_op(frame: Frame, op: PlannedOp) -> None:
-    """An op's own lowering, or a call of its meaning, carried into the module."""
+    """Write an op's own lowering, or a call of its reference implementation."""
     values = {
         slot: _operands(frame, op.defn, slot, values)
         for slot, values in {**op.inputs, **op.outputs}.items()
     }
-    wide, results = widened(frame, op, values) if reads_half(op) else (values, [])
+    upcasts, results = upcast(frame, op, values) if reads_half(op) else (values, [])
     if has(op.defn, "lower"):
-        call(op.defn, "lower", wide, frame)
+        call(op.defn, "lower", upcasts, frame)
     else:
-        call_meaning(frame, op, wide)
-    narrow(frame, results)
+        call_reference(frame, op, upcasts)
+    cast_back(frame, results)
 
 
 def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:
@@ -173,15 +173,15 @@ def _source(
     head = [
         f'"""{ops} ops in {len(plan.steps)} steps, {style.title}.',
         "",
-        "Generated, and yours to read and edit. `bind` takes arrays once for a set of sizes and",
-        "returns `step`, which computes. Run this file to try it on made-up numbers.",
+        "Generated code, made to be read and edited. `bind` takes arrays once per set of sizes and",
+        "returns `step`, which computes. Run this file to try it on random data.",
         '"""',
         "",
         "from __future__ import annotations",
         "",
         *_imports(frame, body),
         *style.imports,
-        *([_BFLOAT16] if _holds_bfloat16(plan, body) else []),
+        *([_BFLOAT16] if _uses_bfloat16(plan, body) else []),
         "",
         f"NAME = {plan.name!r}",
         f"TARGET = {style.target!r}",
@@ -197,7 +197,7 @@ def _source(
             else []
         ),
         *(_table("KERNELS", frame.kernels) if frame.kernels else []),
-        *(["# what all ranks must do in this order"] if schedule else []),
+        *(["# collectives, in the order all ranks must run them"] if schedule else []),
         *(_lines("COLLECTIVES", schedule) if schedule else []),
         "",
     ]
@@ -210,7 +210,7 @@ def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
     return [_NUMBERS, ""] if any(map(_NUMBER.search, body)) else []
 
 
-def _holds_bfloat16(plan: Plan, body: Sequence[str]) -> bool:
+def _uses_bfloat16(plan: Plan, body: Sequence[str]) -> bool:
     name = DType.BF16.numpy.name
     edges = [*plan.params, *(tensor(value.label, value.type) for value in plan.feeds)]
     return any(each.dtype == name for each in edges) or any(repr(name) in line for line in body)
@@ -247,14 +247,15 @@ def _definitions(frame: Frame) -> list[str]:
 
 
 CLOSURE = 1000
-"""Names a step takes from around it at most; beyond, Python's compiler needs time by their square,
-and they come as defaults."""
+"""Most variables a step captures as a closure; beyond, CPython's compiler takes quadratic time, so
+they become default arguments.
+"""
 
 
 def _parameters(frame: Frame, arguments: Sequence[str]) -> list[str]:
-    begun = (line.partition(" = ")[0].strip() for line in frame.setup.lines)
-    kept = [name for name in begun if name.isidentifier()]
-    return [*arguments, *(f"{name}={name}" for name in kept if len(kept) > CLOSURE)]
+    names = (line.partition(" = ")[0].strip() for line in frame.setup.lines)
+    valid = [name for name in names if name.isidentifier()]
+    return [*arguments, *(f"{name}={name}" for name in valid if len(valid) > CLOSURE)]
 
 
 def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> list[str]:
@@ -262,7 +263,7 @@ def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> l
         "",
         "",
         f"def bind({', '.join(['take', 'params', *plan.dims])}):",
-        '    """Take every array once; the step writes where they are."""',
+        '    """Create every view once; the step updates the arrays in place."""',
         *frame.setup.lines,
         "",
         f"    def step({', '.join(_parameters(frame, arguments))}):",

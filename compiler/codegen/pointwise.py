@@ -1,6 +1,6 @@
-"""Writes the NumPy calls of one pointwise kernel: every result with `out=`, little scratch.
+"""Lowers a pointwise kernel to NumPy calls: every result with `out=`, little scratch.
 
-The bodies of the kernel's ops are traced into one expression, and its parts are written in order,
+The bodies of the kernel's ops are traced into one expression, and its parts are computed in order,
 each into the first of these that is free: the memory of the output it is, the memory of an operand
 that is not read again, the memory of the output being computed, scratch. An output may share memory
 with an input (in place), so no part is written over an input that a later part still reads.
@@ -29,7 +29,7 @@ def emit_pointwise(frame: Frame, step: Step) -> None:
 
 @dataclass(frozen=True)
 class Root:
-    """An output of the kernel and the expression of its value."""
+    """An output of the kernel and the expression that computes it."""
 
     value: Value
     expr: Expr
@@ -39,9 +39,9 @@ class Root:
 
 
 def trace(step: Step) -> list[Root]:
-    """The outputs of a kernel that memory holds, as expressions over its inputs.
+    """Trace the outputs of a kernel that are stored in memory, as expressions over its inputs.
 
-    Of several that are written over each other only the last is ever there to see.
+    Of several outputs in the same storage only the last is observable, so only that is kept.
     """
     tracer = Tracer()
     known: dict[Value, Expr] = {}
@@ -71,25 +71,25 @@ def _trace_op(
     aligned = defn.output_views(types)
     for slot, values in op.outputs.items():
         for value, result in zip(values, listed(results[slot]), strict=True):
-            yield value, _brought(tracer, result, value.type, aligned.get(slot))
+            yield value, _converted(tracer, result, value.type, aligned.get(slot))
 
 
-def _leaf(tracer: Tracer, value: Value, views: dict[str, Shape], place: str) -> Expr:
-    """An input, in the view of its slot, or of its place in that slot."""
-    view = views.get(place.partition(".")[0]) or views.get(place)
+def _leaf(tracer: Tracer, value: Value, views: dict[str, Shape], location: str) -> Expr:
+    """Create the leaf of an input, in the view of its slot or of its position in that slot."""
+    view = views.get(location.partition(".")[0]) or views.get(location)
     return tracer.leaf(value, view or value.type.shape, value.type.dtype)
 
 
 def _computable(tracer: Tracer, expr: Expr) -> Expr:
-    """What is computed with: float32 for bfloat16, which is rounded to where it is stored only."""
+    """The expression to compute with: float32 for bfloat16, which is rounded only when stored."""
     if expr.dtype is not DType.BF16:
         return expr
     made = expr.args[0] if expr.fn == "astype" else expr
     return tracer.cast(made if isinstance(made, Expr) else expr, DType.FP32)
 
 
-def _brought(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None) -> Expr:
-    """A body's result in its declared element type, summed over what was broadcast."""
+def _converted(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None) -> Expr:
+    """Convert a body's result to its declared element type; sum over broadcast axes."""
     if not isinstance(result, Expr):
         return tracer.full(result, wanted.shape, wanted.dtype)
     axes = reduced_axes(result.shape, wanted.shape if view is None else view)
@@ -101,18 +101,18 @@ def _brought(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None
 
 
 class _Emitter:
-    """Writes the parts of a kernel's expressions, keeping book of who is read how often yet."""
+    """Writes the parts of a kernel's expressions and counts how often each is still read."""
 
     def __init__(self, frame: Frame, roots: list[Root], dying: frozenset[Value]) -> None:
         self.frame = frame
         self.roots = ordered_roots(roots)
         self.outputs = {root.value.storage for root in roots}
         self.dying = {value.storage for value in dying} - self.outputs
-        self.left: Counter[Expr] = Counter()
-        self.at: dict[Expr, NumpyOperand] = {}
+        self.remaining_uses: Counter[Expr] = Counter()
+        self.locations: dict[Expr, NumpyOperand] = {}
         self.pool: list[NumpyOperand] = []
         self.scratch: set[str] = set()
-        self.late: list[tuple[NumpyOperand, Expr]] = []
+        self.deferred: list[tuple[NumpyOperand, Expr]] = []
         self.leaves: dict[Storage, list[Expr]] = {}
         self.root_uses: Counter[Expr] = Counter()
         self.guarded: set[Expr] = set()
@@ -120,29 +120,29 @@ class _Emitter:
         self.readers: dict[Expr, list[Expr]] = {}
 
     def emit(self) -> None:
-        """Write every root; copies that would have come too early are written last."""
+        """Write every root; copies that must not happen earlier are written last."""
         for part in all_parts(root.expr for root in self.roots):
-            self.left.update(part.parts())
+            self.remaining_uses.update(part.parts())
             for arg in dict.fromkeys(part.parts()):
                 self.readers.setdefault(arg, []).append(part)
             if part.is_leaf:
                 self.leaves.setdefault(_storage(part), []).append(part)
-        self.left.update(root.expr for root in self.roots)
+        self.remaining_uses.update(root.expr for root in self.roots)
         for root in self.roots:
             self._save_leaf(root)
         for root in self.roots:
             self._emit_root(root)
-        for out, expr in self.late:
+        for out, expr in self.deferred:
             self._copy(out, expr)
 
     def _save_leaf(self, root: Root) -> None:
-        """An input that is an output as it stands is saved if another output takes its memory."""
-        if root.expr.is_leaf and root.expr not in self.at:
+        """Save an input that is an output unchanged, if another output overwrites its memory."""
+        if root.expr.is_leaf and root.expr not in self.locations:
             storage = self._leaf(root.expr).storage
             if storage in self.outputs and storage != root.value.storage:
                 saved = self.frame.scratch(root.expr.shape, root.expr.dtype)
                 self._copy(saved, root.expr)
-                self.at[root.expr] = saved
+                self.locations[root.expr] = saved
 
     def _emit_root(self, root: Root) -> None:
         out, parts = self.frame.operand(root.value), ordered(root.expr)
@@ -153,66 +153,66 @@ class _Emitter:
             if not part.is_leaf and part not in self.done:
                 self._emit_part(part, root, out)
         if self._holds(root.expr, out):
-            self.left[root.expr] -= 1
+            self.remaining_uses[root.expr] -= 1
         else:
             self._copy_when_safe(out, root)
 
     def _copy_when_safe(self, out: NumpyOperand, root: Root) -> None:
-        """Copy now, or last; until then the value is one that is still read."""
+        """Copy now, or last if the output's memory is still read."""
         if self._read_later(root.value.storage):
-            self.late.append((out, root.expr))
+            self.deferred.append((out, root.expr))
             return
         self._copy(out, root.expr)
-        self.left[root.expr] -= 1
+        self.remaining_uses[root.expr] -= 1
         self._release(root.expr)
 
     def _emit_part(self, part: Expr, root: Root, out: NumpyOperand) -> None:
-        """Write one call into the best place there is for it."""
-        place = self._choose(part, root, out)
-        target = place.view(part.shape)
+        """Write one call into the best memory available for it."""
+        location = self._choose(part, root, out)
+        target = location.view(part.shape)
         for line in self._lines(part, target):
             self.frame.line(line)
-        self.at[part] = place
+        self.locations[part] = location
         self.done.add(part)
         for arg in part.parts():
-            self.left[arg] -= 1
+            self.remaining_uses[arg] -= 1
         for arg in dict.fromkeys(part.parts()):
             self._release(arg)
 
     def _lines(self, part: Expr, target: str) -> list[str]:
-        """NumPy for one part, which goes to `target`."""
+        """The NumPy code that computes one part into `target`."""
         if part.fn == BY_KEY:
             function = self.frame.function(uniform_by_key)
-            given = f"{self._leaf(part.parts()[0])}, {part.extra}, {shape_text(part.shape)}"
-            return [f"np.copyto({target}, {function}({given}))"]
+            arguments = f"{self._leaf(part.parts()[0])}, {part.extra}, {shape_text(part.shape)}"
+            return [f"np.copyto({target}, {function}({arguments}))"]
         return _statements(part, [self._text(arg) for arg in part.args], target)
 
     def _choose(self, part: Expr, root: Root, out: NumpyOperand) -> NumpyOperand:
-        mine = self._output_of(part)
-        if mine is not None and self._may_write(mine, part):
-            return self.frame.operand(mine.value)
+        current = self._output_of(part)
+        if current is not None and self._may_write(current, part):
+            return self.frame.operand(current.value)
         for arg in part.parts():
             if self._reusable(arg, part):
-                self.scratch.add(self._place_of(arg).name)
-                return self._place_of(arg)
-        ahead = self._output_ahead(part)
-        if ahead is not None and self._may_write(ahead, part):
-            return self.frame.operand(ahead.value)
-        alone = self.left[part] == self.root_uses[part] and part not in self.guarded
+                self.scratch.add(self._location_of(arg).name)
+                return self._location_of(arg)
+        upcoming = self._next_output(part)
+        if upcoming is not None and self._may_write(upcoming, part):
+            return self.frame.operand(upcoming.value)
+        only_reader = self.remaining_uses[part] == self.root_uses[part] and part not in self.guarded
         fits = out.type == TensorType(part.dtype, part.shape)
-        if fits and alone and self._may_write(root, part):
+        if fits and only_reader and self._may_write(root, part):
             return out
         return self._take_scratch(part)
 
     def _output_of(self, part: Expr) -> Root | None:
-        """The output that is this part, if its memory has the size of it."""
+        """The output that equals this part, if it has the same number of elements."""
         same = (root for root in self.roots if root.expr is part)
         return next((r for r in same if r.value.type.numel == _numel(part)), None)
 
-    def _output_ahead(self, part: Expr) -> Root | None:
-        """The output that is made of this part in the next call, elementwise and of it alone."""
+    def _next_output(self, part: Expr) -> Root | None:
+        """The output that the next call computes elementwise from this part alone."""
         readers = self.readers.get(part, [])
-        if len(readers) != 1 or self.left[part] != 1 or not _elementwise(readers[0]):
+        if len(readers) != 1 or self.remaining_uses[part] != 1 or not _elementwise(readers[0]):
             return None
         wanted = (part.shape, part.dtype)
         made = self._output_of(readers[0])
@@ -220,94 +220,103 @@ class _Emitter:
         return made if same and (readers[0].shape, readers[0].dtype) == wanted else None
 
     def _may_write(self, root: Root, part: Expr) -> bool:
-        """True where nothing in the output's memory is read after this part is written."""
+        """True if nothing in the output's memory is read after this part is written."""
         own = Counter(part.parts()) if _elementwise(part) else Counter[Expr]()
-        held = (expr for expr, place in self.at.items() if place.storage == root.value.storage)
-        occupied = any(self.left[expr] > own[expr] for expr in held)
+        held = (
+            expr
+            for expr, location in self.locations.items()
+            if location.storage == root.value.storage
+        )
+        occupied = any(self.remaining_uses[expr] > own[expr] for expr in held)
         return not occupied and not self._read_later(root.value.storage, own, part.shape)
 
     def _read_later(
         self, storage: Storage, own: Counter[Expr] | None = None, shape: Shape | None = None
     ) -> bool:
-        """True where an input in this memory is read by others than a part that reads it `own`."""
-        mine = own or Counter[Expr]()
+        """True if an input in this storage has readers left besides the `own` reads of a part."""
+        current = own or Counter[Expr]()
         return any(
-            self.left[leaf] > (mine[leaf] if leaf.shape == shape else 0)
+            self.remaining_uses[leaf] > (current[leaf] if leaf.shape == shape else 0)
             for leaf in self.leaves.get(storage, [])
-            if leaf not in self.at
+            if leaf not in self.locations
         )
 
     def _reusable(self, arg: Expr, part: Expr) -> bool:
-        """True where an operand's memory is free once this part has read it."""
+        """True if an operand's memory is free once this part has read it."""
         same = arg.shape == part.shape and arg.dtype is part.dtype
-        last = self.left[arg] == sum(each is arg for each in part.parts())
+        last = self.remaining_uses[arg] == sum(each is arg for each in part.parts())
         if not (same and last and _elementwise(part)) or _output_like(self.roots, arg):
             return False
-        if arg.is_leaf and arg not in self.at:
-            place = self._leaf(arg)
-            whole = place.type.shape == arg.shape
-            own = Counter({arg: self.left[arg]})
-            free = place.storage in self.dying and place.storage[0] is Place.BUFFER
-            return whole and free and not self._read_later(place.storage, own, arg.shape)
-        return self.at[arg].name in self.scratch
+        if arg.is_leaf and arg not in self.locations:
+            location = self._leaf(arg)
+            whole = location.type.shape == arg.shape
+            own = Counter({arg: self.remaining_uses[arg]})
+            free = location.storage in self.dying and location.storage[0] is Place.BUFFER
+            return whole and free and not self._read_later(location.storage, own, arg.shape)
+        return self.locations[arg].name in self.scratch
 
     def _take_scratch(self, part: Expr) -> NumpyOperand:
         wanted = TensorType(part.dtype, part.shape)
-        for place in self.pool:
-            if place.type == wanted:
-                self.pool.remove(place)
-                return place
-        place = self.frame.scratch(part.shape, part.dtype)
-        self.scratch.add(place.name)
-        return place
+        for location in self.pool:
+            if location.type == wanted:
+                self.pool.remove(location)
+                return location
+        location = self.frame.scratch(part.shape, part.dtype)
+        self.scratch.add(location.name)
+        return location
 
     def _release(self, expr: Expr) -> None:
-        """Give scratch back when its last reader has run and no later part took it over."""
-        if expr.is_leaf and expr not in self.at:
-            self._give_up(expr)
+        """Return scratch to the pool after its last read, unless a later part reuses it."""
+        if expr.is_leaf and expr not in self.locations:
+            self._recycle_input(expr)
             return
-        if expr.is_leaf or self.left[expr] or expr not in self.at:
+        if expr.is_leaf or self.remaining_uses[expr] or expr not in self.locations:
             return
-        place = self.at.pop(expr)
-        taken = any(other.name == place.name for other in self.at.values())
-        if place.name in self.scratch and not taken and place not in self.pool:
-            self.pool.append(place)
+        location = self.locations.pop(expr)
+        taken = any(other.name == location.name for other in self.locations.values())
+        if location.name in self.scratch and not taken and location not in self.pool:
+            self.pool.append(location)
 
-    def _give_up(self, leaf: Expr) -> None:
-        """The memory of an input that nobody reads any more is scratch from now on."""
-        place = self._leaf(leaf)
-        free = place.storage in self.dying and place.storage[0] is Place.BUFFER
-        taken = any(other.storage == place.storage for other in self.at.values())
-        if free and not taken and not self._read_later(place.storage) and place not in self.pool:
-            self.scratch.add(place.name)
-            self.pool.append(place)
+    def _recycle_input(self, leaf: Expr) -> None:
+        """Add the memory of an input that is not read again to the scratch pool."""
+        location = self._leaf(leaf)
+        free = location.storage in self.dying and location.storage[0] is Place.BUFFER
+        taken = any(other.storage == location.storage for other in self.locations.values())
+        if (
+            free
+            and not taken
+            and not self._read_later(location.storage)
+            and location not in self.pool
+        ):
+            self.scratch.add(location.name)
+            self.pool.append(location)
 
     def _holds(self, expr: Expr, out: NumpyOperand) -> bool:
-        """True where an output's value is in its memory already."""
-        place = self._place_of(expr)
-        return place.storage == out.storage and place.type.numel == out.type.numel
+        """True if an output's value is in its memory already."""
+        location = self._location_of(expr)
+        return location.storage == out.storage and location.type.numel == out.type.numel
 
     def _copy(self, out: NumpyOperand, expr: Expr) -> None:
-        """Bring a value to where it belongs; NumPy spreads what is smaller."""
+        """Copy a value to its output; NumPy broadcasts smaller ones."""
         same_size = out.type.numel == _numel(expr)
         target = out.view(expr.shape) if same_size else out.name
         self.frame.line(f"np.copyto({target}, {self._text(expr)})")
 
-    def _place_of(self, expr: Expr) -> NumpyOperand:
-        return self.at[expr] if expr in self.at else self._leaf(expr)
+    def _location_of(self, expr: Expr) -> NumpyOperand:
+        return self.locations[expr] if expr in self.locations else self._leaf(expr)
 
     def _leaf(self, leaf: Expr) -> NumpyOperand:
         return self.frame.operand(cast(Value, leaf.extra))
 
     def _text(self, term: Term) -> str:
-        """A term as Python: a number, or the name of an array in the term's shape."""
+        """Format a term as Python: a number, or the name of an array in the term's shape."""
         if not isinstance(term, Expr):
             return repr(term) if math.isfinite(term) else f"np.float32('{term}')"
-        return self._place_of(term).view(term.shape)
+        return self._location_of(term).view(term.shape)
 
 
 def _statements(part: Expr, args: list[str], out: str) -> list[str]:
-    """NumPy for one part, given the text of its arguments and of where it goes."""
+    """The NumPy code for one part, given the text of its arguments and of its destination."""
     if part.fn == "where":
         condition, a, b = args
         first = f"np.copyto({out}, {b})"
@@ -326,7 +335,7 @@ def _statements(part: Expr, args: list[str], out: str) -> list[str]:
 
 
 def _elementwise(part: Expr) -> bool:
-    """True for calls that may write over an operand of the same shape while they read it."""
+    """True for calls that may overwrite an operand of the same shape while reading it."""
     return part.fn not in ("where", "full", BY_KEY) and not part.fn.startswith("reduce_")
 
 
@@ -339,15 +348,15 @@ def _numel(part: Expr) -> Any:
 
 
 def ordered_roots(roots: list[Root]) -> list[Root]:
-    """Roots in an order in which, if there is one, none overwrites what a later one reads."""
+    """Order roots so that none overwrites an input of a later one, if such an order exists."""
     reads = [{_storage(part) for part in ordered(root.expr) if part.is_leaf} for root in roots]
     writes = [root.value.storage for root in roots]
-    left = list(range(len(roots)))
+    remaining = list(range(len(roots)))
     order: list[Root] = []
-    while left:
-        free = (i for i in left if all(writes[i] not in reads[j] for j in left if j != i))
-        chosen = next(free, left[0])
-        left.remove(chosen)
+    while remaining:
+        free = (i for i in remaining if all(writes[i] not in reads[j] for j in remaining if j != i))
+        chosen = next(free, remaining[0])
+        remaining.remove(chosen)
         order.append(roots[chosen])
     return order
 

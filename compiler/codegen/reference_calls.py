@@ -1,4 +1,4 @@
-"""Code for an op that has no lowering: its meaning, carried into the module and called."""
+"""Code for an op without a lowering: a call of its reference, copied into the module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.plan import PlannedOp, Value
 
 
 class ShapeOf:
-    """An input of which only the shape may be asked: its data may be gone."""
+    """An input of which only the shape is available; its data may have been freed."""
 
     def __init__(self, value: Value) -> None:
         self.type = value.type
@@ -24,19 +24,21 @@ class ShapeOf:
 
 
 def pick(result: Any, slot: str) -> Any:
-    """One output of what a meaning returned: the sole one, or one of a dict."""
+    """Return one output of a reference implementation: the only one, or one of a dict."""
     return result[slot] if hasattr(result, "keys") else result
 
 
-def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
-    """Write `result = meaning(attributes, …)` and a copy of each output to its place."""
-    owner, body = body_of(op.defn)
+def call_reference(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
+    """Write `result = reference(attributes, …)` and a copy of each output to its memory."""
+    owner, body = reference_body(op.defn)
     function = frame.function(getattr(type(owner), body), f"{op.kind}_meaning")
     given = [
         f"{n}={_argument(values.get(slot_of(n)), kind)}"
         for n, kind in parameters(type(owner), body)
     ]
-    frame.line(f"result = {function}({', '.join([attributes_of(frame, op.kind, owner), *given])})")
+    frame.line(
+        f"result = {function}({', '.join([attributes_name(frame, op.kind, owner), *given])})"
+    )
     picker = frame.function(pick)
     for slot in op.outputs:
         part = f"{picker}(result, {result_key(op.defn, slot)!r})"
@@ -46,17 +48,17 @@ def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None
 
 
 def result_key(defn: OpDef, slot: str) -> str:
-    """The name a meaning gives an output: gradients go by the forward slot's."""
+    """The key of an output in a reference result: gradients are named after the forward slot."""
     return slot.removesuffix(GRAD) if isinstance(defn, GradOp) else slot
 
 
-def body_of(defn: OpDef) -> tuple[OpDef, str]:
-    """Where an op's meaning is written: in its class, or in that of its forward op."""
+def reference_body(defn: OpDef) -> tuple[OpDef, str]:
+    """The definition and method name of an op's reference; a gradient's is in its forward op."""
     return (defn.origin, "grad") if isinstance(defn, GradOp) else (defn, "numpy")
 
 
-def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
-    """The name of a global that stands for the op's `self`."""
+def attributes_name(frame: Frame, kind: str, owner: OpDef) -> str:
+    """Define a global that replaces the op's `self`; returns its name."""
     values = {name: repr(value) for name, value in owner.attributes.items()}
     if hasattr(owner, "callables"):
         values["callables"] = "globals().get('callables', ())"
@@ -74,7 +76,7 @@ def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
 
 
 def _argument(value: Any, annotation: str) -> str:
-    """One argument of a meaning: an array, a shape, a list of them, or None."""
+    """Format an argument of a reference call: an array, a shape, a list of them, or None."""
     if isinstance(value, list):
         return f"[{', '.join(_argument(item, annotation) for item in cast('list[Any]', value))}]"
     if value is None:

@@ -1,4 +1,4 @@
-"""What a code generator promises: two methods."""
+"""The interface of a code generator: two methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compiler.plan import Plan
 
 
 class Target(Protocol):
-    """Writes modules for one kind of device."""
+    """A code generator for one kind of device."""
 
     name: str
 
@@ -19,7 +19,7 @@ class Target(Protocol):
         ...
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
-        """The module that computes a plan; with `poison` it spoils memory that is not needed.
+        """Generate the module of a plan; with `poison` it overwrites memory after its last use.
 
         With `check_numbers` it stops at the first op that computes NaN or an infinite number.
         """

@@ -1,8 +1,8 @@
-"""Runs an op's body on names instead of numbers, and keeps the expression it computes.
+"""Traces an op's body symbolically, recording the expression it computes.
 
-A body is written once against a NumPy namespace: `xp.maximum(X, 0.0)`. Given a `Tracer` for `xp`
-and `Expr`s for its inputs it returns an `Expr`: a tree (equal parts are one object) of NumPy calls
-with the shape and element type of each part, from which a code generator writes what it likes.
+A body is written once against a NumPy namespace: `xp.maximum(X, 0.0)`. Called with a `Tracer` as
+`xp` and `Expr`s as inputs, it returns an `Expr`: a DAG (equal parts are one object) of NumPy calls
+with the shape and element type of each part, which code generators lower.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ ELEMENTWISE = frozenset(
     "exp expm1 log log1p log2 log10 sqrt square reciprocal tanh sin cos tan arcsin arccos arctan "
     "sinh cosh sign floor ceil rint trunc fmod arctan2".split()
 )
-"""Functions of NumPy that take `out=` and work element by element."""
+"""Elementwise NumPy functions that take `out=`."""
 
 ALIASES = {"abs": "absolute", "round": "rint", "mod": "remainder", "true_divide": "divide"}
 REDUCTIONS = {"sum": "add", "max": "maximum", "min": "minimum"}
-"""Reductions, and the function each repeats."""
+"""Reductions, and the binary function each one folds."""
 
 
 BY_KEY = "uniform_by_key"
-"""Random numbers of a tensor's elements, from a key and the place of each element."""
+"""The traced function that draws uniform numbers from a key and each element's index."""
 
 
 class Expr:
-    """A part of an expression: a leaf (an array by name) or a call; its shape and element type."""
+    """An expression node, a leaf (a named array) or a call, with shape and element type."""
 
     __slots__ = ("args", "dtype", "extra", "fn", "shape", "tracer")
     __array_ufunc__ = None
-    """Keeps NumPy scalars from taking the operators over."""
+    """Keeps NumPy scalars from overriding the operators."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Expr:
         return [arg for arg in self.args if isinstance(arg, Expr)]
 
     def astype(self, dtype: Any) -> Expr:
-        """The same values in another element type."""
+        """Cast to another element type."""
         return self.tracer.cast(self, DType.of(dtype))
 
     def __add__(self, other: Term) -> Expr:
@@ -139,17 +139,17 @@ class Expr:
 
 
 class Tracer:
-    """Stands for `numpy` while a body is traced. Equal calls give the same `Expr`."""
+    """The namespace passed as `numpy` while tracing; equal calls return the same `Expr`."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Expr] = {}
 
     def leaf(self, name: Hashable, shape: Shape, dtype: DType) -> Expr:
-        """An input, told apart by `name`."""
+        """Create an input, identified by `name`."""
         return self._node("leaf", (), shape, dtype, name)
 
     def call(self, fn: str, *args: Any) -> Any:
-        """An elementwise function of expressions and numbers; of numbers alone, a number."""
+        """Trace an elementwise function; with only numbers as arguments, evaluate it."""
         shapes = [arg.shape for arg in args if isinstance(arg, Expr)]
         if not shapes:
             return getattr(np, fn)(*args).item()
@@ -163,11 +163,11 @@ class Tracer:
         return self._node("where", (condition, a, b), broadcast("where", shapes), _promoted((a, b)))
 
     def astype(self, x: Expr, dtype: Any) -> Expr:
-        """`x` in another element type."""
+        """Cast `x` to another element type."""
         return x.astype(dtype)
 
     def cast(self, x: Expr, dtype: DType) -> Expr:
-        """`x` itself if it has the type already."""
+        """Cast `x`, or return it unchanged if it has the type already."""
         return x if x.dtype is dtype else self._node("astype", (x,), x.shape, dtype)
 
     def zeros_like(self, x: Expr) -> Expr:
@@ -175,15 +175,15 @@ class Tracer:
         return self.full(0, x.shape, x.dtype)
 
     def full(self, value: Scalar, shape: Shape, dtype: DType) -> Expr:
-        """One number everywhere."""
+        """A constant in every element."""
         return self._node("full", (value,), shape, dtype)
 
     def uniform_by_key(self, Key: Expr, place: int, sizes: Shape) -> Expr:
-        """Float32 numbers that are even over 0 <= number < 1, as `compiler.ir.philox` has them."""
+        """Uniform float32 numbers in [0, 1), as `compiler.ir.philox` generates them."""
         return self._node(BY_KEY, (Key,), tuple(sizes), DType.FP32, place)
 
     def clip(self, x: Expr, low: Term, high: Term) -> Expr:
-        """`x` held between two bounds."""
+        """Clamp `x` to [low, high]."""
         return self.call("minimum", self.call("maximum", x, low), high)
 
     def mean(self, x: Expr, axis: int | tuple[int, ...], keepdims: bool = True) -> Expr:
@@ -195,9 +195,9 @@ class Tracer:
         return total * (1.0 / count)
 
     def reduce(self, fn: str, x: Expr, axis: int | tuple[int, ...], keepdims: bool = False) -> Expr:
-        """A reduction that keeps the axes it reduces as size 1.
+        """Trace a reduction that keeps the reduced axes as size 1.
 
-        Trailing axes go first: they lie together in memory, and what is left is small.
+        Trailing axes are reduced first: they are contiguous, and the remaining result is small.
         """
         if not keepdims:
             raise CompileError(f"a rowwise body calls {fn} without keepdims=True")
@@ -214,13 +214,15 @@ class Tracer:
         return self._node("reduce_" + fn, (x,), shape, x.dtype, tuple(axes))
 
     def __getattr__(self, name: str) -> Callable[..., Expr]:
-        """Any elementwise function or reduction of NumPy, by its name there."""
+        """Return any elementwise function or reduction of NumPy, by name."""
         fn = ALIASES.get(name, name)
         if fn in ELEMENTWISE:
             return partial(self.call, fn)
         if fn in REDUCTIONS:
             return partial(self.reduce, fn)
-        raise AttributeError(f"pointwise bodies cannot use numpy.{name}: it has no traced form")
+        raise AttributeError(
+            f"pointwise bodies cannot use numpy.{name}: tracing does not support it"
+        )
 
     def _node(
         self, fn: str, args: tuple[Any, ...], shape: Shape, dtype: DType, extra: Hashable = None
@@ -234,9 +236,9 @@ class Tracer:
 def ordered(
     root: Expr, known: Container[Expr] = (), below: Callable[[Expr], Sequence[Expr]] = Expr.parts
 ) -> list[Expr]:
-    """Every part of an expression, operands (those `below` it) before what reads them.
+    """Sort the nodes of an expression topologically, operands (those `below` it) first.
 
-    What is below a part that is known, and not needed elsewhere, is left out.
+    Operands needed only by known nodes are omitted.
     """
     order: dict[Expr, None] = {}
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -253,7 +255,7 @@ def ordered(
 
 
 def all_parts(roots: Iterable[Expr]) -> list[Expr]:
-    """Every part of some expressions, each once, operands before what reads them."""
+    """All nodes of some expressions, each once, in topological order."""
     order: dict[Expr, None] = {}
     for root in roots:
         order |= dict.fromkeys(ordered(root, order))
@@ -261,23 +263,23 @@ def all_parts(roots: Iterable[Expr]) -> list[Expr]:
 
 
 def _identity(arg: Any) -> Hashable:
-    """Expressions are equal when they are one object; 1, 1.0 and True are three numbers."""
+    """A key that compares expressions by identity, and keeps 1, 1.0 and True apart."""
     return ("expr", id(arg)) if isinstance(arg, Expr) else (type(arg).__name__, repr(arg))
 
 
 def _result_dtype(fn: str, args: tuple[Any, ...]) -> DType:
-    """The element type NumPy's function gives: integers divide to floats, comparisons to bool."""
+    """The result dtype of a NumPy function: integers divide to floats, comparisons yield bool."""
     given: list[Any] = [a.dtype.numpy if isinstance(a, Expr) else type(a) for a in args]
     return DType.of(getattr(np, fn).resolve_dtypes((*given, None))[-1])
 
 
 def _promoted(args: tuple[Any, ...]) -> DType:
-    """The element type NumPy gives a result; Python numbers adapt to the arrays."""
+    """The dtype NumPy promotes the arguments to; Python numbers adapt to the arrays."""
     types = [arg.dtype.numpy if isinstance(arg, Expr) else arg for arg in args]
     return DType.of(np.result_type(*types))
 
 
 def _known(size: Size) -> int:
     if not isinstance(size, int):
-        raise CompileError(f"a rowwise body takes the mean over an axis of unknown size {size}")
+        raise CompileError(f"a rowwise body computes the mean over an axis of symbolic size {size}")
     return size

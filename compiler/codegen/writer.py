@@ -1,4 +1,4 @@
-"""Lines of source with indentation, and names that are Python and not taken."""
+"""An indenting source writer, and an allocator of unique Python names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from compiler.escape import expect_one_line, one_line
 
 LONGEST_NAME = 100
-"""Characters of a Python name that is made from the name of a variable."""
+"""Most characters of a Python name derived from a variable's name."""
 
 
 def comment_lines(texts: Iterable[str]) -> list[str]:
-    r"""Comments inside a function, each on one line; what they say may come from users and files.
+    r"""Format comments inside a function, each on one line; the text may come from users and files.
 
     >>> comment_lines(["y = relu(a\nimport os)"])
     ['    # y = relu(a\\nimport os)']
@@ -22,18 +22,18 @@ def comment_lines(texts: Iterable[str]) -> list[str]:
 
 
 class Writer:
-    """Collects lines at a depth of indentation."""
+    """Collects lines, indented to the current depth."""
 
     def __init__(self, depth: int = 0) -> None:
         self.lines: list[str] = []
         self.depth = depth
 
     def line(self, text: str = "") -> None:
-        """Write one line at the current depth; ValueError for a text that is not one line."""
+        """Write one line at the current depth; ValueError if the text spans several lines."""
         self.lines.append("    " * self.depth + expect_one_line(text) if text else "")
 
     def comment(self, text: str) -> None:
-        """Write a comment; names in it come from users and files, and stay on its line."""
+        """Write a comment, escaped to one line: names in it come from users and files."""
         self.line(f"# {one_line(text)}")
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Writer:
 
 
 class Names:
-    """Python names made from the names of variables, each given out once.
+    """Allocates unique Python names derived from the names of variables.
 
     >>> names = Names({"np"})
     >>> names.make("fc_0.tmp_0"), names.make("fc_0:tmp_0"), names.make("np"), names.make("2d")
@@ -52,7 +52,7 @@ class Names:
         self.taken = set(taken)
 
     def make(self, stem: str) -> str:
-        """A fresh name that looks like `stem`."""
+        """Return an unused name derived from `stem`."""
         stem = stem[:LONGEST_NAME].replace("@GRAD", "_grad")
         base = re.sub(r"\W", "_", stem, flags=re.ASCII)
         base = f"v{base}" if not base or base[0].isdigit() or keyword.iskeyword(base) else base

@@ -1,4 +1,4 @@
-"""The ops of fluid: a folder for a kind of work, a file for a family, a class for each op.
+"""The ops of fluid: a folder for each subject, a file for each family, a class for each op.
 
 Importing this package fills the registry: every module here is imported, in order of its name.
 """

@@ -1,8 +1,7 @@
-"""Kernels for sparse rows whose numbers repeat: which rows belong together, and their sums.
+"""Kernels for sparse gradients with repeated rows: which rows are equal, and their sums.
 
-Rows of one number are found by counting, for each, how many come before it in order of numbers;
-the sum of those that belong together is made by the first of them, in the order in which they
-stand, and so is the same in every run.
+Rows are sorted by counting, for each, the rows before it in order of index; the sum of equal rows
+is computed by the first of them, in their order, and so is deterministic.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from compiler.ir.types import DType
 
 @dataclass(frozen=True)
 class Merged:
-    """Rows by their numbers.
+    """Rows grouped by index.
 
-    `order` [count] has the places of rows, those of one number side by side; `first` is where in it
-    the rows of a number begin, `length` how many there are: 0 for all but the first of them, and
-    for numbers that are none of the table's.
+    `order` [count] has the positions of rows, equal ones adjacent; `first` is the begin of a row's
+    group in it, `length` its size: 0 for all but the first row of a group, and for indices out of
+    range.
     """
 
     order: DeviceOperand
@@ -28,39 +27,39 @@ class Merged:
     length: DeviceOperand
 
     def sums(self, k: KernelBuilder, values: DeviceOperand, n: Number, j: Number) -> Number:
-        """The sum of column j over all rows that have the number of row n."""
+        """The sum of column j over all rows equal to row n."""
         count = self.order.shape[0]
         return self.sum_of(k, values.reshaped((1, count, product(values.shape[1:]))), n, 0, j)
 
     def sum_of(
         self, k: KernelBuilder, values: DeviceOperand, n: Number, i: Number, j: Number
     ) -> Number:
-        """The same of values that have their rows along the middle one of three axes."""
+        """The same for values whose rows are the middle one of three axes."""
         r = k.loop(self.order.shape[0], self.length[n])
         mine = r < self.length[n]
-        place = self.order.at(self.first[n] + r, where=mine, other=0)
-        return k.sum(values.at(i, place, j, where=mine, other=0), r)
+        row = self.order.at(self.first[n] + r, where=mine, other=0)
+        return k.sum(values.at(i, row, j, where=mine, other=0), r)
 
 
 def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) -> Merged:
-    """A kernel that finds which rows belong together; with `height`, of numbers below it."""
+    """Emit kernels that group equal rows; with `height`, only indices below it."""
     count = rows.type.numel
     found = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
     (n,) = k.grid(count)
     r = k.loop(count)
-    numbers = rows.reshaped((count,))
-    mine, other = numbers[n], numbers[r]
+    indices = rows.reshaped((count,))
+    mine, other = indices[n], indices[r]
     same = k.equal(other, mine)
     before = same & k.less(r, n)
-    rank, length, ahead = (
+    position, length, ahead = (
         k.sum(k.astype(each, DType.INT32), r)
         for each in (k.less(other, mine) | before, same, before)
     )
     leads = k.equal(ahead, 0)
     if height is not None:
         leads = leads & (mine >= 0) & (mine < k.size(height))
-    k.store(found.order, (rank,), n)
-    k.store(found.first, (n,), rank)
+    k.store(found.order, (position,), n)
+    k.store(found.first, (n,), position)
     k.store(found.length, (n,), k.where(leads, length, 0))
     return found
 
@@ -68,7 +67,7 @@ def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) ->
 def summed(
     k: KernelBuilder, values: DeviceOperand, rows: DeviceOperand
 ) -> tuple[Merged, DeviceOperand]:
-    """Kernels for the sum of each number, [count, width], where it comes first; 0 elsewhere."""
+    """Emit kernels for the sum of equal rows, [count, width], at the first of them; 0 elsewhere."""
     found = merged(k, rows)
     count, width = rows.type.numel, product(values.shape[1:])
     totals = k.scratch((count, width), values.type.dtype)
@@ -78,12 +77,12 @@ def summed(
 
 
 def places(k: KernelBuilder, rows: DeviceOperand, found: Merged) -> DeviceOperand:
-    """A kernel for the place of each number among all numbers, each counted once."""
+    """Emit a kernel for the rank of each row index among the distinct ones."""
     count = rows.type.numel
-    place = k.scratch((count,), DType.INT32)
+    rank = k.scratch((count,), DType.INT32)
     (n,) = k.grid(count)
     r = k.loop(count)
-    numbers = rows.reshaped((count,))
-    below = k.less(numbers[r], numbers[n]) & k.greater(found.length[r], 0)
-    k.store(place, (n,), k.sum(k.astype(below, DType.INT32), r))
-    return place
+    indices = rows.reshaped((count,))
+    below = k.less(indices[r], indices[n]) & k.greater(found.length[r], 0)
+    k.store(rank, (n,), k.sum(k.astype(below, DType.INT32), r))
+    return rank

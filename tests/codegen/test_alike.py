@@ -6,7 +6,7 @@ import pytest
 
 import compiler
 import fluid
-from compiler.codegen.triton.kernel_sharing import likeness
+from compiler.codegen.triton.kernel_sharing import structural_key
 from compiler.codegen.triton.numpy_names import SIZE
 
 
@@ -47,14 +47,18 @@ def test_other_code_is_another_kernel(change):
         "    x = tl.load(x_ptr + lane)\n    y = tl.exp(x * 0.5)\n"
         '    tl.store(x_ptr + lane, tl.dot(y, y, precision="ieee"))'
     )
-    one, other = (likeness(each.split("\n"), {}, {}) for each in (text, text.replace(*change)))
+    one, other = (
+        structural_key(each.split("\n"), {}, {}) for each in (text, text.replace(*change))
+    )
     assert one != other
     named = text.replace("y", "exp"), text.replace("y", "log").replace("tl.exp", "tl.log")
-    assert likeness(named[0].split("\n"), {}, {}) != likeness(named[1].split("\n"), {}, {})
+    assert structural_key(named[0].split("\n"), {}, {}) != structural_key(
+        named[1].split("\n"), {}, {}
+    )
     told = text.replace("from a user", "from another").replace("x_ptr", "in_ptr")
-    assert likeness(told.split("\n"), {}, {}) == one
-    assert likeness(text.split("\n"), {"x_ptr": "*fp32"}, {}) != one
-    assert likeness(text.split("\n"), {}, {"num_warps": 8}) != one
+    assert structural_key(told.split("\n"), {}, {}) == one
+    assert structural_key(text.split("\n"), {"x_ptr": "*fp32"}, {}) != one
+    assert structural_key(text.split("\n"), {}, {"num_warps": 8}) != one
 
 
 def test_a_first_step_compiles_what_is_compiled_ahead():

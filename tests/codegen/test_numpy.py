@@ -175,7 +175,7 @@ def test_generated_code_agrees_with_the_interpreter(text, options):
 
 @pytest.mark.parametrize("name", ["np", "take", "__debug__"])
 def test_a_size_with_a_name_of_the_modules_own_is_refused(name):
-    with pytest.raises(CompileError, match=f"a size cannot be called '{name}'"):
+    with pytest.raises(CompileError, match=f"a dim cannot be named '{name}'"):
         module_of(GRAPHS["chain"].replace("N", name))
 
 

@@ -11,7 +11,7 @@ import compiler
 import fluid
 from compiler.codegen.ahead.build import build
 from compiler.codegen.ahead.gpus import Gpu
-from compiler.codegen.ahead.jobs import Job, jobs_of
+from compiler.codegen.ahead.jobs import Job, kernel_jobs
 from compiler.codegen.ahead.kernel_cache import ABOUT, KernelCache
 from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.codegen.ahead.pool import compiled
@@ -32,7 +32,7 @@ def {0}(v1, v2: tl.constexpr):
 
 @pytest.fixture
 def job():
-    ((_, found),) = jobs_of(module(), H100)
+    ((_, found),) = kernel_jobs(module(), H100)
     return replace(found, types=(("v1", "*fp32:16"), ("v2", "*fp32:16"), ("v3", "i32")))
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import runtime
 from compiler.codegen.triton.kernel_ir import KernelBody, Ref
-from compiler.codegen.triton.tiling.schedules import form_of
-from compiler.codegen.triton.tiling.strides import step_of
+from compiler.codegen.triton.tiling.schedules import choose_schedule
+from compiler.codegen.triton.tiling.strides import index_stride
 from compiler.ir.dims import Dim
 from tests.codegen.test_triton import compare, module_of
 
@@ -89,13 +89,13 @@ def test_a_position_needs_no_cast():
 
 
 class TestForms:
-    def lanes(self, shape, size, at):
-        lanes = KernelBody("k", shape)
-        r = lanes.loop(size)
-        x = Ref(lanes, None, tuple(size if axis == "r" else shape[axis] for axis in at))
-        value = x[tuple(r if axis == "r" else lanes.indices[axis] for axis in at)]
-        lanes.store(Ref(lanes, None, tuple(shape)), lanes.indices, lanes.sum(value, r))
-        return lanes
+    def kernel(self, shape, size, at):
+        kernel = KernelBody("k", shape)
+        r = kernel.loop(size)
+        x = Ref(kernel, None, tuple(size if axis == "r" else shape[axis] for axis in at))
+        value = x[tuple(r if axis == "r" else kernel.indices[axis] for axis in at)]
+        kernel.store(Ref(kernel, None, tuple(shape)), kernel.indices, kernel.sum(value, r))
+        return kernel
 
     @pytest.fixture(autouse=True)
     def operands(self, monkeypatch):
@@ -105,23 +105,27 @@ class TestForms:
         monkeypatch.setattr(Seen, "type", property(lambda s: TensorType(DType.FP32, s.shape)))
 
     def test_neighbours_are_read_side_by_side(self):
-        assert not form_of(self.lanes((100,), 50, (0, "r"))).across
-        assert form_of(self.lanes((100,), 50, ("r", 0))).across
+        assert not choose_schedule(self.kernel((100,), 50, (0, "r"))).across
+        assert choose_schedule(self.kernel((100,), 50, ("r", 0))).across
 
     def test_few_rows_get_a_program_each(self):
-        assert form_of(self.lanes((132,), 1024, (0, "r"))).lanes == 1
-        assert form_of(self.lanes((10**6,), 64, (0, "r"))).lanes == 64
-        assert form_of(self.lanes((N,), 64, (0, "r"))).lanes == 64
+        assert choose_schedule(self.kernel((132,), 1024, (0, "r"))).elements == 1
+        assert choose_schedule(self.kernel((10**6,), 64, (0, "r"))).elements == 64
+        assert choose_schedule(self.kernel((N,), 64, (0, "r"))).elements == 64
 
     def test_steps(self):
-        lanes = KernelBody("k", (4, 6))
-        i, j = lanes.indices
-        r = lanes.loop(N * 6)
-        a, b = lanes.unravel(r, (N, 6))
-        assert step_of(i * 6 + j, 1, None) == 1
-        assert step_of(i * 6 + j, 0, None) == 6
-        assert (step_of(a, None, 0), step_of(b, None, 0), step_of(r * 3, None, 0)) == (0, 1, 3)
-        assert step_of(r * r, None, 0) is None
+        kernel = KernelBody("k", (4, 6))
+        i, j = kernel.indices
+        r = kernel.loop(N * 6)
+        a, b = kernel.unravel(r, (N, 6))
+        assert index_stride(i * 6 + j, 1, None) == 1
+        assert index_stride(i * 6 + j, 0, None) == 6
+        assert (
+            index_stride(a, None, 0),
+            index_stride(b, None, 0),
+            index_stride(r * 3, None, 0),
+        ) == (0, 1, 3)
+        assert index_stride(r * r, None, 0) is None
 
 
 LAYER = """graph main {{

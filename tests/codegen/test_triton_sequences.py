@@ -111,4 +111,4 @@ def test_sizes_that_may_differ_are_not_taken_for_one() -> None:
     assert inferred_apart(other) is None
     assert same["X"].type.shape == same["Out"].type.shape
     assert TritonTarget().supports(same) == ""
-    assert TritonTarget().supports(other) == "only data decides its sizes"
+    assert TritonTarget().supports(other) == "its sizes are data-dependent"

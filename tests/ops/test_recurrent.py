@@ -143,7 +143,7 @@ def test_gates_far_out_are_finite():
 BAD_SHAPES = [
     (memory((2,)), {"Bias": numbers(1, 12)}, "lstm: Bias is f32[1, 12], expected [1, 21]"),
     (memory((2,)), {"Weight": numbers(4, 12)}, "lstm: Weight is f32[4, 12], expected [3, 12]"),
-    (memory((2,)), {"H0": numbers(1, 3)}, "H0 is f32[1, 3], and there is no C0 to go with it"),
+    (memory((2,)), {"H0": numbers(1, 3)}, "H0 is f32[1, 3], but C0 is missing"),
     (memory((2,)), {"C0": numbers(2, 3)}, "lstm: C0 is f32[2, 3], expected [1, 3]"),
     (memory((2,)), {"Input": numbers(2, 13)}, "Input is f32[2, 13], expected [rows, 4 · width]"),
     (projected((2,)), {"ProjWeight": numbers(2, 2)}, "ProjWeight is f32[2, 2], expected [3, 2]"),

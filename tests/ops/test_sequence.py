@@ -146,7 +146,7 @@ WORDS = {"X": column(1, 2, 3), "X_lod": lod((2, 1))}
                 "Updates": numbers(3, 1),
             },
             {},
-            "sequence_scatter: Ids has 4, and a row of X the places 0 to 3",
+            "sequence_scatter: Ids has 4, but a row of X has the columns 0 to 3",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Kernels as machine code, made ahead of time for GPUs that need not be here."""
+"""Ahead-of-time compilation of kernels to machine code, for GPUs that need not be present."""

@@ -1,4 +1,4 @@
-"""GPUs that kernels are compiled for, which need not be here."""
+"""GPUs that kernels are compiled for; they need not be present."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _KNOWN = {"cuda": r"\d{2,3}", "hip": r"gfx[0-9a-f]{3,4}"}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A kind of GPU: `cuda` with its compute capability, or `hip` with the name of its core."""
+    """A GPU architecture: `cuda` with its compute capability, or `hip` with its gfx name."""
 
     maker: str
     core: str
 
     @property
     def warp_size(self) -> int:
-        """Threads that go in step."""
+        """Threads of a warp (wavefront)."""
         return 64 if self.core.startswith("gfx9") else 32
 
     @property
     def folder(self) -> str:
-        """What its files lie in."""
+        """The folder of its files."""
         return f"{self.maker}-{self.core}"
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Gpu:
 
 
 def gpus(text: str) -> list[Gpu]:
-    """GPUs as a user lists them, each once. Raises CompileError for what is none.
+    """Parse a comma-separated list of GPUs, without duplicates; CompileError if one is unknown.
 
     >>> [str(each) for each in gpus("cuda:90,hip:gfx942,cuda:90")]
     ['cuda:90', 'hip:gfx942']
@@ -44,6 +44,6 @@ def _gpu(text: str) -> Gpu:
     maker, _, core = text.partition(":")
     if maker not in _KNOWN or not re.fullmatch(_KNOWN[maker], core):
         raise CompileError(
-            f"{text!r} is no kind of GPU", hint="cuda:80, cuda:90, cuda:100, hip:gfx942, …"
+            f"{text!r} is not a known GPU", hint="cuda:80, cuda:90, cuda:100, hip:gfx942, …"
         )
     return Gpu(maker, core)

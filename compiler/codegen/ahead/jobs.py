@@ -1,8 +1,8 @@
-"""What decides the machine code of a kernel, said so that equal kernels say the same.
+"""Compilation jobs: all inputs that determine a kernel's machine code, in canonical form.
 
-A kernel's text with numbers for names, the helpers it calls, the types of its parameters, the
-constants it is compiled with, the options of the compiler and the GPU: nothing else. Kernels of any
-modules that agree in all of it are one job, and its digest is where the outcome is kept.
+A kernel's text with numbered names, the helpers it calls, the types of its parameters, the
+constants it is compiled with, compiler options and the GPU. Kernels of any modules with equal
+inputs are one job, whose digest is its key in the cache.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.helpers import GLOBALS
-from compiler.codegen.triton.kernel_sharing import likeness
+from compiler.codegen.triton.kernel_sharing import structural_key
 from compiler.errors import CompileError
 
 WARPS = 4
-"""Warps of a program, as launches have it unless told otherwise."""
+"""Warps of a program by default."""
 
 FORMAT = 1
-"""Grows when the same job is done in another way."""
+"""Version of the compilation procedure; increase it to invalidate cached results."""
 
 INDEX = "INDEX"
 _FUNCTION = re.compile(
     r"^@triton\.jit.*\n(?:@.*\n)*def (\w+)\(.*\n(?:(?:[ \t)].*)?\n)*", re.MULTILINE
 )
-"""A decorated function at the top of a module, with all that is indented below it."""
+"""Matches a decorated top-level function with its indented body."""
 
 _HEAD = "import triton\nimport triton.language as tl\n"
 
@@ -38,9 +38,9 @@ _HEAD = "import triton\nimport triton.language as tl\n"
 class Job:
     """A kernel to compile for a GPU.
 
-    `entry` is what its code is called, `source` Python text that defines it and what it calls;
-    `types` and `constants` belong to its parameters in order, a constant being a number or the name
-    of one of Triton's types; `options` are the compiler's.
+    `entry` is its function name, `source` Python text that defines it and its callees; `types` and
+    `constants` belong to its parameters in order, a constant being a number or the name of a Triton
+    type; `options` are the compiler's.
     """
 
     entry: str
@@ -52,7 +52,7 @@ class Job:
 
     @property
     def is_product(self) -> bool:
-        """True where tiles are multiplied, so that arithmetic may take longer than memory."""
+        """True if it contains `tl.dot`, so that it may be compute bound."""
         return "tl.dot(" in self.source
 
     @property
@@ -65,29 +65,29 @@ class Job:
         return json.dumps(vars(self), sort_keys=True)
 
     def digest(self, triton: str) -> str:
-        """The identity of what becomes of it with a version of Triton, in hex."""
+        """The cache key of the job for a version of Triton: SHA-256 in hex."""
         return hashlib.sha256(f"{FORMAT} {triton} {self.message()}".encode()).hexdigest()
 
 
-def said(spec: KernelSpec, index: str) -> dict[str, object]:
-    """What every launch of a kernel says besides its arguments."""
+def launch_constants(spec: KernelSpec, index: str) -> dict[str, object]:
+    """The constants and options that every launch of a kernel passes besides its arguments."""
     return {**spec.constants, INDEX: index, **spec.options}
 
 
-def index_of(module: Module, large: bool) -> str:
-    """The type that a module's kernels count elements in; `large` decides where sizes are open."""
+def index_type(module: Module, large: bool) -> str:
+    """The index type of a module's kernels; `large` selects int64 if sizes are dynamic."""
     fixed = re.search(r"^ *INDEX = tl\.(int\d+)$", module.source, re.MULTILINE)
     return fixed[1] if fixed else "int64" if large else "int32"
 
 
-def jobs_of(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[KernelSpec, Job]]:
-    """A job for each kernel of a module; `index` is the type indices have.
+def kernel_jobs(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[KernelSpec, Job]]:
+    """Return a job for each kernel of a module; `index` is the type of indices.
 
-    Raises CompileError where the module lists a kernel that it does not define.
+    Raises CompileError if the module lists a kernel that it does not define.
     """
     functions = _functions(module)
-    mine = {spec.name for spec in module.kernels}
-    helpers = {name: text for name, text in functions.items() if name not in mine}
+    kernel_names = {spec.name for spec in module.kernels}
+    helpers = {name: text for name, text in functions.items() if name not in kernel_names}
     for spec in module.kernels:
         if spec.name not in functions:
             raise CompileError(f"the module lists a kernel {spec.name}, but does not define it")
@@ -95,7 +95,7 @@ def jobs_of(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[Kernel
 
 
 def _functions(module: Module) -> dict[str, str]:
-    """The text of every function of a module that Triton compiles."""
+    """The source of every Triton function of a module, by name."""
     return {found[1]: found[0].rstrip() for found in _FUNCTION.finditer(module.source)}
 
 
@@ -103,7 +103,7 @@ def _job(
     spec: KernelSpec, functions: Mapping[str, str], helpers: Mapping[str, str], gpu: Gpu, index: str
 ) -> Job:
     constants = {**spec.constants, INDEX: index}
-    text, types, known = likeness(functions[spec.name].split("\n"), spec.types, constants)
+    text, types, known = structural_key(functions[spec.name].split("\n"), spec.types, constants)
     called = _called(text, helpers)
     entry = re.sub(r"_\d+$", "", spec.name)
     entry += "_" * (entry in called)
@@ -116,7 +116,7 @@ def _job(
 
 
 def _called(text: str, helpers: Mapping[str, str]) -> list[str]:
-    """The helpers that a text calls, and those that they call, before what calls them."""
+    """The helpers that a text calls, transitively, callees first."""
     found: dict[str, None] = {}
     for name in re.findall(r"(?<![\w.])\w+", text):
         if name in helpers and name not in found:

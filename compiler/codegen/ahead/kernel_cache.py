@@ -1,11 +1,11 @@
-"""Compiled kernels on disk, so that none is compiled twice, by any program of this machine.
+"""The on-disk kernel cache, shared by all programs of a user on a machine.
 
-An entry is a folder with the name of a job's digest, and in it files to read: the kernel's text,
-what decided its code and what came of it as JSON, the assembler's text, and the machine code. It
-appears whole or not at all; one whose bytes are not those that were written is thrown away. Entries
-that were not used for longest go when there is too much of them.
+An entry is a folder named by a job's digest, with readable files: the kernel's source, a JSON file
+with inputs and results of the compilation, the assembly, and the machine code. Entries appear
+atomically; one whose checksums do not match is deleted. The least recently used entries are evicted
+when the cache exceeds its limit.
 
-Machine code is executed as it is found, so the folder has to be the user's alone, which `build`
+Machine code is executed as found, so the folder must be writable by the user only, which `build`
 checks with `compiler.private_folders`; digests detect damage, and would not stop an attacker.
 """
 
@@ -28,19 +28,19 @@ from compiler.private_folders import trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"
 _LARGEST = 64 << 20
-"""Bytes of a file beyond which it is none of ours."""
+"""Most bytes of a file; larger ones are not from this cache."""
 
 
 @dataclass(frozen=True)
 class KernelCache:
-    """Entries below a folder, `limit` bytes of them at most, made with a version of Triton."""
+    """Cache entries in a folder, up to `limit` bytes, for one version of Triton."""
 
     root: Path
     limit: int
     triton: str
 
     def find(self, job: Job) -> Code | None:
-        """What became of a job before; None where it is not known, or damaged."""
+        """Return the cached result of a job; None if it is missing or damaged."""
         place = self._place(job)
         if not place.exists():
             return None
@@ -51,11 +51,11 @@ class KernelCache:
             shutil.rmtree(place, ignore_errors=True)
             return None
         with suppress(OSError):
-            (place / ABOUT).touch()  # the time of its last use
+            (place / ABOUT).touch()  # mtime is the time of last use
         return code
 
     def put(self, job: Job, code: Code) -> None:
-        """Keep what became of a job. A disk that is full or locked keeps nothing."""
+        """Store the result of a job. If the disk is full or locked, nothing is stored."""
         with suppress(OSError):
             self.root.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix=".drafts-", dir=self.root) as drafts:
@@ -77,7 +77,7 @@ class KernelCache:
 
 
 def _about(triton: str, job: Job, code: Code) -> str:
-    """What decided the code, what came of it, and the digests of its files."""
+    """The inputs and results of the compilation as JSON, with the digests of its files."""
     decided = {"triton": triton} | {k: v for k, v in asdict(job).items() if k != "source"}
     made = {k: v for k, v in asdict(code).items() if k != "files"}
     digests = {suffix: _digest(held) for suffix, held in sorted(code.files.items())}
@@ -86,7 +86,7 @@ def _about(triton: str, job: Job, code: Code) -> str:
 
 
 def _code(place: Path, job: Job, about: Mapping[str, Any]) -> Code:
-    """What an entry holds; ValueError where it is not what was written."""
+    """Load an entry; ValueError if its checksums do not match."""
     made, digests = about["made"], about["sha256"]
     files = {suffix: _read(place / f"kernel.{suffix}") for suffix in digests}
     found = {suffix: _digest(held) for suffix, held in files.items()}
@@ -101,7 +101,7 @@ def _code(place: Path, job: Job, about: Mapping[str, Any]) -> Code:
 
 
 def _sum(made: Mapping[str, Any], digests: Mapping[str, str]) -> str:
-    """A digest of all that is known of an entry."""
+    """A digest of an entry's results and file digests."""
     return _digest(json.dumps([made, digests], sort_keys=True).encode())
 
 

@@ -1,4 +1,4 @@
-"""The machine code of a kernel, and what it needs on its GPU."""
+"""The machine code of a kernel, and the resources it uses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
 
 SCRATCH = 8
-"""Bytes of the addresses that Triton passes behind a kernel's own parameters."""
+"""Bytes of each hidden pointer that Triton passes after a kernel's own parameters."""
 
 
 @dataclass(frozen=True)
 class Code:
     """A kernel compiled for one GPU.
 
-    `files` are its code by suffix, the assembler's text and what is loaded. `registers` are those
-    of a thread, `spilled` the bytes (on hip: registers) that did not fit, None where the assembler
-    does not say; `shared` bytes of a program; `parameters` the bytes of each, in order.
+    `files` are the assembly and the loadable binary, by suffix. `registers` are those of a thread,
+    `spilled` the bytes (on hip: registers) spilled, None if the assembler does not report them;
+    `shared` bytes per program; `parameters` the bytes of each, in order.
     """
 
     entry: str
@@ -32,7 +32,7 @@ class Code:
 
 
 def code_of(job: Job, answer: Mapping[str, Any]) -> Code:
-    """The outcome of a job; CompileError where there is none, or one that could not be launched."""
+    """Decode a worker's answer; CompileError if it is an error or the code cannot be launched."""
     if "error" in answer:
         raise CompileError(f"{job.entry} does not compile for {job.gpu}: {answer['error']}")
     files = {suffix: base64.b64decode(text) for suffix, text in answer["code"].items()}
@@ -43,17 +43,19 @@ def code_of(job: Job, answer: Mapping[str, Any]) -> Code:
 
 
 def expect_parameters(job: Job, found: tuple[int, ...], scratch: int) -> None:
-    """Raise CompileError where code takes other parameters than launches pass."""
+    """Raise CompileError if the code's parameters differ from those that launches pass."""
     own = tuple(size_of(kind) for _, kind in job.types)
     others = found[len(own) :]
     if found[: len(own)] != own or any(size != SCRATCH for size in others):
         raise CompileError(f"{job.entry} takes parameters of {found} bytes, not {own}")
     if scratch:
-        raise CompileError(f"{job.entry} wants {scratch} bytes of scratch memory of its launches")
+        raise CompileError(
+            f"{job.entry} requires {scratch} bytes of scratch memory from its launches"
+        )
 
 
 def size_of(kind: str) -> int:
-    """The bytes of a parameter of a type.
+    """The size in bytes of a parameter type.
 
     >>> size_of("*fp32:16"), size_of("i32")
     (8, 4)

@@ -1,4 +1,4 @@
-"""What a folder of compiled kernels says of them: everything a launch needs to know, as plain data.
+"""The manifest of a folder of compiled kernels: all that a launch needs, as plain data.
 
 `runtime.gpu.package` reads it on a machine that has neither Triton nor a compiler.
 """
@@ -11,20 +11,20 @@ from typing import Any
 from compiler.codegen.ahead.build import Built
 
 LOADED = {"cuda": "cubin", "hip": "hsaco"}
-"""The suffix of what a driver loads."""
+"""The suffix of the file that the driver loads."""
 
 
 def code_files(built: Iterable[Built]) -> dict[str, bytes]:
-    """The code of kernels, by the names of their files."""
+    """The code of kernels, by file name."""
     return {_file(each, suffix): held for each in built for suffix, held in each.code.files.items()}
 
 
 def kernel_rows(built: Iterable[Built]) -> list[dict[str, Any]]:
-    """A row of plain data for each kernel.
+    """Return a row of plain data for each kernel.
 
-    `parameters` are the types of what a launch passes, in order; `nothing` says how many addresses
-    of nothing follow; `constants` are what every launch must say as it was compiled; `shared` and
-    `bytes` are bytes, of a program's shared memory and of the file.
+    `parameters` are the types of a launch's arguments, in order; `nothing` is the number of null
+    pointers that follow; `constants` are those every launch must repeat as compiled; `shared` is
+    the shared memory of a program and `bytes` the size of the file, in bytes.
     """
     return [_row(each) for each in built]
 

@@ -1,7 +1,7 @@
-"""A process that compiles kernels: jobs come in, a line of JSON each, and outcomes go out.
+"""A worker process that compiles kernels: reads a JSON job per line, writes a JSON answer per line.
 
-It is run as a script and imports nothing of this project, so that it starts fast. Triton's
-interpreter, where its parent uses it, is not known here.
+It runs as a script and imports nothing of this project, so that it starts fast. It ignores
+Triton's interpreter mode even if its parent uses it.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 SUFFIXES = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
-"""What is kept of a compilation: the text of the assembler, and the machine code."""
+"""The files kept of a compilation: the assembly and the machine code."""
 
 _BYTES = {"b8": 1, "u8": 1, "b16": 2, "u16": 2, "b32": 4, "u32": 4, "f32": 4}
 
 
 def main() -> None:
-    """Do jobs until there are no more."""
+    """Answer jobs until the input ends."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     for line in sys.stdin:
         out.write(json.dumps(_answer(json.loads(line))) + "\n")
         out.flush()
 
 
 def _answer(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What became of a job: its outcome, or what is wrong with the kernel."""
-    said = io.StringIO()
+    """Compile a job; returns its result, or the error."""
+    log = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
-            return _done(job, said)
+        with contextlib.redirect_stdout(log):
+            return _compile_job(job, log)
     except Exception as error:
         if isinstance(error, MemoryError):
             raise
         return {"error": f"{type(error).__name__}: {error}"[-2000:]}
 
 
-def _done(job: Mapping[str, Any], said: io.StringIO) -> dict[str, Any]:
+def _compile_job(job: Mapping[str, Any], log: io.StringIO) -> dict[str, Any]:
     maker, _, core = job["gpu"].partition(":")
-    made = _compiled(job, maker, core)
-    code = {suffix: _bytes(made.asm[suffix]) for suffix in SUFFIXES[maker]}
+    kernel = _compile(job, maker, core)
+    code = {suffix: _bytes(kernel.asm[suffix]) for suffix in SUFFIXES[maker]}
     text = code[SUFFIXES[maker][0]].decode()
-    metadata = made.metadata
-    usage = _cuda_usage(said.getvalue(), code) if maker == "cuda" else _hip_usage(text)
+    metadata = kernel.metadata
+    usage = _cuda_usage(log.getvalue(), code) if maker == "cuda" else _hip_usage(text)
     return {
         "entry": metadata.name,
         "shared": int(metadata.shared),
@@ -66,10 +66,10 @@ def _done(job: Mapping[str, Any], said: io.StringIO) -> dict[str, Any]:
     }
 
 
-def _compiled(job: Mapping[str, Any], maker: str, core: str) -> Any:
+def _compile(job: Mapping[str, Any], maker: str, core: str) -> Any:
     triton, language = import_module("triton"), import_module("triton.language")
     compiler, backends = import_module("triton.compiler"), import_module("triton.backends.compiler")
-    with contextlib.suppress(AttributeError):  # where Triton has it, registers are told at once
+    with contextlib.suppress(AttributeError):  # if Triton has it, its log reports registers
         triton.knobs.nvidia.dump_ptxas_log = True
     function = _function(job)
     names: list[str] = function.arg_names
@@ -93,7 +93,7 @@ def _compiled(job: Mapping[str, Any], maker: str, core: str) -> Any:
 
 
 def _function(job: Mapping[str, Any]) -> Any:
-    """The kernel, which Triton reads as source."""
+    """Define the kernel, with its source registered for Triton to read."""
     source, filename = job["source"], f"<{job['entry']}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     namespace: dict[str, Any] = {"__name__": job["entry"]}
@@ -106,7 +106,7 @@ def _constant(language: Any, value: Any) -> Any:
 
 
 def _scratch(metadata: Any) -> int:
-    """Bytes of device memory that a program needs beside its values; not every Triton says it."""
+    """Bytes of global scratch memory that the kernel needs; not every Triton version reports it."""
     names = ("global_scratch_size", "profile_scratch_size")
     return sum(int(getattr(metadata, name, 0) or 0) for name in names)
 
@@ -115,28 +115,28 @@ def _bytes(code: str | bytes) -> bytes:
     return code.encode() if isinstance(code, str) else code
 
 
-# ---- what a kernel needs -------------------------------------------------------------------------
+# ---- resource usage -------------------------------------------------------------------------
 
 
-def _cuda_usage(said: str, code: Mapping[str, bytes]) -> tuple[int | None, int | None]:
-    """Registers of a thread and bytes that did not fit, as the assembler said or the code tells."""
-    registers = _number(r"Used (\d+) registers", said)
+def _cuda_usage(log: str, code: Mapping[str, bytes]) -> tuple[int | None, int | None]:
+    """Registers of a thread and bytes spilled, from the assembler's log or from cuobjdump."""
+    registers = _number(r"Used (\d+) registers", log)
     if registers is not None:
-        return registers, _number(r"(\d+) bytes spill stores", said)
+        return registers, _number(r"(\d+) bytes spill stores", log)
     folder = Path(import_module("triton").__file__ or "").parent
     tool = folder / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not tool.exists():
         return None, None
-    with TemporaryDirectory() as place:
-        file = Path(place, "kernel.cubin")
+    with TemporaryDirectory() as scratch:
+        file = Path(scratch, "kernel.cubin")
         file.write_bytes(code["cubin"])
         command = [str(tool), "-res-usage", str(file)]
-        told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return _number(r"REG:(\d+)", told), _number(r"STACK:(\d+)", told)
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return _number(r"REG:(\d+)", output), _number(r"STACK:(\d+)", output)
 
 
 def _hip_usage(text: str) -> tuple[int | None, int | None]:
-    """Registers and spilled registers, as AMD's assembler notes them."""
+    """Registers and spilled registers, as reported in AMD's assembly."""
     return _number(r"\.vgpr_count:\s+(\d+)", text), _number(r"\.vgpr_spill_count:\s+(\d+)", text)
 
 
@@ -152,7 +152,7 @@ def _ptx_parameters(text: str) -> list[int]:
 
 
 def _hip_parameters(text: str) -> list[int]:
-    """The bytes of each parameter, without those that the driver fills in itself."""
+    """The size in bytes of each parameter, without hidden ones that the driver fills in."""
     found = re.findall(r"\.size:\s+(\d+)\n\s+\.value_kind:\s+(\w+)", text)
     return [int(size) for size, kind in found if not kind.startswith("hidden_")]
 

@@ -1,1 +1,1 @@
-"""The Triton target: a plan as a readable module of `@triton.jit` kernels and the calls of them."""
+"""The Triton target: lowers a plan to a module of `@triton.jit` kernels and launches."""

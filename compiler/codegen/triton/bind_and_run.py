@@ -1,4 +1,4 @@
-"""The scopes of a module of Triton kernels: values of the device, sizes that turn up in a step."""
+"""The scopes of a module of Triton kernels: device values, and data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand, shape_text
-from compiler.codegen.triton.emit import Written
+from compiler.codegen.triton.emit import KernelSource
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
-from compiler.codegen.triton.kernel_sharing import Key, likeness
+from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size, renamed
 from compiler.ir.region import WHOLE
@@ -16,25 +16,25 @@ from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, Plan, PlannedOp, Step, Value
 
 _SMALL = 2**31
-"""Elements below which a kernel counts them in 32 bits."""
+"""Element count below which kernels use 32-bit indices."""
 
 _TAKEN = frozenset(
     "torch triton tl addressed upload download uploaded tensor_over room INDEX".split()
 )
-"""Names that modules use themselves, besides those of NumPy code."""
+"""Names that the module uses itself, in addition to those of NumPy code."""
 
 
 def _device_types(plan: Plan) -> list[TensorType]:
-    """The types of what ops of the device read and write."""
+    """The types of the operands of device ops."""
     ops = (op for step in plan.steps for op in step.ops if op.target)
     return [value.type for op in ops for value in op.values]
 
 
 class TritonFrame(Frame):
-    """A frame in which values of the device are torch tensors, and kernels are collected.
+    """A frame in which device values are torch tensors, and kernels are collected.
 
-    Sizes that only data decides, `?1`, have names in the step from where they are known on: the
-    shapes of arrays that the host makes, and what ops say of sizes before they launch a kernel.
+    Data-dependent sizes, `?1`, have names in the step from where they are known: from the shapes of
+    host results, or set by ops before they launch a kernel.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -43,17 +43,17 @@ class TritonFrame(Frame):
         self.in_order = plan.in_order
         self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()
-        self.launched: list[tuple[int, Written]] = []
-        self.written: dict[Key, str] = {}
-        self.fixed = {*plan.dims}
+        self.launched: list[tuple[int, KernelSource]] = []
+        self.kernel_names: dict[Key, str] = {}
+        self.bound_dims = {*plan.dims}
         numbers = dict.fromkeys(name for type in _device_types(plan) for name in type.names)
         self.sizes = {n: self.names.make("size") for n in numbers if n.startswith("?")}
-        self.told: set[Size] = set()
-        self.varying: set[str] = set()
+        self.defined_sizes: set[Size] = set()
+        self.loop_sizes: set[str] = set()
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
-        """What kernels count elements in: 64 bits where a value has so many."""
+        """Define the index type of kernels: 64 bits if a value has 2^31 elements or more."""
         types = {value.type for step in plan.steps for op in step.ops for value in op.values}
         counts = {type.numel for type in types if not type.is_open}
         fixed = max((n for n in counts if isinstance(n, int)), default=0)
@@ -69,7 +69,7 @@ class TritonFrame(Frame):
     # ---- sizes ----
 
     def named(self, op: PlannedOp) -> PlannedOp:
-        """An op whose values have sizes that the step knows by name."""
+        """Return the op with its data-dependent sizes replaced by their names in the step."""
         inputs, outputs = (
             {slot: tuple(map(self._named, values)) for slot, values in side.items()}
             for side in (op.inputs, op.outputs)
@@ -82,31 +82,35 @@ class TritonFrame(Frame):
         shape = [renamed(size, self.sizes) for size in value.type.shape]
         return replace(value, type=value.type.with_shape(shape))
 
-    def measure(self, step: Step) -> None:
-        """Name the sizes that arrays tell which a step of the host has made."""
-        made = (v for op in step.ops for values in op.outputs.values() for v in values)
-        for value in (v for v in made if v.type.is_open and not (v.type.is_array or v.on_device)):
+    def define_output_sizes(self, step: Step) -> None:
+        """Define the data-dependent sizes that the outputs of a host step determine."""
+        outputs = (v for op in step.ops for values in op.outputs.values() for v in values)
+        for value in (
+            v for v in outputs if v.type.is_open and not (v.type.is_array or v.on_device)
+        ):
             for axis, size in enumerate(value.type.shape):
-                self.tell(renamed(size, self.sizes), f"{self.operand(value)}.shape[{axis}]")
+                self.define_size(renamed(size, self.sizes), f"{self.operand(value)}.shape[{axis}]")
 
-    def tell(self, size: Size, expression: str) -> None:
-        """Say what a size is that has no more than a name, once."""
+    def define_size(self, size: Size, expression: str) -> None:
+        """Assign a data-dependent size from an expression, once."""
         names = [Dim.named(name) for name in self.sizes.values()]
-        if size in names and size not in self.told:
-            self.told.add(size)
+        if size in names and size not in self.defined_sizes:
+            self.defined_sizes.add(size)
             self.line(f"{size} = {expression}")
 
     # ---- values ----
 
     def _place(self, value: Value, name: str) -> NumpyOperand:
         if value.on_device and value.place is Place.LOCAL:
-            return self.room_there(name, value.type, value)
+            return self.device_buffer(name, value.type, value)
         return super()._place(value, name)
 
-    def room_there(self, name: str, type: TensorType, value: Value | None = None) -> NumpyOperand:
-        """Device memory of its own for the rest of the step."""
+    def device_buffer(
+        self, name: str, type: TensorType, value: Value | None = None
+    ) -> NumpyOperand:
+        """Allocate device memory outside the arena for the rest of the step."""
         given = f"{type.dtype.numpy.name!r}, {shape_text(type.shape)}"
-        is_fixed = {*type.names} <= self.fixed
+        is_fixed = {*type.names} <= self.bound_dims
         text = f"take(None, {given})" if is_fixed else f"room(take, {given}, INDEX)"
         self.line(f"{name} = {text}")
         storage = (Place.LOCAL, name, WHOLE) if value is None else value.storage
@@ -115,28 +119,28 @@ class TritonFrame(Frame):
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
     ) -> NumpyOperand:
-        """Working memory for the current step: of an arena, if its size is known at binding."""
+        """Allocate scratch for the current step: in an arena, if its size is known at bind time."""
         type = TensorType(dtype, tuple(shape))
-        if {*type.names} <= self.fixed:
+        if {*type.names} <= self.bound_dims:
             return super().scratch(shape, dtype, on_device=on_device)
-        return self.room_there(self.names.make(f"t{self.step}"), type)
+        return self.device_buffer(self.names.make(f"t{self.step}"), type)
 
     # ---- kernels ----
 
-    def launch(self, source: Written) -> None:
-        """Carry a kernel and the helpers it needs into the module, and call it in the step.
+    def launch(self, source: KernelSource) -> None:
+        """Copy a kernel and its helpers into the module, and launch it in the step.
 
-        One that is there already under another name is called by that.
+        A kernel that equals an earlier one is not copied; the earlier one is launched.
         """
-        key = likeness(source.lines, source.types, {**source.constants, **source.options})
-        if key not in self.written:
-            self.written[key] = source.name
+        key = structural_key(source.lines, source.types, {**source.constants, **source.options})
+        if key not in self.kernel_names:
+            self.kernel_names[key] = source.name
             self._carry(source)
-        name = self.written[key]
+        name = self.kernel_names[key]
         self.launched.append((self.step, replace(source, name=name)))
         self.line(name + source.launch.removeprefix(source.name))
 
-    def _carry(self, source: Written) -> None:
+    def _carry(self, source: KernelSource) -> None:
         for helper in with_needed(source.helpers):
             if helper not in self.known:
                 self.known.add(helper)

@@ -1,8 +1,8 @@
-"""What a kernel moves and computes, noted while it is written, for accounts that need no machine.
+"""The cost of a kernel (bytes and flops), recorded while it is emitted; needs no device.
 
-Each load that stands in a kernel's text reads the elements its indices range over. Within one run
-through a loop an element comes from memory once, however many lanes ask for it: caches see to the
-rest. Another run through the loop reads it again, as a softmax in two passes does.
+Each load in a kernel's text reads the elements its indices range over. Within one pass over a loop
+an element is fetched from memory once, however many threads load it: caches serve the rest. Another
+pass over the loop fetches it again, as in a two-pass softmax.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from compiler.plan import Storage
 Sizes = tuple[Size, ...]
 """Factors of a count."""
 
-_FREE = frozenset(
+_NOT_COUNTED = frozenset(
     "load index loop size full astype index_div index_mod ravel key dot moment".split()
 )
-"""Parts of expressions that are no arithmetic on elements; sums of products are counted apart."""
+"""Expressions that are no elementwise arithmetic; dot products are counted separately."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Elements of one value, out of `numel`, that a kernel moves in one run through them.
+    """Elements of one value, out of `numel`, that a kernel moves in one pass.
 
-    They are as many as `touched` multiplied, or all there are.
+    Their number is the product of `touched`, at most `numel`.
     """
 
     storage: Storage
@@ -44,9 +44,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Traffic:
-    """All accesses of a kernel, and its arithmetic: how often each number of operations is done.
+    """The memory accesses of a kernel, and its operations per element, by iteration space.
 
-    `products` are multiplications of sums of products, each with an addition, in type `factor`.
+    `products` are the multiply-adds of dot products, in type `factor`.
     """
 
     reads: tuple[Access, ...]
@@ -56,34 +56,34 @@ class Traffic:
     factor: DType = DType.FP32
 
 
-def traffic_of(
-    lanes: KernelBody, loads: Iterable[tuple[Expr, int]], reach: Mapping[Expr, frozenset[int]]
+def kernel_cost(
+    kernel: KernelBody, loads: Iterable[tuple[Expr, int]], loop_deps: Mapping[Expr, frozenset[int]]
 ) -> Traffic:
-    """The traffic of a kernel, given the loads it was written with and the run each stands in."""
-    reads = [_read(lanes, part, run) for part, run in loads]
-    stores = [_access(lanes, s.operand, s.indices, 0) for s in lanes.stores]
-    again = [a for a, s in zip(stores, lanes.stores, strict=True) if s.adds]
-    values = [store.value for store in lanes.stores]
+    """Compute the cost of a kernel from its loads, each with the loop pass that contains it."""
+    reads = [_read(kernel, part, run) for part, run in loads]
+    stores = [_access(kernel, s.operand, s.indices, 0) for s in kernel.stores]
+    again = [a for a, s in zip(stores, kernel.stores, strict=True) if s.atomic]
+    values = [store.value for store in kernel.stores]
     dots = [part for part in _computed(values) if part.fn == "dot"]
     work = Counter(
-        (*lanes.shape, *(lanes.run(i) for i in sorted(_turns(part, reach))))
+        (*kernel.shape, *(kernel.trip_count(i) for i in sorted(_loops_around(part, loop_deps))))
         for part in _computed(values)
-        if part.fn not in _FREE
+        if part.fn not in _NOT_COUNTED
     )
     if not dots:
         return Traffic((*reads, *again), tuple(stores), work)
-    sizes = lanes.products if isinstance(lanes, Tiles) else ()
+    sizes = kernel.products if isinstance(kernel, Tiles) else ()
     sizes = (*((len(dots),) if len(dots) > 1 else ()), *sizes)
     return Traffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
 
 
-def work_on(values: Sequence[Term]) -> int:
-    """Operations that values cost for each element."""
-    return sum(part.fn not in _FREE for part in _computed(values))
+def operation_count(values: Sequence[Term]) -> int:
+    """The number of operations that computing the values takes per element."""
+    return sum(part.fn not in _NOT_COUNTED for part in _computed(values))
 
 
-def whole(operand: NumpyOperand) -> Access:
-    """All elements of a value, once."""
+def all_elements(operand: NumpyOperand) -> Access:
+    """An access to all elements of a value, once."""
     numel = operand.type.numel
     return Access(operand.storage, numel, operand.type.dtype.itemsize, (numel,), 0)
 
@@ -92,34 +92,34 @@ def _factor(dot: Expr) -> DType:
     return cast(Expr, dot.args[0]).dtype
 
 
-def _turns(part: Expr, reach: Mapping[Expr, frozenset[int]]) -> frozenset[int]:
+def _loops_around(part: Expr, loop_deps: Mapping[Expr, frozenset[int]]) -> frozenset[int]:
     """The loops in which a part is computed."""
     inner = part.args[0] if part.fn == "reduce" else part
-    return reach[inner] if isinstance(inner, Expr) else frozenset()
+    return loop_deps[inner] if isinstance(inner, Expr) else frozenset()
 
 
 def _computed(values: Sequence[Term]) -> Iterator[Expr]:
-    """The parts of what is stored, down to where it is loaded, each once."""
+    """The nodes computed for the stored values, down to loads, each once."""
     found: dict[Expr, None] = {}
-    left = [value for value in values if isinstance(value, Expr)]
-    while left:
-        part = left.pop()
+    remaining = [value for value in values if isinstance(value, Expr)]
+    while remaining:
+        part = remaining.pop()
         if part not in found:
             found[part] = None
-            left += part.parts() if part.fn not in ("load", "dot") else []
+            remaining += part.parts() if part.fn not in ("load", "dot") else []
     return iter(found)
 
 
-def _read(lanes: KernelBody, part: Expr, run: int) -> Access:
+def _read(kernel: KernelBody, part: Expr, run: int) -> Access:
     source = cast(Source, part.extra)
-    return _access(lanes, source.operand, part.args[: len(source.shape)], run)
+    return _access(kernel, source.operand, part.args[: len(source.shape)], run)
 
 
-def _access(lanes: KernelBody, operand: NumpyOperand, indices: Sequence[Term], run: int) -> Access:
-    """What indices range over: the axes of the lanes, and the turns of loops, that are in them."""
+def _access(kernel: KernelBody, operand: NumpyOperand, indices: Sequence[Term], run: int) -> Access:
+    """The access of a load or store: the axes and loops that its indices range over."""
     parts = {part for i in indices if isinstance(i, Expr) for part in ordered(i)}
     axes = sorted({number_of(part) for part in parts if part.fn == "index"})
     loops = sorted({number_of(part) for part in parts if part.fn == "loop"})
-    touched = (*(lanes.shape[axis] for axis in axes), *(lanes.loops[turn] for turn in loops))
+    touched = (*(kernel.shape[axis] for axis in axes), *(kernel.loops[loop] for loop in loops))
     type = operand.type
     return Access(operand.storage, type.numel, type.dtype.itemsize, touched, run)

@@ -1,7 +1,7 @@
-"""Kernels as source: lanes become blocks with masks, loops become tiles or turns over tiles.
+"""Emits kernels as Triton source: elements become masked blocks, loops tiles or tiled loops.
 
-A kernel without loops is one row of `BLOCK` lanes a program. With loops, lanes stand in a column
-and the turns of a loop in a row beside them.
+A kernel without loops has one block of `LANES` elements per program. With loops, elements are along
+axis 0 of a tile and iterations along axis 1, or the other way.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from compiler.codegen.triton.cost import Traffic, traffic_of
-from compiler.codegen.triton.expressions import levels_of, programs, roots_of, size_type
+from compiler.codegen.triton.cost import Traffic, kernel_cost
+from compiler.codegen.triton.expressions import (
+    program_count,
+    reduction_levels,
+    size_type,
+    store_roots,
+)
 from compiler.codegen.triton.kernel_ir import KernelBody, Store
 from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
@@ -20,13 +25,12 @@ from compiler.ir.dims import product
 
 
 @dataclass
-class Written:
-    """A kernel's text, the helpers it needs, and the call that launches it.
+class KernelSource:
+    """A kernel's source, the helpers it needs, and its launch.
 
-    `types` are those of its parameters, as Triton's compiler takes them, with ":16" behind those
-    that are addresses or numbers divisible by 16; `constants` the values of the parameters that are
-    known when it is compiled, but for INDEX; `options` what its launch tells the compiler, such as
-    `num_warps`, where that is not as usual. `traffic` is what it moves.
+    `types` are those of its parameters in Triton's notation, with ":16" after pointers and sizes
+    divisible by 16; `constants` the values of its constexpr parameters except INDEX; `options` the
+    launch options other than the defaults, such as `num_warps`. `traffic` is its cost.
     """
 
     name: str
@@ -39,51 +43,51 @@ class Written:
     options: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def emit(lanes: KernelBody, names: Names, comment: Sequence[str] = ()) -> Written:
-    """The source of a kernel, and its launch with names and sizes of the step's scope."""
-    return Emitter(lanes, names.make(lanes.name), comment).emit()
+def emit(kernel: KernelBody, names: Names, comment: Sequence[str] = ()) -> KernelSource:
+    """Emit the source of a kernel, and its launch with names and sizes of the step's scope."""
+    return Emitter(kernel, names.make(kernel.name), comment).emit()
 
 
 @dataclass
 class Emitter(Reductions):
-    """Writes one kernel, line by line."""
+    """Emits one kernel, line by line."""
 
-    # ---- the whole ----
+    # ---- kernel ----
 
-    def emit(self) -> Written:
-        """KernelBody, then reductions level by level, then what is stored."""
-        self._head()
-        for level in levels_of(self.lanes.stores):
+    def emit(self) -> KernelSource:
+        """Emit the prologue, then reductions level by level, then the stores."""
+        self._prologue()
+        for level in reduction_levels(self.kernel.stores):
             self._reduce(level)
         self._store_all()
-        return self._written({"LANES": self.form.lanes}, self._options())
+        return self._kernel_source({"LANES": self.schedule.elements}, self._options())
 
-    def _written(self, constants: dict[str, int], options: dict[str, int]) -> Written:
-        """The kernel as it stands."""
-        traffic = traffic_of(self.lanes, self.loads, self.reach)
-        return Written(
+    def _kernel_source(self, constants: dict[str, int], options: dict[str, int]) -> KernelSource:
+        """The kernel emitted so far."""
+        traffic = kernel_cost(self.kernel, self.loads, self.loop_deps)
+        return KernelSource(
             self.name, self._lines(), list(self.helpers), self._launch(), self._types(), constants,
             traffic, options,
         )  # fmt: skip
 
     def _options(self) -> dict[str, int]:
-        """What the launch tells the compiler."""
-        return {} if self.form.warps == WARPS else {"num_warps": self.form.warps}
+        """Launch options other than the defaults."""
+        return {} if self.schedule.warps == WARPS else {"num_warps": self.schedule.warps}
 
     def _types(self) -> dict[str, str]:
-        """What each parameter is."""
-        pointers = {name: self.kinds[operand] for operand, name in self.pointers.items()}
+        """The type of each parameter."""
+        pointers = {name: self.pointer_types[operand] for operand, name in self.pointers.items()}
         return pointers | {name: size_type(size) for size, name in self.sizes.items()}
 
-    def _head(self) -> None:
+    def _prologue(self) -> None:
         side = self.column if self.loops else ""
         self.body.line(f"lane = tl.program_id(0).to(INDEX) * LANES + tl.arange(0, LANES){side}")
-        self.body.line(f"live = lane < {self._size(product(self.lanes.shape))}")
-        if self.lanes.part is not None:
-            place = self._value(self.lanes.indices[0])
-            self.body.line(f"first = {place} * {self._size(self.lanes.part)}")
-        for index in (n for n, loop in enumerate(self.loops) if loop.whole):
-            self._turns(index)
+        self.body.line(f"live = lane < {self._size(product(self.kernel.shape))}")
+        if self.kernel.split_size is not None:
+            place = self._value(self.kernel.indices[0])
+            self.body.line(f"first = {place} * {self._size(self.kernel.split_size)}")
+        for index in (n for n, loop in enumerate(self.loops) if loop.persistent):
+            self._iteration_indices(index)
 
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]
@@ -92,18 +96,18 @@ class Emitter(Reductions):
         return [*head, *comment_lines(self.comment), *self.body.lines]
 
     def _decorator(self) -> str:
-        """What Triton must not look at is said: no other size makes it compile once more."""
+        """The decorator; sizes are not specialised, so that other sizes need no recompilation."""
         any_number = [name for size, name in self.sizes.items() if size_type(size) == SIZE]
         return f"@triton.jit(do_not_specialize={any_number!r})" if any_number else "@triton.jit"
 
     def _constants(self) -> list[str]:
-        """What is known when the kernel is compiled."""
+        """The names of constexpr parameters."""
         return ["LANES"]
 
     def _launch(self) -> str:
-        count = product(self.lanes.shape)
-        grid = programs(count, self.form.lanes)
-        arguments = [*self.pointers, *map(str, self.sizes), f"LANES={self.form.lanes}"]
+        count = product(self.kernel.shape)
+        grid = program_count(count, self.schedule.elements)
+        arguments = [*self.pointers, *map(str, self.sizes), f"LANES={self.schedule.elements}"]
         arguments += ["INDEX=INDEX", *(f"{key}={n}" for key, n in self._options().items())]
         return f"{self.name}[({grid},)]({', '.join(arguments)})"
 
@@ -111,10 +115,10 @@ class Emitter(Reductions):
 
     def _store_all(self) -> None:
         by_loop: dict[int | None, list[Store]] = {}
-        for store in self.lanes.stores:
-            found = {i for root in roots_of([store]) for i in self.reach[root]}
-            turning = [i for i in sorted(found) if not self.loops[i].whole]
-            by_loop.setdefault(turning[0] if turning else None, []).append(store)
+        for store in self.kernel.stores:
+            found = {i for root in store_roots([store]) for i in self.loop_deps[root]}
+            varying = [i for i in sorted(found) if not self.loops[i].persistent]
+            by_loop.setdefault(varying[0] if varying else None, []).append(store)
         for index, stores in by_loop.items():
             self._store_in(index, stores)
 
@@ -122,19 +126,19 @@ class Emitter(Reductions):
         if index is None:
             self._store(stores)
             return
-        for root in roots_of(stores):
+        for root in store_roots(stores):
             self._hoist(root, index)
         self._enter(self.loops[index], index)
         self._store(stores)
         self._leave(self.loops[index])
 
     def _store(self, stores: list[Store]) -> None:
-        """All values before the first store: an output may stand where an input was."""
+        """Compute all values before the first store: an output may alias an input."""
         ready = [(each, self._cast(each.value, each.operand.type.dtype)) for each in stores]
         for store, value in ready:
             indices = store.indices if store.where is None else (*store.indices, store.where)
             place = self._pointer(store.operand)
             offset = self._offset(store.indices, store.shape)
             mask = self._mask(indices, store.where, extra=store.value)
-            call = "atomic_add" if store.adds else "store"
+            call = "atomic_add" if store.atomic else "store"
             self.body.line(f"tl.{call}({place} + {offset}, {value}, {mask})")

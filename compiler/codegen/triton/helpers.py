@@ -1,7 +1,7 @@
-"""Functions that kernels may call: what NumPy has and Triton's language has not.
+"""Helper functions for kernels: what NumPy has and Triton lacks.
 
-Written as Triton functions, in text, since a module carries those that it uses; they keep to what
-the interpreter knows as well. Accuracy is that of a few units in the last place of float32.
+They are Triton source text, since a module includes the ones it uses, and work in Triton's
+interpreter too. Results are accurate to a few ulp of float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from compiler.codegen.triton.random import SOURCES
 
 _SOURCES = '''
 def rounded(x):
-    """The nearest bfloat16; of what Triton's interpreter would cut off it gets nothing to see."""
+    """Round to the nearest bfloat16; Triton's interpreter would truncate, so round bits first."""
     if INTERPRETED:
         bits = x.to(tl.float32).to(tl.int32, bitcast=True)
         nearest = (bits + 32767 + ((bits >> 16) & 1)) & -65536
@@ -20,7 +20,7 @@ def rounded(x):
     return x.to(tl.bfloat16)
 
 def factor(x):
-    """A factor of bfloat16; Triton's interpreter multiplies no such numbers."""
+    """A bfloat16 factor, upcast in Triton's interpreter, which cannot multiply bfloat16."""
     if INTERPRETED:
         x = x.to(tl.float32)
     return x
@@ -30,35 +30,35 @@ def times(a, b):
     return a * b
 
 def larger(a, b):
-    """The larger of two; NaN where either is."""
+    """The maximum of two; NaN if either is."""
     return tl.where((a > b) | (a != a), a, b)
 
 def smaller(a, b):
-    """The smaller of two; NaN where either is."""
+    """The minimum of two; NaN if either is."""
     return tl.where((a < b) | (a != a), a, b)
 
 def largest(x, axis: tl.constexpr):
-    """The largest along an axis; NaN where there is one."""
+    """The maximum along an axis; NaN if any is."""
     missing = tl.max((x != x).to(tl.int32), axis)
     return tl.where(missing > 0, float("nan"), tl.max(x, axis))
 
 def smallest(x, axis: tl.constexpr):
-    """The smallest along an axis; NaN where there is one."""
+    """The minimum along an axis; NaN if any is."""
     missing = tl.max((x != x).to(tl.int32), axis)
     return tl.where(missing > 0, float("nan"), tl.min(x, axis))
 
 def sortable(x):
-    """Whole numbers in the order of floating ones; NaN is the largest, -0 is 0."""
+    """Integers that sort like floats; NaN is the largest, -0 equals 0."""
     bits = tl.where(x != x, float("nan"), x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 2147483647)
 
 def expm1(x):
-    """exp(x) - 1, exact near 0 by its series."""
+    """exp(x) - 1, by its series near 0."""
     small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))
     return tl.where(tl.abs(x) < 0.3, small, tl.exp(x) - 1)
 
 def log1p(x):
-    """log(1 + x); what rounding takes from 1 + x is put back."""
+    """log(1 + x), corrected for the rounding of 1 + x."""
     u = 1 + x
     kept = u - 1
     exact = tl.log(u) * (x / tl.where(kept == 0, 1, kept))
@@ -92,7 +92,7 @@ def tan(x):
     return tl.sin(x) / tl.cos(x)
 
 def arctan(x):
-    """The inverse tangent, brought to where its series needs few terms."""
+    """The inverse tangent, by argument reduction and a series."""
     a = tl.abs(x)
     turned = a > 1
     a = tl.where(turned, 1 / a, a)
@@ -115,15 +115,15 @@ def arccos(x):
     return 1.5707963267948966 - arcsin(x)
 
 def sign(x):
-    """-1, 0 or 1; NaN stays."""
+    """-1, 0 or 1; NaN for NaN."""
     return tl.where(x > 0, x * 0 + 1, tl.where(x < 0, x * 0 - 1, x))
 
 def trunc(x):
-    """Towards 0."""
+    """Round towards 0."""
     return tl.where(x < 0, tl.ceil(x), tl.floor(x))
 
 def rint(x):
-    """The nearest whole number, the even one where two are as near."""
+    """Round to the nearest integer, ties to even."""
     down = tl.floor(x)
     rest = x - down
     odd = down - 2 * tl.floor(down / 2)
@@ -135,28 +135,28 @@ def floor_divide(a, b):
     return tl.floor(a / b)
 
 def remainder(a, b):
-    """What is left of a, with the sign of b."""
+    """The remainder of a / b, with the sign of b."""
     return a - tl.floor(a / b) * b
 
 def fmod(a, b):
-    """What is left of a, with the sign of a."""
+    """The remainder of a / b, with the sign of a."""
     return a - trunc(a / b) * b
 
 def floor_divide_whole(a, b):
-    """The quotient of whole numbers, rounded down."""
+    """The quotient of integers, rounded down."""
     quotient = a // b
     return tl.where((quotient * b != a) & ((a < 0) != (b < 0)), quotient - 1, quotient)
 
 def remainder_whole(a, b):
-    """What is left of a whole number, with the sign of b."""
+    """The remainder of integers, with the sign of b."""
     return a - floor_divide_whole(a, b) * b
 
 def fmod_whole(a, b):
-    """What is left of a whole number, with the sign of a."""
+    """The remainder of integers, with the sign of a."""
     return a % b
 
 def power(a, b):
-    """a to the power b; a negative a has one for whole b. Whole powers of whole a are whole."""
+    """a to the power b; NaN for negative a and fractional b. Integer powers are exact."""
     size = tl.exp(b * tl.log(tl.abs(a)))
     near = tl.where(size < 4194304, tl.floor(size + 0.5), size)
     near = tl.where(b == tl.floor(b), tl.where(b > 0, near, size), size)
@@ -168,7 +168,7 @@ def power(a, b):
     return tl.where(b == 0, 1.0, real)
 
 def power_whole(a, b):
-    """A whole number to the power of another one from 0 to 63."""
+    """An integer to the power of an integer from 0 to 63."""
     result = a * 0 + 1
     factor = a
     for bit in tl.static_range(6):
@@ -183,17 +183,17 @@ HELPERS: dict[str, str] = {
         r"^def (\w+)\(.*?(?=^def |\Z)", _SOURCES + SOURCES, re.MULTILINE | re.DOTALL
     )
 }
-"""The source of each helper by its name."""
+"""The source of each helper, by name."""
 
 
 GLOBALS: dict[str, str] = {
     "INTERPRETED": "INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)",
 }
-"""The source of each constant that helpers name."""
+"""The source of each constant that helpers use."""
 
 
 def with_needed(names: list[str]) -> list[str]:
-    """Helpers with those that they call, each behind what it calls.
+    """Helpers with their callees, each after its callees.
 
     >>> with_needed(["tanh"])
     ['smaller', 'expm1', 'sign', 'tanh']

@@ -1,8 +1,8 @@
-"""What the host does for the kernels of an op: numbers it makes of LoD, sizes, loops of launches.
+"""The host part of an op's kernels: arrays computed from LoD, sizes, and loops over launches.
 
-Where sequences begin is known to the host, and which rows of a tensor a step of them takes follows
-from it. Such arrays are made by functions of NumPy before the kernels are launched, and sent there;
-those that come of feeds alone once a step, for all ops that ask for the same.
+LoD offsets are on the host, and determine which rows each time step of a sequence reads. NumPy
+functions compute such index arrays before the kernels are launched, and they are copied to the
+device; arrays that depend only on feeds are computed once a step and shared between ops.
 """
 
 from __future__ import annotations
@@ -22,77 +22,77 @@ from compiler.plan import Place
 
 @dataclass(frozen=True)
 class HostValue:
-    """An array, or several, that the host has in a step, by its name; `fed` if of feeds alone."""
+    """A host array, or a tuple of them, by name; `from_feeds` if it depends on feeds only."""
 
     text: str
-    fed: bool
+    from_feeds: bool
 
     def __getitem__(self, index: int) -> HostValue:
-        """One of several."""
-        return HostValue(f"{self.text}[{index}]", self.fed)
+        """One item of a tuple."""
+        return HostValue(f"{self.text}[{index}]", self.from_feeds)
 
     def length(self) -> HostValue:
-        """How many there are."""
-        return HostValue(f"len({self.text})", self.fed)
+        """Its length."""
+        return HostValue(f"len({self.text})", self.from_feeds)
 
     def __str__(self) -> str:
         return self.text
 
 
 class HostWork:
-    """Writes the host's part of an op's step."""
+    """Writes the host code of an op's step."""
 
     def __init__(self, frame: TritonFrame) -> None:
         self._frame = frame
 
     def flush(self) -> None:
-        """Write the kernel begun last, if there is one."""
+        """Emit the current kernel, if there is one."""
         raise NotImplementedError
 
-    def settle(self) -> None:
-        """Give every value of the op its place."""
+    def allocate_operands(self) -> None:
+        """Allocate every operand of the op."""
         raise NotImplementedError
 
-    def on_host(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
-        """What a function of arrays and numbers gives, called on the host before what follows."""
+    def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostValue:
+        """Call a function of arrays and numbers on the host, before the kernels that follow."""
         self.flush()
         frame = self._frame
-        arguments = ", ".join(map(_argument, given))
-        text, name = f"{frame.function(function)}({arguments})", hint or function.__name__
-        if self._stays(given):
+        listed = ", ".join(map(_argument, arguments))
+        text, name = f"{frame.function(function)}({listed})", hint or function.__name__
+        if self._is_step_invariant(arguments):
             return HostValue(frame.keep(text, False, Place.FEED, name), True)
-        made = frame.names.make(name)
-        frame.line(f"{made} = {text}")
-        return HostValue(made, False)
+        name = frame.names.make(name)
+        frame.line(f"{name} = {text}")
+        return HostValue(name, False)
 
-    def _sent(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
-        """An array of the host, copied to the device."""
+    def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        """Copy a host array to the device."""
         self.flush()
         frame, text = self._frame, f"uploaded(take, {value})"
         type = TensorType(dtype, tuple(shape))
-        if self._stays(value):
+        if self._is_step_invariant(value):
             name = frame.keep(text, False, Place.FEED, "there")
         else:
             name = frame.names.make("there")
             frame.line(f"{name} = {text}")
         return NumpyOperand(frame, name, type, False, (Place.LOCAL, name, WHOLE))
 
-    def _stays(self, given: Any) -> bool:
-        """True for what is the same in the whole of a step, so that it need be made only once."""
-        if isinstance(given, list | tuple):
-            return all(map(self._stays, cast("list[Any]", given)))
-        if isinstance(given, NumpyOperand):
-            return given.storage[0] is Place.FEED
-        if isinstance(given, Dim):
-            return not self._frame.varying & {*given.names}
-        return not isinstance(given, HostValue) or given.fed
+    def _is_step_invariant(self, argument: Any) -> bool:
+        """True if a value is the same throughout a step, so that it is computed only once."""
+        if isinstance(argument, list | tuple):
+            return all(map(self._is_step_invariant, cast("list[Any]", argument)))
+        if isinstance(argument, NumpyOperand):
+            return argument.storage[0] is Place.FEED
+        if isinstance(argument, Dim):
+            return not self._frame.loop_sizes & {*argument.names}
+        return not isinstance(argument, HostValue) or argument.from_feeds
 
     def set_size(self, size: Size, value: Any) -> None:
-        """Say what a size is that only data decides."""
-        self._frame.tell(size, str(value))
+        """Set a data-dependent size."""
+        self._frame.define_size(size, str(value))
 
     def as_size(self, value: HostValue, hint: str = "size") -> Dim:
-        """A number of the host as a size."""
+        """Use an integer of the host as a size."""
         if value.text.isidentifier():
             return Dim.named(value.text)
         name = self._frame.names.make(hint)
@@ -100,7 +100,7 @@ class HostWork:
         return Dim.named(name)
 
     def write_host(self, out: NumpyOperand, value: Any) -> None:
-        """Let an output of the host's be an array."""
+        """Assign an array to an output on the host."""
         self.flush()
         if out.type.is_open:
             self._frame.line(f"{out} = {value}")
@@ -109,20 +109,20 @@ class HostWork:
 
     @contextmanager
     def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
-        """Launch what is written inside once for each of some tuples of numbers, told by name."""
+        """Repeat the launches written inside for each tuple of integers; `hints` name them."""
         self.flush()
-        self.settle()
+        self.allocate_operands()
         names = [self._frame.names.make(hint) for hint in hints]
         self._frame.line(f"for {', '.join(names)} in {values}:")
         self._frame.enter()
-        self._frame.varying |= {*names}
+        self._frame.loop_sizes |= {*names}
         yield tuple(map(Dim.named, names))
         self.flush()
         self._frame.leave()
 
 
-def _argument(given: Any) -> str:
-    if isinstance(given, list | tuple):
-        given = cast("list[Any]", given)
-        return f"[{', '.join(map(_argument, given))}]"
-    return str(given) if isinstance(given, HostValue | NumpyOperand | Dim) else repr(given)
+def _argument(argument: Any) -> str:
+    if isinstance(argument, list | tuple):
+        argument = cast("list[Any]", argument)
+        return f"[{', '.join(map(_argument, argument))}]"
+    return str(argument) if isinstance(argument, HostValue | NumpyOperand | Dim) else repr(argument)

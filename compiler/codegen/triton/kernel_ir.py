@@ -1,13 +1,13 @@
-"""What one kernel computes: lanes, each with its indices, loops inside them, loads and stores.
+"""The IR of one kernel: an element per index, with loops, loads and stores.
 
-A kernel is said in scalars, as if there were one lane for each element of a result:
+A kernel is written in scalars, as if it ran once for each element of a result:
 
-    i, j = lanes.indices                        # a lane for each (i, j)
-    r = lanes.loop(K)                           # every lane runs through r = 0 … K - 1
-    total = lanes.sum(X[i, r] * Y[r, j], r)     # which a reduction closes again
-    lanes.store(Out, (i, j), total)
+    i, j = kernel.indices                         # an element (i, j)
+    r = kernel.loop(K)                            # r = 0 … K - 1 for every element
+    total = kernel.sum(X[i, r] * Y[r, j], r)      # reduces the loop
+    kernel.store(Out, (i, j), total)
 
-Nothing runs here: calls build expressions, of which `emit` makes blocks, masks and loops.
+Calls build expressions, which `emit` lowers to blocks, masks and loops.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape, TensorType
 
 INDEX = DType.INT64
-"""What an index counts as beside other numbers; kernels hold it in 32 bits where that suffices."""
+"""The dtype of an index in type promotion; kernels use 32 bits if that suffices."""
 
 
 def as_tuple(indices: Any) -> tuple[Term, ...]:
-    """What stands between brackets."""
+    """The argument of `[…]` as a tuple."""
     return cast("tuple[Term, ...]", indices if isinstance(indices, tuple) else (indices,))
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a load reads: a value, and the shape it is seen in."""
+    """The source of a load: a value, and the shape it is viewed in."""
 
     operand: NumpyOperand
     shape: Shape
@@ -41,48 +41,48 @@ class Source:
 
 @dataclass(frozen=True)
 class Ref:
-    """A value in device memory, as a kernel's body sees it; `X[i, j]` is one of its elements."""
+    """A value in device memory in a kernel; `X[i, j]` loads one of its elements."""
 
-    lanes: KernelBody
+    kernel: KernelBody
     operand: NumpyOperand
     shape: Shape
 
     @property
     def type(self) -> TensorType:
-        """Its element type and the shape it is seen in."""
+        """Its element type and the shape it is viewed in."""
         return TensorType(self.operand.type.dtype, self.shape)
 
     def __getitem__(self, indices: Any) -> Expr:
-        """The element at these indices, which must be inside for every lane and turn."""
+        """Load the element at these indices, which must always be in bounds."""
         return self.at(*as_tuple(indices))
 
     def at(self, *indices: Term, where: Term | None = None, other: float = 0) -> Expr:
-        """The element at these indices; `other` where `where` is false, and nothing is read.
+        """Load the element at these indices; `other`, without a load, if `where` is false.
 
-        One of bfloat16 is float32 from here on: kernels compute in that, and round what they store.
+        A bfloat16 element is upcast: kernels compute in float32 and round when they store.
         """
         if len(indices) != len(self.shape):
             raise CompileError(f"{self.operand.name}: {len(indices)} indices for {self.shape}")
         args = (*indices, *(() if where is None else (where, other)))
         dtype = self.type.dtype
-        found = self.lanes.node("load", args, dtype, Source(self.operand, self.shape))
+        found = self.kernel.node("load", args, dtype, Source(self.operand, self.shape))
         return found.astype(DType.FP32) if dtype is DType.BF16 else found
 
     def reshaped(self, shape: Sequence[Size]) -> Ref:
-        """The same elements in another shape."""
-        return Ref(self.lanes, self.operand, tuple(shape))
+        """A view of the same elements in another shape."""
+        return Ref(self.kernel, self.operand, tuple(shape))
 
 
 @dataclass(frozen=True)
 class Store:
-    """An element that a lane writes, or adds to what is there."""
+    """A store to an element, or an atomic add."""
 
     operand: NumpyOperand
     shape: Shape
     indices: tuple[Term, ...]
     value: Term
     where: Term | None
-    adds: bool
+    atomic: bool
 
 
 def number_of(part: Expr) -> int:
@@ -91,21 +91,21 @@ def number_of(part: Expr) -> int:
 
 
 def size_of(term: Term) -> Size | None:
-    """A number that is the same in every lane, where it is known as a size."""
+    """The size that a term denotes, if it is a size or an integer; else None."""
     if isinstance(term, Expr):
         return cast(Size, term.extra) if term.fn == "size" else None
     return term if isinstance(term, int) else None
 
 
-def _as_stored(factor: Expr) -> Expr:
-    """A factor of bfloat16 as it was loaded, since products of such are exact in float32."""
+def _before_upcast(factor: Expr) -> Expr:
+    """A bfloat16 factor before its upcast: its products are exact in float32."""
     (inner, *_) = factor.args or (factor,)
     is_stored = factor.fn == "astype" and isinstance(inner, Expr) and inner.dtype is DType.BF16
     return inner if is_stored and isinstance(inner, Expr) else factor
 
 
 class KernelBody(Tracer):
-    """The expressions of one kernel; also the `xp` that its arithmetic is written with."""
+    """The expressions of one kernel; also the `xp` namespace of its arithmetic."""
 
     def __init__(self, name: str, shape: Sequence[Size]) -> None:
         super().__init__()
@@ -114,39 +114,39 @@ class KernelBody(Tracer):
         self.indices = tuple(self.node("index", (), INDEX, axis) for axis in range(len(self.shape)))
         self.loops: list[Size] = []
         self.ends: dict[int, Expr] = {}
-        self.part: Size | None = None
+        self.split_size: Size | None = None
         self.stores: list[Store] = []
 
     def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
-        """A part of an expression; equal ones are one object."""
+        """Create a scalar node; equal ones are one object."""
         return self._node(fn, args, (), dtype, extra)
 
     def size(self, size: Size) -> Term:
-        """A size as a number in expressions."""
+        """A size as a term."""
         return self.node("size", (), INDEX, size) if isinstance(size, Dim) else size
 
     def cast(self, x: Expr, dtype: DType) -> Expr:
-        """`x` itself if it has the type already; numbers of bfloat16 are float32 until stored."""
+        """Cast `x`, unless it has the type already; bfloat16 stays float32 until stored."""
         kept = DType.FP32 if dtype is DType.BF16 and x.dtype is not dtype else dtype
         return super().cast(x, kept)
 
     def astype(self, x: Term, dtype: Any) -> Any:
-        """`x` in another element type; a Python number stays one."""
+        """Cast `x`; Python numbers are returned unchanged."""
         return x.astype(dtype) if isinstance(x, Expr) else x
 
     def loop(self, size: Size, until: Term | None = None) -> Expr:
-        """A number that every lane takes from 0 to `size` - 1, or to its own `until` - 1."""
+        """Create a loop; returns its index, below `size` or a data-dependent `until`."""
         if isinstance(until, Expr):
             self.ends[len(self.loops)] = until
         self.loops.append(size if until is None or isinstance(until, Expr) else int(until))
         return self.node("loop", (), INDEX, len(self.loops) - 1)
 
-    def run(self, loop: int) -> Size:
-        """How many turns a lane runs: those of its part, if the first index is that of a part."""
-        return self.loops[loop] if self.part is None else self.part
+    def trip_count(self, loop: int) -> Size:
+        """The number of iterations of a loop: those of one part, if the reduction is split."""
+        return self.loops[loop] if self.split_size is None else self.split_size
 
     def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:
-        """The indices in a shape of the element at a flat position."""
+        """The indices in a shape of the element at a flat index."""
         first = next((axis for axis, size in enumerate(shape) if size != 1), len(shape) - 1)
         parts: list[Term] = []
         for axis in reversed(range(first, len(shape))):
@@ -166,60 +166,60 @@ class KernelBody(Tracer):
         return self.node("index_div", (a, b), INDEX)
 
     def mod(self, a: Term, b: Term) -> Term:
-        """What is left of an index."""
+        """The remainder of two indices."""
         if isinstance(b, int) and b == 1:
             return 0
         return self.node("index_mod", (a, b), INDEX)
 
     def ravel(self, indices: Sequence[Term], shape: Sequence[Size]) -> Expr:
-        """The flat position in a shape of the element at these indices."""
+        """The flat index in a shape of the element at these indices."""
         return self.node("ravel", tuple(indices), INDEX, tuple(shape))
 
     # ---- random numbers ----
 
     def key(self, keys: NumpyOperand) -> Expr:
-        """The first of a tensor of keys, the same in every lane."""
+        """Load the first of a tensor of RNG keys, the same for every element."""
         return self.node("key", (), INDEX, keys)
 
     def uniform(self, key: Expr, index: Term, dtype: DType = DType.FP32, stream: int = 0) -> Expr:
-        """The number that a key has for an element of a stream, even over 0 <= number < 1."""
+        """The number of an element in a key's stream, uniform in [0, 1)."""
         return self.node("uniform", (key, index), dtype, stream)
 
     def normal(self, key: Expr, index: Term, dtype: DType = DType.FP32, stream: int = 0) -> Expr:
-        """The number that a key has for an element of a stream, normal with deviation 1."""
+        """The number of an element in a key's stream, standard normal."""
         return self.node("normal", (key, index), dtype, stream)
 
     def randint(self, key: Expr, index: Term, span: Term, stream: int = 0) -> Expr:
-        """The whole number that a key has for an element, even over 0 <= number < span."""
+        """The integer of an element in a key's stream, uniform in [0, span)."""
         return self.node("below", (key, index, span), DType.INT64, stream)
 
-    # ---- joined indices ----
+    # ---- merged indices ----
 
     def joined(self, indices: Sequence[Term], shape: Shape) -> list[tuple[Term, Size]]:
-        """Indices with their strides; those that only took a number apart are that number again."""
+        """Pair indices with their strides; indices that `unravel` split are merged again."""
         pairs: list[tuple[Term, Size]] = []
         for axis, index in enumerate(indices):
             pairs.append((index, product(shape[axis + 1 :])))
-            while len(pairs) > 1 and (whole := self._put_together(*pairs[-2:])) is not None:
-                pairs[-2:] = [whole]
+            while len(pairs) > 1 and (merged := self._merge_indices(*pairs[-2:])) is not None:
+                pairs[-2:] = [merged]
         return [(i, n) for i, n in pairs if not self._is_zero(i)]
 
-    def _put_together(
+    def _merge_indices(
         self, outer: tuple[Term, Size], inner: tuple[Term, Size]
     ) -> tuple[Term, Size] | None:
-        """What `unravel` took apart into two indices of neighbouring axes."""
+        """Merge the indices of two adjacent axes that `unravel` split; None if it did not."""
         (a, apart), (b, stride) = outer, inner
         size = size_of(b.args[1]) if isinstance(b, Expr) and b.fn == "index_mod" else None
         if not isinstance(a, Expr) or not isinstance(b, Expr) or size is None:
             return None
-        whole = b.args[0]
-        rest = self.div(whole, b.args[1])
+        merged = b.args[0]
+        rest = self.div(merged, b.args[1])
         if apart != stride * size:
             return None
         if a is rest:
-            return whole, stride
+            return merged, stride
         more = size_of(a.args[1]) if a.fn == "index_mod" and a.args[0] is rest else None
-        return None if more is None else (self.mod(whole, self.size(size * more)), stride)
+        return None if more is None else (self.mod(merged, self.size(size * more)), stride)
 
     def _is_zero(self, index: Term) -> bool:
         """True for the index of an axis of size 1."""
@@ -230,70 +230,70 @@ class KernelBody(Tracer):
     # ---- reductions ----
 
     def sum(self, value: Term, over: Expr) -> Expr:
-        """The sum over all turns of a loop."""
-        return self._closed("sum", value, over)
+        """The sum over all iterations of a loop."""
+        return self._reduction("sum", value, over)
 
     def max(self, value: Term, over: Expr) -> Expr:
-        """The largest over all turns of a loop."""
-        return self._closed("max", value, over)
+        """The maximum over all iterations of a loop."""
+        return self._reduction("max", value, over)
 
     def min(self, value: Term, over: Expr) -> Expr:
-        """The smallest over all turns of a loop."""
-        return self._closed("min", value, over)
+        """The minimum over all iterations of a loop."""
+        return self._reduction("min", value, over)
 
     def prod(self, value: Term, over: Expr) -> Expr:
-        """The product over all turns of a loop."""
-        return self._closed("prod", value, over)
+        """The product over all iterations of a loop."""
+        return self._reduction("prod", value, over)
 
     def moments(self, value: Expr, over: Expr, where: Term | None = None) -> tuple[Expr, Expr]:
-        """The mean and the (biased) variance over the turns of a loop where `where` holds."""
+        """The mean and the (biased) variance over the iterations of a loop where `where` holds."""
         args = (value, over) if where is None else (value, over, where)
         made = self.node("reduce", args, value.dtype, "moments")
         count, mean, squares = (self.node("moment", (made,), value.dtype, n) for n in range(3))
         return mean, squares / count
 
     def cumsum(self, value: Expr, over: Expr) -> Expr:
-        """The sum over the turns of a loop up to each one; a program holds the whole loop."""
+        """The inclusive prefix sum over the iterations of a loop, which must fit in one tile."""
         return self.node("scan", (value, over), value.dtype)
 
     def argsort(self, value: Expr, over: Expr, descending: bool = False) -> Expr:
-        """The turn whose value comes in each turn's place when all are sorted.
+        """The iteration whose value is at each position after sorting.
 
-        What is equal stays in its order, and NaN is the largest. A program holds the whole loop;
-        values have 32 bits or fewer.
+        The sort is stable, and NaN is the largest. The loop must fit in one tile; values have
+        32 bits or fewer.
         """
         return self.node("order", (value, over), INDEX, descending)
 
     def argmax(self, value: Term, over: Expr) -> Expr:
-        """The first turn of a loop in which the value is the largest."""
+        """The first iteration of a loop with the maximum value."""
         best = self.max(value, over)
         beyond = self.size(self.loops[number_of(over)])
         found = self.where(self.call("equal", value, best), over, beyond)
         return self.min(self.astype(found, DType.INT32), over)
 
-    def _closed(self, fn: str, value: Term, over: Expr) -> Expr:
+    def _reduction(self, fn: str, value: Term, over: Expr) -> Expr:
         dtype = value.dtype if isinstance(value, Expr) else DType.FP32
         return self.node("reduce", (value, over), dtype, fn)
 
     def store(
         self, out: Ref, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
-        """Write an element of `out` in every lane (and turn) where `where` holds."""
+        """Store to `out` for every element (and iteration) where `where` holds."""
         self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, False))
 
     def add(
         self, out: Ref, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
-        """Add to an element of `out`; several lanes may add to the same one, in any order."""
+        """Add to an element of `out` atomically, in any order."""
         self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, True))
 
 
 class Tiles(KernelBody):
-    """A kernel whose lanes are elements of matrices, each a sum of products over many turns.
+    """A matmul kernel, whose elements are sums of products over K.
 
-    There are two loops of as many turns: a turn as the left factor sees it, and as the right one.
-    Where the sum is cut into several `parts`, the first axis of the stack counts them, and each has
-    turns of its own. `precision` is what `tl.dot` multiplies float32 in: "ieee" or "tf32".
+    It has two loops of the same size: the K index for the left factor, and for the right one.
+    With split-K into several `parts`, the first axis of the stack numbers them, and each has
+    its own K range. `precision` is the `input_precision` of `tl.dot` for float32: "ieee" or "tf32".
     """
 
     def __init__(
@@ -304,17 +304,17 @@ class Tiles(KernelBody):
         super().__init__(name, (*[parts] * (parts > 1), *stack, rows, columns))
         self.parts = parts
         self.precision = precision
-        self.turns = self.loop(inner), self.loop(inner)
+        self.iterations = self.loop(inner), self.loop(inner)
 
     @property
     def products(self) -> Shape:
-        """Factors of how many multiplications it does."""
+        """Factors of the number of multiplications."""
         return (*self.shape[self.parts > 1 :], self.loops[0])
 
     def contract(self, a: Expr, b: Expr) -> Expr:
-        """The sum over all turns of a * b; `a` has no column in it, and `b` no row."""
-        held = DType.FP64 if a.dtype is DType.FP64 else DType.FP32
-        kept = [_as_stored(factor) for factor in (a, b)]
+        """The sum over K of a * b; `a` does not depend on the column, nor `b` on the row."""
+        accumulator = DType.FP64 if a.dtype is DType.FP64 else DType.FP32
+        kept = [_before_upcast(factor) for factor in (a, b)]
         if all(factor.dtype is DType.BF16 for factor in kept):
             a, b = kept
-        return self.node("dot", (a, b.astype(a.dtype)), held)
+        return self.node("dot", (a, b.astype(a.dtype)), accumulator)

@@ -1,8 +1,8 @@
-"""Kernels that differ in nothing but names are one kernel.
+"""Deduplication of kernels that differ only in names.
 
-A network has many layers of one kind, so that many of its kernels are the same text over other
-operands. What a kernel is called, what its parameters and the values in it are called, and what its
-comments say makes no other code: such kernels are written once, compiled once and launched often.
+A network has many layers of one kind, so that many of its kernels have the same text with other
+operands. The names of a kernel, its parameters and variables, and its comments do not affect its
+code: such kernels are emitted once, compiled once and launched often.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ _BOUND = re.compile(r"\s*(?:for )?(\w+(?:, \w+)*) (?:=|in) ")
 _WORD = re.compile(r'"[^"]*"|\'[^\']*\'|\.[A-Za-z_]\w*|(?<!\w)[A-Za-z_]\w*')
 
 Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, object], ...]]
-"""What is equal for kernels that are one: text, types and constants, with numbers for names."""
+"""The canonical form of a kernel: text, types and constants, with numbered names."""
 
 
-def likeness(
+def structural_key(
     lines: Iterable[str], types: Mapping[str, str], constants: Mapping[str, object]
 ) -> Key:
-    r"""What equal kernels have in common, whatever they and what is in them are called.
+    r"""Return a key that is equal for kernels that differ only in names and comments.
 
-    `lines` are those of the kernel, of which neither comments nor decorators count; `types` and
-    `constants` belong to parameters by name, or to options of the compiler, which keep theirs.
+    `lines` are the kernel's source, whose comments and decorators are ignored; `types` and
+    `constants` belong to parameters by name, or to compiler options, which keep their names.
 
     >>> text = "def {0}({1}, LANES: tl.constexpr):\n    a = tl.load({1})\n    tl.store({1}, a.a)"
-    >>> keys = [likeness(text.format(*names).split("\n"), {names[1]: "*fp32"}, {"LANES": 4})
+    >>> keys = [structural_key(text.format(*names).split("\n"), {names[1]: "*fp32"}, {"LANES": 4})
     ...         for names in (("relu", "x"), ("relu_1", "y"))]
     >>> keys[0] == keys[1], keys[0][1:]
     (True, ((('v1', '*fp32'),), (('v2', 4),)))
     """
-    told = [line for line in lines if line.strip() and line.lstrip()[0] not in "#@"]
-    names = _own_names(told)
-    text = "\n".join(_WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in told)
+    code_lines = [line for line in lines if line.strip() and line.lstrip()[0] not in "#@"]
+    names = _numbered_names(code_lines)
+    text = "\n".join(
+        _WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in code_lines
+    )
     return (
         text,
         tuple((names.get(name, name), kind) for name, kind in types.items()),
@@ -42,8 +44,8 @@ def likeness(
     )
 
 
-def _own_names(lines: Sequence[str]) -> dict[str, str]:
-    """A number for each name that a kernel gives, in the order it gives them."""
+def _numbered_names(lines: Sequence[str]) -> dict[str, str]:
+    """A numbered name for each name that a kernel defines, in order of definition."""
     found: dict[str, None] = {}
     for line in lines:
         defined, bound = _DEFINED.match(line), _BOUND.match(line)

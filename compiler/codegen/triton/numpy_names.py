@@ -1,7 +1,7 @@
-"""How Triton spells what NumPy calls by name: functions, element types, numbers.
+"""Maps NumPy functions, element types and numbers to Triton source.
 
-Triton's language has few functions, and its interpreter fewer still: what it lacks is composed of
-what it has, in `helpers`, and carried into the module that uses it.
+Triton lacks many of NumPy's functions, and its interpreter more: `helpers` composes them of
+others, and modules include the helpers they use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TYPES: Mapping[DType, str] = {
     DType.FP32: "tl.float32",
     DType.FP64: "tl.float64",
 }
-"""Element types as kernels name them."""
+"""Element types in kernels."""
 
 POINTERS: Mapping[DType, str] = {
     DType.BOOL: "*i1",
@@ -40,10 +40,10 @@ POINTERS: Mapping[DType, str] = {
     DType.FP32: "*fp32",
     DType.FP64: "*fp64",
 }
-"""What a kernel's parameter is that points to elements of a type, as Triton's compiler says it."""
+"""Pointer types of kernel parameters, in the notation of Triton's compiler."""
 
 SIZE = "i32"
-"""What a parameter is that says a size."""
+"""The type of a size parameter."""
 
 OPERATORS: Mapping[str, str] = {
     "add": "({0} + {1})",
@@ -79,7 +79,7 @@ OPERATORS: Mapping[str, str] = {
     "index_div": "({0} // {1})",
     "index_mod": "({0} % {1})",
 }
-"""What is an operator or a function of the language."""
+"""Functions that are a Triton operator or function."""
 
 HELPERS = {
     "maximum": "larger",
@@ -103,33 +103,33 @@ HELPERS = {
     "remainder": "remainder",
     "fmod": "fmod",
 }
-"""What `helpers` composes, by its name there."""
+"""Functions implemented by a helper, by the helper's name."""
 
 WHOLE = {each: f"{each}_whole" for each in ("floor_divide", "remainder", "power", "fmod")}
-"""Helpers of their own for whole numbers."""
+"""Functions with a separate helper for integers."""
 
 
 def knows(fn: str) -> bool:
-    """True where Triton code can be written for a function of NumPy's."""
+    """True if a NumPy function can be lowered to Triton."""
     return fn in OPERATORS or fn in HELPERS
 
 
 def helper_of(fn: str, dtype: DType) -> str:
-    """The helper a function needs for operands of a type; empty where it is in the language."""
+    """The helper that implements a function for operands of a type; empty if Triton has it."""
     if fn in OPERATORS:
         return ""
     if fn not in HELPERS:
-        raise CompileError(f"Triton code has no form of numpy.{fn}")
+        raise CompileError(f"numpy.{fn} has no lowering to Triton")
     return HELPERS[fn] if dtype.is_float else WHOLE.get(fn, HELPERS[fn])
 
 
 def call_text(fn: str, helper: str, args: Sequence[str]) -> str:
-    """A function of arguments as an expression."""
+    """The expression that applies a function to arguments."""
     return f"{helper}({', '.join(args)})" if helper else OPERATORS[fn].format(*args)
 
 
 def repeats(fn: str) -> bool:
-    """True where the text of a function has an argument of it more than once.
+    """True if the expression of a function contains an argument more than once.
 
     >>> repeats("square"), repeats("add")
     (True, False)
@@ -138,7 +138,7 @@ def repeats(fn: str) -> bool:
 
 
 def bare(text: str) -> str:
-    """An expression without brackets around all of it.
+    """Remove parentheses around a whole expression.
 
     >>> bare("(a + b)"), bare("(a + b) * (c + d)"), bare("f(a)")
     ('a + b', '(a + b) * (c + d)', 'f(a)')
@@ -151,7 +151,7 @@ def bare(text: str) -> str:
 
 
 def number(value: Scalar) -> str:
-    """A number as kernels write it.
+    """Format a number as Triton source.
 
     >>> number(2), number(0.5), number(float("-inf")), number(True)
     ('2', '0.5', 'float("-inf")', '1')

@@ -1,7 +1,7 @@
-"""Pointwise and rowwise ops as kernels: their bodies, traced over shapes, said again for a lane.
+"""Kernels of pointwise and rowwise ops: their bodies, traced over shapes, lowered to scalars.
 
-Axes that every operand has, or lacks, alike become one. A result that sums what was broadcast, or a
-row that is reduced, gets a lane for each element that is left and a loop over the rest.
+Adjacent axes that the same operands have are merged. A result that sums over broadcast axes, or a
+row reduction, gets an element per remaining index and a loop over the reduced axes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
 from compiler.codegen.triton.kernel_ir import KernelBody, Ref
-from compiler.codegen.triton.random import said
+from compiler.codegen.triton.random import random_element
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
 from compiler.plan import Step, Storage, Value
 
 Group: TypeAlias = "tuple[tuple[Shape, tuple[int, ...]], list[Root]]"
-"""Roots over one space that reduce the same axes."""
+"""Roots over one iteration space that reduce the same axes."""
 
 
 class Operands(Protocol):
-    """Who knows the operand for a value: a frame, above all."""
+    """Maps values to operands: usually a frame."""
 
     def operand(self, value: Value) -> NumpyOperand:
         """The operand for a value."""
@@ -32,50 +32,50 @@ class Operands(Protocol):
 
 
 def kernels_of(step: Step, name: str, frame: Operands) -> list[KernelBody]:
-    """The kernels of a step whose ops are pointwise, in an order in which none overwrites what a
-    later one reads.
+    """Lower a step of pointwise ops to kernels, ordered so that none overwrites an input of a
+    later one.
     """
     groups: dict[tuple[Shape, tuple[int, ...]], list[Root]] = {}
-    for root in (root for root in trace(step) if not _stays(root)):
+    for root in (root for root in trace(step) if not _is_unchanged(root)):
         groups.setdefault((_space(root), _axes(root.expr)), []).append(root)
     return [
-        _Kernel(name, *space, group, frame).lanes
-        for space, group in _in_order(list(groups.items()))
+        _Kernel(name, *space, group, frame).kernel
+        for space, group in _without_overwrites(list(groups.items()))
     ]
 
 
-def _stays(root: Root) -> bool:
-    """True for what is written where it is read, as it is."""
+def _is_unchanged(root: Root) -> bool:
+    """True for a root that is its input, in the same memory."""
     leaf = root.expr
     return leaf.is_leaf and cast(Value, leaf.extra).storage == root.value.storage
 
 
-def _in_order(groups: list[Group]) -> list[Group]:
-    """Groups of roots, each before those that write over what it reads."""
-    left, order = list(groups), list[Group]()
-    while left:
-        reads = [_storages(roots) for _, roots in left]
-        writes = [{root.value.storage for root in roots} for _, roots in left]
-        free = (
+def _without_overwrites(groups: list[Group]) -> list[Group]:
+    """Order groups of roots so that each precedes those that overwrite its inputs."""
+    remaining, order = list(groups), list[Group]()
+    while remaining:
+        reads = [_storages(roots) for _, roots in remaining]
+        writes = [{root.value.storage for root in roots} for _, roots in remaining]
+        unblocked = (
             i
             for i, mine in enumerate(writes)
             if not any(mine & theirs for j, theirs in enumerate(reads) if j != i)
         )
-        chosen = next(free, None)
+        chosen = next(unblocked, None)
         if chosen is None:
-            raise CompileError("two kernels of one op write over what the other one reads")
-        order.append(left.pop(chosen))
+            raise CompileError("two kernels of one op each overwrite an input of the other")
+        order.append(remaining.pop(chosen))
     return order
 
 
 def _storages(roots: Sequence[Root]) -> set[Storage]:
-    """Where what roots read is stored."""
+    """The storage of the roots' inputs."""
     leaves = (part for part in all_parts(root.expr for root in roots) if part.is_leaf)
     return {cast(Value, leaf.extra).storage for leaf in leaves}
 
 
 def _space(root: Root) -> Shape:
-    """The shape that a root is computed over: its own, or its value's where that is larger."""
+    """The iteration space of a root: its broadcast shape, or its value's if that is larger."""
     shapes = [part.shape for part in ordered(root.expr) if part.shape]
     widest = max(shapes, key=len, default=())
     full = [1] * len(widest)
@@ -100,7 +100,7 @@ def _axes(expr: Expr) -> tuple[int, ...]:
 
 
 class _Kernel:
-    """One kernel: lanes over the axes that stay, a loop over those that are reduced."""
+    """One kernel: elements over the axes that remain, a loop over the reduced ones."""
 
     def __init__(
         self,
@@ -113,42 +113,48 @@ class _Kernel:
         self.frame = frame
         self.space, self.reduced = space, {axis + len(space) for axis in axes}
         self.groups = _merged(space, self.reduced, _shapes(roots))
-        kept = [product(space[a] for a in group) for group, turns in self.groups if not turns]
-        self.lanes = KernelBody(name, kept)
+        kept = [
+            product(space[a] for a in group) for group, is_reduced in self.groups if not is_reduced
+        ]
+        self.kernel = KernelBody(name, kept)
         self.indices = self._indices()
         self.known: dict[Expr, Term] = {}
         for root in roots:
             self._store(root)
 
     def _indices(self) -> list[Term]:
-        """The index of each group of axes: a lane's own, or that of a turn of the loop."""
-        lanes = iter(self.lanes.indices)
-        turning = [product(self.space[a] for a in g) for g, turns in self.groups if turns]
-        if not turning:
-            return list(lanes)
-        self.loop = self.lanes.loop(product(turning))
-        turns = iter(self.lanes.unravel(self.loop, turning))
-        return [next(turns) if reduced else next(lanes) for _, reduced in self.groups]
+        """The index of each group of axes: an element's, or the loop's."""
+        kept = iter(self.kernel.indices)
+        sizes = [product(self.space[a] for a in g) for g, is_reduced in self.groups if is_reduced]
+        if not sizes:
+            return list(kept)
+        self.loop = self.kernel.loop(product(sizes))
+        looped = iter(self.kernel.unravel(self.loop, sizes))
+        return [next(looped) if reduced else next(kept) for _, reduced in self.groups]
 
     def _store(self, root: Root) -> None:
         out = self.frame.operand(root.value)
         shape = root.expr.shape
         if product(shape) != out.type.numel:
             shape = out.type.shape
-        sizes, indices = self._place(shape)
-        value = self._said(root.expr)
-        self.lanes.store(Ref(self.lanes, out, sizes), indices, value)
+        sizes, indices = self._access(shape)
+        value = self._lower(root.expr)
+        self.kernel.store(Ref(self.kernel, out, sizes), indices, value)
 
-    def _place(self, shape: Shape) -> tuple[Shape, list[Term]]:
-        """A shape in groups of axes, and the indices of this lane (and turn) in it."""
+    def _access(self, shape: Shape) -> tuple[Shape, list[Term]]:
+        """A shape with merged axes, and the indices of the current element in it."""
         padded = (1,) * (len(self.space) - len(shape)) + tuple(shape)
         sizes = [product(padded[axis] for axis in group) for group, _ in self.groups]
         pairs = zip(sizes, self.groups, self.indices, strict=True)
-        kept = [(size, index) for size, (_, turns), index in pairs if not (turns and size == 1)]
+        kept = [
+            (size, index)
+            for size, (_, is_reduced), index in pairs
+            if not (is_reduced and size == 1)
+        ]
         return tuple(s for s, _ in kept), [0 if s == 1 else i for s, i in kept]
 
-    def _said(self, root: Expr) -> Term:
-        """An expression over shapes as one over a lane's scalars."""
+    def _lower(self, root: Expr) -> Term:
+        """Lower an expression over shapes to scalars."""
         for part in ordered(root):
             if part not in self.known:
                 self.known[part] = self._part(part)
@@ -158,29 +164,29 @@ class _Kernel:
         args = tuple(self.known[a] if isinstance(a, Expr) else a for a in part.args)
         if part.is_leaf:
             operand = self.frame.operand(cast(Value, part.extra))
-            sizes, indices = self._place(part.shape)
-            return Ref(self.lanes, operand, sizes).at(*indices)
+            sizes, indices = self._access(part.shape)
+            return Ref(self.kernel, operand, sizes).at(*indices)
         if part.fn == "full":
-            return self.lanes.node("full", args, part.dtype)
+            return self.kernel.node("full", args, part.dtype)
         if part.fn == "astype":
-            return self.lanes.astype(args[0], part.dtype)
+            return self.kernel.astype(args[0], part.dtype)
         if part.fn == BY_KEY:
             keys = self.frame.operand(cast(Value, part.parts()[0].extra))
-            return said(self.lanes, part, keys, *self._place(part.shape))
+            return random_element(self.kernel, part, keys, *self._access(part.shape))
         if part.fn.startswith("reduce_"):
             return self._reduced(part, args[0])
-        return self.lanes.node(part.fn, args, part.dtype)
+        return self.kernel.node(part.fn, args, part.dtype)
 
     def _reduced(self, part: Expr, value: Term) -> Term:
-        """A reduction; one of a reduction by the same function is one over the axes of both."""
+        """A reduction; nested ones by the same function are one loop over the axes of both."""
         inner = part.args[0]
         if isinstance(inner, Expr) and inner.fn == part.fn:
             return value
-        return getattr(self.lanes, part.fn.removeprefix("reduce_"))(value, self.loop)
+        return getattr(self.kernel, part.fn.removeprefix("reduce_"))(value, self.loop)
 
 
 def _shapes(roots: Iterable[Root]) -> list[Shape]:
-    """The shapes of all that a kernel reads and writes."""
+    """The shapes of all operands and intermediates of a kernel."""
     parts = all_parts(root.expr for root in roots)
     return [part.shape for part in parts] + [root.value.type.shape for root in roots]
 
@@ -188,15 +194,15 @@ def _shapes(roots: Iterable[Root]) -> list[Shape]:
 def _merged(
     space: Shape, reduced: set[int], shapes: Sequence[Shape]
 ) -> list[tuple[list[int], bool]]:
-    """Neighbouring axes in groups, in which a shape has all sizes or none; whether they turn."""
+    """Merge adjacent axes that the same shapes have, with a flag for groups that are reduced."""
     rank = len(space)
     padded = {(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes if len(shape) <= rank}
     each = sorted(padded, key=str)
-    spread = [tuple(shape[axis] == space[axis] for shape in each) for axis in range(rank)]
+    varies = [tuple(shape[axis] == space[axis] for shape in each) for axis in range(rank)]
     groups: list[tuple[list[int], bool]] = []
     for axis in range(rank):
-        alike = groups and spread[groups[-1][0][0]] == spread[axis]
-        if alike and groups[-1][1] == (axis in reduced):
+        same = groups and varies[groups[-1][0][0]] == varies[axis]
+        if same and groups[-1][1] == (axis in reduced):
             groups[-1][0].append(axis)
         else:
             groups.append(([axis], axis in reduced))

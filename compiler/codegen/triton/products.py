@@ -1,14 +1,13 @@
-"""Sums of products as tiles: matrix products, and convolutions as matrix products of what is read.
+"""Tiled matmul kernels: matrix products, and convolutions as implicit matrix products.
 
-A kernel of `Tiles` has a tile of the result a program, and goes through the turns of its sum a tile
-at a time, each a `tl.dot` of what the left factor has for (row, turn) and the right one for (turn,
-column). Where a factor's elements lie is any arithmetic of those numbers, so that a transposed
-matrix or the windows of an image need no copy. Programs go through the result in groups of rows of
-tiles, so that what they read stays in cache; stacks of results follow each other. What is stored is
-any expression of the sum and of the place it belongs to.
+A program of `Tiles` computes one tile of the result and loops over K a tile at a time, each a
+`tl.dot` of the left factor at (row, k) and the right one at (k, column). The address of a factor's
+element is any arithmetic of those indices, so that a transposed matrix or the windows of an image
+need no copy. Programs traverse the result in groups of rows of tiles, for L2 locality; stacks of
+results follow each other. The stored value is any expression of the sum and its indices.
 
-A result of few tiles would keep few programs busy. Where its sum is long, that is cut into parts,
-each of which has programs of its own; what they give is joined by another kernel, in one order.
+A result of few tiles would occupy few multiprocessors. With a large K, it is split (split-K): each
+part of the sum has its own programs, and another kernel combines the parts in a fixed order.
 """
 
 from __future__ import annotations
@@ -17,38 +16,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.emit import Emitter, Written
-from compiler.codegen.triton.expressions import Loop, power_of_two, roots_of
+from compiler.codegen.triton.emit import Emitter, KernelSource
+from compiler.codegen.triton.expressions import Loop, power_of_two, store_roots
 from compiler.codegen.triton.kernel_ir import Source, Tiles, number_of
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.tiling.schedules import guess
+from compiler.codegen.triton.tiling.schedules import size_hint
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
 
 GROUP = 8
-"""Rows of tiles that programs go through together."""
+"""Rows of tiles that consecutive programs traverse together."""
 
-WIDEST = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
-"""Sides of a tile of the result, and how many turns of the sum stand side by side."""
+TILE = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
+"""The largest tile of the result along M and N, and its step along K."""
 
-HALF = {"ROWS": 128, "COLUMNS": 128, "INNER": 32}
-"""The same for 16 bits where the result has enough of such tiles; eight warps work on one."""
+HALF_TILE = {"ROWS": 128, "COLUMNS": 128, "INNER": 32}
+"""The same in half precision if the result has enough such tiles; eight warps per program."""
 
-PROGRAMS = 256
-"""Programs that keep a large device busy."""
+TARGET_PROGRAMS = 256
+"""Target number of programs for a large device."""
 
-LEAST_TURNS = 512
-"""Turns that a part of a sum has at least."""
+MIN_SPLIT_ITERATIONS = 512
+"""Fewest K iterations of a split."""
 
-MOST_PARTS = 32
-"""Parts that a sum is cut into at most."""
+MAX_SPLITS = 32
+"""Most parts in split-K."""
 
-_STEP = 64
-"""Turns of a part come in so many, which no tile stands across."""
+_SPLIT_MULTIPLE = 64
+"""A split's K range is a multiple of this, so that no tile crosses its end."""
 
-_LEAST = 16
-"""The least side that `tl.dot` takes."""
+_MIN_SIDE = 16
+"""Smallest tile side that `tl.dot` accepts."""
 
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
@@ -72,23 +71,26 @@ _TAKEN = (
 ).split()
 
 
-def parts_of(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -> int:
-    """Into how many parts the sums of a stack of products are cut; 1 where sizes are not known."""
+def split_count(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -> int:
+    """The number of split-K parts for a stack of products; 1 if sizes are dynamic."""
     sides = [*stack, rows, columns]
     if any(isinstance(size, Dim) for size in sides):
         return 1
-    parts = PROGRAMS // max(_tiles(stack, rows, columns, WIDEST), 1)
-    return max(1, min(parts, guess(inner) // LEAST_TURNS, MOST_PARTS))
+    parts = TARGET_PROGRAMS // max(_tiles(stack, rows, columns, TILE), 1)
+    return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS, MAX_SPLITS))
 
 
 def _tiles(stack: Sequence[Size], rows: Size, columns: Size, sides: Mapping[str, int]) -> int:
-    """How many tiles results have."""
-    down, across = -(-guess(rows) // sides["ROWS"]), -(-guess(columns) // sides["COLUMNS"])
-    return guess(product(stack)) * down * across
+    """The number of tiles of a stack of results."""
+    tiles_m, tiles_n = (
+        -(-size_hint(rows) // sides["ROWS"]),
+        -(-size_hint(columns) // sides["COLUMNS"]),
+    )
+    return size_hint(product(stack)) * tiles_m * tiles_n
 
 
-def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> Written:
-    """The source of a kernel of tiles, and its launch."""
+def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> KernelSource:
+    """Emit the source of a matmul kernel, and its launch."""
     return _TileEmitter(tiles, names.make(tiles.name), comment).emit()
 
 
@@ -96,37 +98,37 @@ class _TileEmitter(Emitter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.names.taken |= {*_TAKEN}
-        self.precision = self.lanes.precision if isinstance(self.lanes, Tiles) else "ieee"
-        self.parts = self.lanes.parts if isinstance(self.lanes, Tiles) else 1
+        self.precision = self.kernel.precision if isinstance(self.kernel, Tiles) else "ieee"
+        self.parts = self.kernel.parts if isinstance(self.kernel, Tiles) else 1
         self.loops = [Loop(size, 0, False, *name) for size, name in zip(
-            self.lanes.loops, (("left", "left_live"), ("right", "right_live")), strict=True
+            self.kernel.loops, (("left", "left_live"), ("right", "right_live")), strict=True
         )]  # fmt: skip
-        self.stack: Shape = self.lanes.shape[:-2]
-        self.rows, self.columns = self.lanes.shape[-2:]
-        self.touched: dict[Expr, frozenset[str]] = {}
+        self.stack: Shape = self.kernel.shape[:-2]
+        self.rows, self.columns = self.kernel.shape[-2:]
+        self.tile_axes: dict[Expr, frozenset[str]] = {}
 
-    def emit(self) -> Written:
-        """The sum over all turns, and what is stored of it."""
-        self._head()
-        self._sum()
-        self._store(self.lanes.stores)
-        return self._written({**self._sides(), "GROUP": GROUP}, self._options())
+    def emit(self) -> KernelSource:
+        """Emit the K loop, then the stores."""
+        self._prologue()
+        self._emit_product()
+        self._store(self.kernel.stores)
+        return self._kernel_source({**self._tile_sizes(), "GROUP": GROUP}, self._options())
 
     def _options(self) -> dict[str, int]:
-        return {"num_warps": 8} if self._widest() is HALF else {}
+        return {"num_warps": 8} if self._tile_shape() is HALF_TILE else {}
 
-    def _head(self) -> None:
+    def _prologue(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
         for line in [*_HEAD, *([_STACK] if self.stack else []), *_TILE]:
             self.body.line(line.format(**sizes))
 
-    def _sum(self) -> None:
+    def _emit_product(self) -> None:
         totals = {dot: self.names.make("total") for dot in self._dots()}
         for dot, total in totals.items():
-            for factor, side in zip(dot.parts(), (0, 1), strict=True):
-                self._hoist(factor, side)
+            for factor, axis in zip(dot.parts(), (0, 1), strict=True):
+                self._hoist(factor, axis)
             self.body.line(f"{total} = tl.zeros((ROWS, COLUMNS), {TYPES[dot.dtype]})")
-        self._enter_turns()
+        self._enter_loop()
         for dot, total in totals.items():
             left = self._factor(dot.parts()[0], ("i", "left"))
             right = self._factor(dot.parts()[1], ("right", "j"))
@@ -140,37 +142,37 @@ class _TileEmitter(Emitter):
         self.text |= totals
 
     def _dots(self) -> list[Expr]:
-        """The sums of products, which share their turns: one, or those of the gates of a cell."""
-        return [part for part in all_parts(roots_of(self.lanes.stores)) if part.fn == "dot"]
+        """The dot products, which share the K loop: one, or those of a cell's gates."""
+        return [part for part in all_parts(store_roots(self.kernel.stores)) if part.fn == "dot"]
 
-    def _enter_turns(self) -> None:
-        """A turn stands across the left factor and down the right one."""
+    def _enter_loop(self) -> None:
+        """Begin the K loop, along columns of the left tile and rows of the right one."""
         inner, before = self._size(self.loops[0].size), ""
-        turns = inner
+        iterations = inner
         if self.parts > 1:
-            turns, before = self._size(self._share()), "first + "
-            self.body.line(f"first = ({self._index(0)}) * {turns}")
-        self.body.line(f"for start in range(0, {turns}, INNER):")
+            iterations, before = self._size(self._split_length()), "first + "
+            self.body.line(f"first = ({self._index(0)}) * {iterations}")
+        self.body.line(f"for start in range(0, {iterations}, INNER):")
         self.body.depth += 1
         self.body.line(f"turn = ({before}start + tl.arange(0, INNER)).to(INDEX)")
         self.body.line("left, right = turn[None, :], turn[:, None]")
         self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
-        self.open = frozenset({0, 1})
+        self.open_loops = frozenset({0, 1})
 
-    def _share(self) -> Size:
-        """The turns of a part of the sum."""
+    def _split_length(self) -> Size:
+        """The K range of one split."""
         each = (self.loops[0].size + self.parts - 1) // self.parts
-        return (each + _STEP - 1) // _STEP * _STEP
+        return (each + _SPLIT_MULTIPLE - 1) // _SPLIT_MULTIPLE * _SPLIT_MULTIPLE
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
-        """A factor's tile; 0 where there is no such row, column or turn."""
+        """A factor's tile, padded with 0 beyond its rows, columns or K range."""
         text = self._value(value)
-        if self._is_padded(value) and self._touches(value) == frozenset(sides):
+        if self._is_padded(value) and self._tile_axes(value) == frozenset(sides):
             return text
         return f"tl.where({sides[0]}_live & {sides[1]}_live, {text}, 0)"
 
     def _is_padded(self, value: Expr) -> bool:
-        """True for a load, which gives 0 where there is no such element."""
+        """True for a load whose masked elements are 0."""
         if value.fn != "load":
             return False
         other = value.args[len(cast(Source, value.extra).shape) + 1 :]
@@ -178,36 +180,36 @@ class _TileEmitter(Emitter):
 
     # ---- random numbers ----
 
-    def _below(self, part: Expr) -> list[Expr]:
-        row = self._row_of(part)
-        if row is None:
-            return super()._below(part)
+    def _dependencies(self, part: Expr) -> list[Expr]:
+        row_offsets = self._row_offsets(part)
+        if row_offsets is None:
+            return super()._dependencies(part)
         return [
             part.parts()[0],
-            *(i for i, _ in row if isinstance(i, Expr)),
-            self.lanes.indices[-1],
+            *(i for i, _ in row_offsets if isinstance(i, Expr)),
+            self.kernel.indices[-1],
         ]
 
-    def _drawn(self, part: Expr) -> str:
-        """A random number an element; four in a row have their words from one block."""
-        row = self._row_of(part)
-        if row is None:
-            return super()._drawn(part)
+    def _random_number(self, part: Expr) -> str:
+        """A random number per element; four consecutive ones in a row share a Philox block."""
+        row_offsets = self._row_offsets(part)
+        if row_offsets is None:
+            return super()._random_number(part)
         self.helpers["uniform_tile"] = None
-        key, begin = self._value(part.args[0]), self._sum_of(row, frozenset("i"))
+        key, begin = self._value(part.args[0]), self._sum_text(row_offsets, frozenset("i"))
         return f"uniform_tile({key}, {part.extra}, {begin}, j, ROWS, COLUMNS)"
 
-    def _row_of(self, part: Expr) -> list[tuple[Term, Size]] | None:
-        """Where rows begin whose columns lie together and, by fours, in one block; else None."""
+    def _row_offsets(self, part: Expr) -> list[tuple[Term, Size]] | None:
+        """The row offsets if columns are contiguous, with four per Philox block; else None."""
         index = part.args[1] if part.fn == "uniform" and part.dtype is DType.FP32 else None
         if not isinstance(index, Expr) or index.fn != "ravel":
             return None
         *rows, (last, stride) = self._joined(index.args, cast(Shape, index.extra)) or [(0, 0)]
-        whole = last is self.lanes.indices[-1] and stride == 1
-        apart = all(is_multiple(n, 4) and "j" not in self._touches(i) for i, n in rows)
-        return rows if whole and apart else None
+        whole = last is self.kernel.indices[-1] and stride == 1
+        aligned = all(is_multiple(n, 4) and "j" not in self._tile_axes(i) for i, n in rows)
+        return rows if whole and aligned else None
 
-    # ---- where elements are ----
+    # ---- offsets and masks ----
 
     def _index(self, axis: int) -> str:
         if axis >= len(self.stack):
@@ -216,15 +218,15 @@ class _TileEmitter(Emitter):
         text = "matrix" if inner == 1 else f"matrix // {self._size(inner)}"
         return text if axis == 0 else f"{text} % {self._size(self.stack[axis])}"
 
-    def _touches(self, root: Term) -> frozenset[str]:
-        """The sides of a tile along which an expression differs."""
+    def _tile_axes(self, root: Term) -> frozenset[str]:
+        """The tile axes that an expression varies along."""
         if not isinstance(root, Expr):
             return frozenset()
-        for part in ordered(root, self.touched):
-            self.touched[part] = self._sides_of(part)
-        return self.touched[root]
+        for part in ordered(root, self.tile_axes):
+            self.tile_axes[part] = self._axes_of(part)
+        return self.tile_axes[root]
 
-    def _sides_of(self, part: Expr) -> frozenset[str]:
+    def _axes_of(self, part: Expr) -> frozenset[str]:
         if part.fn == "dot":
             return frozenset("ij")
         if part.fn == "loop":
@@ -232,17 +234,17 @@ class _TileEmitter(Emitter):
         if part.fn == "index":
             axis = number_of(part) - len(self.stack)
             return frozenset("ij"[axis]) if axis >= 0 else frozenset()
-        return frozenset[str]().union(*(self.touched[each] for each in part.parts()))
+        return frozenset[str]().union(*(self.tile_axes[each] for each in part.parts()))
 
-    def _all(self, terms: Iterable[Term]) -> frozenset[str]:
-        return frozenset[str]().union(*map(self._touches, terms))
+    def _axes_of_all(self, terms: Iterable[Term]) -> frozenset[str]:
+        return frozenset[str]().union(*map(self._tile_axes, terms))
 
     def _load(self, part: Expr) -> str:
         source = cast(Source, part.extra)
         rank = len(source.shape)
         indices, guard = part.args[:rank], part.args[rank:]
         place = f"{self._pointer(source.operand)} + "
-        place += self._offset(indices, source.shape, self._touches(part))
+        place += self._offset(indices, source.shape, self._tile_axes(part))
         mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
         other = self._value(guard[1]) if guard else "0"
         return f"tl.load({place}, {mask}, {other})" if mask else f"tl.load({place})"
@@ -250,63 +252,63 @@ class _TileEmitter(Emitter):
     def _offset(
         self, indices: Sequence[Term], shape: Shape, over: frozenset[str] = frozenset("ij")
     ) -> str:
-        """Where an element lies behind the first, spread over sides of the tile."""
-        return self._sum_of(self._joined(indices, shape), over)
+        """The offset of an element in elements, broadcast over tile axes."""
+        return self._sum_text(self._joined(indices, shape), over)
 
-    def _sum_of(self, pairs: Sequence[tuple[Term, Size]], over: frozenset[str]) -> str:
-        """The sum of indices times strides, spread over sides of the tile."""
+    def _sum_text(self, pairs: Sequence[tuple[Term, Size]], over: frozenset[str]) -> str:
+        """The sum of indices times strides, broadcast over tile axes."""
         parts = [
             self._value(i) + (f" * {self._size(stride)}" if stride != 1 else "")
             for i, stride in pairs
         ]
-        parts += [f"{side} * 0" for side in sorted(over - self._all(i for i, _ in pairs))]
+        parts += [f"{axis} * 0" for axis in sorted(over - self._axes_of_all(i for i, _ in pairs))]
         return f"({' + '.join(parts) or '0'})"
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
-        parts = [f"{side}_live" for side in sorted(self._all((*used, extra)))]
+        parts = [f"{axis}_live" for axis in sorted(self._axes_of_all((*used, extra)))]
         if guard is not None:
             parts.append(self._guard(guard))
         return " & ".join(parts)
 
     # ---- the launch ----
 
-    def _sides(self) -> dict[str, int]:
-        """Sides of tiles: less than the widest where there is less."""
-        widest = self._widest()
-        sizes = zip(widest, (self.rows, self.columns, self.loops[0].size), strict=True)
-        return {key: _side(size, widest[key]) for key, size in sizes}
+    def _tile_sizes(self) -> dict[str, int]:
+        """The tile sizes, smaller than the default for small results."""
+        tile = self._tile_shape()
+        sizes = zip(tile, (self.rows, self.columns, self.loops[0].size), strict=True)
+        return {key: _tile_side(size, tile[key]) for key, size in sizes}
 
-    def _widest(self) -> dict[str, int]:
+    def _tile_shape(self) -> dict[str, int]:
         dots = self._dots()
-        if len(dots) > 1 or any(map(_wide, dots)):
-            columns = max(_LEAST, WIDEST["COLUMNS"] // power_of_two(len(dots)))
-            return {**WIDEST, "COLUMNS": columns, "INNER": _LEAST}
-        many = _tiles(self.stack, self.rows, self.columns, HALF) >= PROGRAMS
+        if len(dots) > 1 or any(map(_is_wide, dots)):
+            columns = max(_MIN_SIDE, TILE["COLUMNS"] // power_of_two(len(dots)))
+            return {**TILE, "COLUMNS": columns, "INNER": _MIN_SIDE}
+        many = _tiles(self.stack, self.rows, self.columns, HALF_TILE) >= TARGET_PROGRAMS
         sides = (self.rows, self.columns)
-        fits = all(isinstance(size, Dim) or size >= HALF["ROWS"] for size in sides)
-        return HALF if many and fits else WIDEST
+        fits = all(isinstance(size, Dim) or size >= HALF_TILE["ROWS"] for size in sides)
+        return HALF_TILE if many and fits else TILE
 
     def _constants(self) -> list[str]:
-        return [*WIDEST, "GROUP"]
+        return [*TILE, "GROUP"]
 
     def _launch(self) -> str:
-        sides = self._sides()
-        down = f"-(-({self.rows}) // {sides['ROWS']})"
-        across = f"-(-({self.columns}) // {sides['COLUMNS']})"
+        sides = self._tile_sizes()
+        tiles_m = f"-(-({self.rows}) // {sides['ROWS']})"
+        tiles_n = f"-(-({self.columns}) // {sides['COLUMNS']})"
         options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))
-        given = ", ".join([*self.pointers, *map(str, self.sizes)])
+        arguments = ", ".join([*self.pointers, *map(str, self.sizes)])
         stack = f" * ({product(self.stack)})" if self.stack else ""
-        grid = f"({down} * {across}{stack},)"
+        grid = f"({tiles_m} * {tiles_n}{stack},)"
         more = "".join(f", {name}={number}" for name, number in self._options().items())
-        return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX{more})"
+        return f"{self.name}[{grid}]({arguments}, {options}, INDEX=INDEX{more})"
 
 
-def _wide(dot: Expr) -> bool:
-    """True for float32 and float64, of which more turns at once do not fit into registers."""
+def _is_wide(dot: Expr) -> bool:
+    """True for float32 and float64, of which larger K tiles do not fit into registers."""
     return cast(Expr, dot.args[0]).dtype.itemsize > 2
 
 
-def _side(size: Size, most: int) -> int:
+def _tile_side(size: Size, most: int) -> int:
     if isinstance(size, Dim):
         return most
-    return max(_LEAST, min(most, power_of_two(size)))
+    return max(_MIN_SIDE, min(most, power_of_two(size)))

@@ -1,8 +1,8 @@
-"""Random numbers in kernels, from a key in memory and the place of an element: `compiler.ir.philox`
-word for word.
+"""Random numbers in kernels, from a key in memory and an element's index, equal to those of
+`compiler.ir.philox`.
 
-Each element draws its own number wherever it is needed. Kernels that visit elements in order
-draw four at a time, a block for each four of them.
+Each element's number is computed wherever it is needed. Kernels that visit elements in order
+generate one Philox block for every four of them.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ def philox_block(key, stream, block):
     return philox(key, low, high, low * 0 + stream, low * 0)
 
 def even_floats(word):
-    """Float32 numbers that are even over 0 <= number < 1, of 24 bits of a word each."""
+    """Uniform float32 numbers in [0, 1), of 24 bits of a word each."""
     return (word >> 8).to(tl.float32) * 5.9604644775390625e-08
 
 def uniform(key, stream, i):
-    """The number of element i, even over 0 <= number < 1."""
+    """The number of element i, uniform in [0, 1)."""
     a, b, c, d = philox_block(key, stream, i >> 2)
     at = i & 3
     return even_floats(tl.where(at < 2, tl.where(at == 0, a, b), tl.where(at == 2, c, d)))
 
 def uniform_lanes(key, stream, start, COUNT: tl.constexpr):
-    """Those of COUNT elements in order from a start that four divides."""
+    """Those of COUNT consecutive elements from a multiple of four."""
     a, b, c, d = philox_block(key, stream, start // 4 + tl.arange(0, COUNT // 4))
     return tl.reshape(even_floats(tl.join(tl.join(a, c), tl.join(b, d))), (COUNT,))
 
 def uniform_tile(key, stream, row, j, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Those of a tile: rows begin at `row` [ROWS, 1], which four divides, and j [1, COLUMNS]
-    counts on from a number that four divides."""
+    """Those of a tile: row offsets `row` [ROWS, 1] are multiples of four, and j [1, COLUMNS]
+    counts up from a multiple of four."""
     quarters = tl.min(tl.reshape(j, (COLUMNS // 4, 4)), 1) >> 2
     a, b, c, d = philox_block(key, stream, (row >> 2) + quarters[None, :])
     return tl.reshape(even_floats(tl.join(tl.join(a, c), tl.join(b, d))), (ROWS, COLUMNS))
 
 def pair_of_words(key, stream, i):
-    """The two words that element i has where each has two: the lower one first."""
+    """The two words of element i, low word first."""
     a, b, c, d = philox_block(key, stream, i >> 1)
     odd = (i & 1) == 1
     return tl.where(odd, c, a).to(tl.uint64), tl.where(odd, d, b).to(tl.uint64)
 
 def uniform_fine(key, stream, i):
-    """The number of element i in float64, of 53 bits."""
+    """The float64 number of element i, uniform in [0, 1), of 53 bits."""
     low, high = pair_of_words(key, stream, i)
     return (((high << 32) | low) >> 11).to(tl.int64).to(tl.float64) * 1.1102230246251565e-16
 
 def below(key, stream, i, span):
-    """The whole number of element i, even over 0 <= number < span: of 64 bits times the span."""
+    """The integer of element i, uniform in [0, span): the high half of 64 bits times the span."""
     low, high = pair_of_words(key, stream, i)
     whole = low * 0 + span
     first = whole & 0xFFFFFFFF
@@ -83,7 +83,7 @@ def below(key, stream, i, span):
     return (high * second + (middle >> 32) + (other >> 32)).to(tl.int64)
 
 def normal(key, stream, i):
-    """The number of element i, normal with mean 0 and deviation 1, by Box and Muller."""
+    """The number of element i, standard normal, by Box-Muller."""
     near, around = normal_words(key, stream, i)
     return on_circle(near.to(tl.float32), around.to(tl.float32), i)
 
@@ -93,31 +93,32 @@ def normal_fine(key, stream, i):
     return on_circle(near.to(tl.float64), around.to(tl.float64), i)
 
 def normal_words(key, stream, i):
-    """The two words that elements 2n and 2n + 1 have together."""
+    """The two words that elements 2n and 2n + 1 share."""
     a, b, c, d = philox_block(key, stream, i >> 2)
     behind = (i & 2) == 2
     return tl.where(behind, c, a), tl.where(behind, d, b)
 
 def on_circle(near, around, i):
-    """One of the two normal numbers that two words give."""
+    """One of the two normal numbers computed from two words."""
     far = tl.sqrt(-2.0 * tl.log(near * 2.3283064365386963e-10 + 1.1641532182693481e-10))
     turns = around * 2.3283064365386963e-10
     return far * cosine_of_turns(tl.where((i & 1) == 1, turns - 0.25, turns))
 
 def cosine_of_turns(turns):
-    """The cosine of full turns: the sine of what is left to a quarter, an odd polynomial."""
+    """cos(2 pi * turns), as the sine of the distance to a quarter period, an odd polynomial."""
     left = 0.25 - tl.abs(turns - tl.floor(turns + 0.5))
     s = left * left
     slope = s * (s * (s * -14.3941354073 + 42.0098057339) - 76.7042813219) + 81.6052262063
     return left * (s * (s * slope - 41.341702117) + 6.28318530707)
 '''
 
-DRAWN = frozenset({"uniform", "normal", "below"})
-"""What kernels draw; each has a helper of its name, and `_fine` behind it for float64."""
+DRAWS = frozenset({"uniform", "normal", "below"})
+"""Random functions of kernels; each names its helper, with suffix `_fine` for float64.
+"""
 
 
 def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
-    """A tensor of keys from a place on. Kernels read the first, so that one serves all places."""
+    """A view of a tensor of keys from index `place`. Kernels load the first key of the view."""
     if place == 0:
         return keys
     view = f"{keys}.view(-1)[{place}:]"
@@ -127,27 +128,27 @@ def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
     return replace(keys, name=name, storage=storage)
 
 
-def said(
-    lanes: KernelBody,
+def random_element(
+    kernel: KernelBody,
     part: Expr,
     keys: NumpyOperand,
     sizes: Sequence[Size],
     indices: Sequence[Term],
 ) -> Expr:
-    """A number by key of an expression over shapes, as this lane's own."""
-    key = lanes.key(keys_from(keys, cast(int, part.extra)))
-    return lanes.uniform(key, lanes.ravel(indices, sizes))
+    """Lower a keyed random tensor to the current element's number."""
+    key = kernel.key(keys_from(keys, cast(int, part.extra)))
+    return kernel.uniform(key, kernel.ravel(indices, sizes))
 
 
-def drawn(part: Expr, args: Sequence[str], in_order: bool) -> tuple[str, str]:
-    """The helper that draws, and its call; `in_order` where lanes stand for elements as they lie.
+def draw_call(part: Expr, args: Sequence[str], in_order: bool) -> tuple[str, str]:
+    """The helper that draws, and its call; `in_order` if a program's elements are consecutive.
 
-    `args` are the key, the place of the element, and for `below` the span.
+    `args` are the key, the element's index, and for `below` the span.
     """
     key, index, *rest = args
     stream = str(part.extra)
     if in_order and part.fn == "uniform" and part.dtype is DType.FP32:
-        given = (key, stream, "tl.program_id(0).to(INDEX) * LANES", "LANES")
-        return "uniform_lanes", f"uniform_lanes({', '.join(given)})"
+        arguments = (key, stream, "tl.program_id(0).to(INDEX) * LANES", "LANES")
+        return "uniform_lanes", f"uniform_lanes({', '.join(arguments)})"
     helper = part.fn + ("_fine" if part.dtype is DType.FP64 else "")
     return helper, f"{helper}({', '.join((key, stream, index, *rest))})"

@@ -1,8 +1,8 @@
-"""Loops of a kernel, and the reductions that close them.
+"""Emits the loops of a kernel, and the reductions over them.
 
-A loop whose turns a program holds all at once is a tile, and what several reductions read of it is
-loaded once; a longer one is run through tile by tile, once for all reductions that wait for the
-same others, and once more for what is stored in it.
+A loop whose iterations fit in one tile (persistent) is loaded once for several reductions; a longer
+one is a loop over tiles, with one pass for all reductions at the same level, and another for the
+stores inside it.
 """
 
 from __future__ import annotations
@@ -10,95 +10,95 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.codegen.trace import Expr
-from compiler.codegen.triton.expressions import Loop, held_in, limits_of, loop_of
+from compiler.codegen.triton.expressions import Loop, accumulator_type, integer_limits, reduced_loop
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.tiling.schedules import form_of
+from compiler.codegen.triton.tiling.schedules import choose_schedule
 from compiler.codegen.triton.values import Values
 from compiler.ir.dims import is_multiple
 from compiler.ir.types import DType
 
-_START = {"sum": "0", "prod": "1", "max": 'float("-inf")', "min": 'float("inf")'}
-_STEP = {
+_IDENTITY = {"sum": "0", "prod": "1", "max": 'float("-inf")', "min": 'float("inf")'}
+_COMBINE = {
     "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "larger({0}, {1})", "min": "smaller({0}, {1})",
 }  # fmt: skip
-_JOIN = {"max": "larger", "min": "smaller"}
-"""The helpers that join two numbers; NaN wins, as NumPy has it."""
+_COMBINE_HELPERS = {"max": "larger", "min": "smaller"}
+"""The helpers that combine two numbers; NaN propagates, as in NumPy."""
 
-_CLOSE = {
+_FINAL_REDUCTIONS = {
     "prod": ("times", "tl.reduce({0}, {1}, times)"),
     "max": ("largest", "largest({0}, {1})"),
     "min": ("smallest", "smallest({0}, {1})"),
 }
-"""The helpers that make one number of many, and their calls."""
+"""The helpers that reduce a tile, and their calls."""
 
 
 @dataclass
 class Reductions(Values):
-    """Writes the loops of a kernel and what is reduced over them."""
+    """Emits the loops of a kernel and its reductions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.form = form_of(self.lanes)
+        self.schedule = choose_schedule(self.kernel)
         self.column, self.row = "[:, None]", "[None, :]"
-        if self.form.across:
+        if self.schedule.across:
             self.column, self.row = self.row, self.column
-        self.loops = [self._loop(i) for i in range(len(self.form.turns))]
+        self.loops = [self._loop(i) for i in range(len(self.schedule.iterations))]
 
     def _loop(self, index: int) -> Loop:
         name = self.names.make(f"r{index}" if index else "r")
         live = self.names.make(f"{name}_live")
-        size, form = self.lanes.loops[index], self.form
-        return Loop(size, form.turns[index], form.whole[index], name, live)
+        size, form = self.kernel.loops[index], self.schedule
+        return Loop(size, form.iterations[index], form.persistent[index], name, live)
 
     # ---- reductions ----
 
     def _reduce(self, parts: list[Expr]) -> None:
-        loop = self.loops[loop_of(parts[0])]
+        loop = self.loops[reduced_loop(parts[0])]
         for part in parts:
-            self._hoist(part.args[0], loop_of(part))
-        totals = [self._begin(part, loop) for part in parts]
-        self._enter(loop, loop_of(parts[0]))
+            self._hoist(part.args[0], reduced_loop(part))
+        totals = [self._declare_total(part, loop) for part in parts]
+        self._enter(loop, reduced_loop(parts[0]))
         for part, total in zip(parts, totals, strict=True):
-            take = self._take_moments if part.extra == "moments" else self._take
-            take(part, loop, total)
+            accumulate = self._accumulate_moments if part.extra == "moments" else self._accumulate
+            accumulate(part, loop, total)
         self._leave(loop)
         for part, total in zip(parts, totals, strict=True):
-            close = self._close_moments if part.extra == "moments" else self._close
-            close(part, loop, total)
+            finish = self._finish_moments if part.extra == "moments" else self._finish
+            finish(part, loop, total)
 
-    def _begin(self, part: Expr, loop: Loop) -> str:
-        """Name the total, and start it where it grows tile by tile."""
+    def _declare_total(self, part: Expr, loop: Loop) -> str:
+        """Name the total, and initialise its accumulator if the loop is tiled."""
         total = self.names.make(f"{part.extra}_{loop.name}")
         if part.extra == "moments":
             for each in self._moments(total):
                 self._start_tile(each, "0", part, loop)
         else:
-            self._start_tile(total, self._start(part), part, loop)
+            self._start_tile(total, self._identity(part), part, loop)
         return total
 
     def _start_tile(self, name: str, start: str, part: Expr, loop: Loop) -> None:
-        if loop.whole:
+        if loop.persistent:
             return
-        shape = f"({loop.width}, LANES)" if self.form.across else f"(LANES, {loop.width})"
-        self.body.line(f"{name} = tl.full({shape}, {start}, {TYPES[held_in(part.dtype)]})")
+        shape = f"({loop.width}, LANES)" if self.schedule.across else f"(LANES, {loop.width})"
+        self.body.line(f"{name} = tl.full({shape}, {start}, {TYPES[accumulator_type(part.dtype)]})")
 
-    def _take(self, part: Expr, loop: Loop, total: str) -> None:
-        """Join the turns of a tile, those that are none left out."""
-        value = self._cast(part.args[0], held_in(part.dtype))
+    def _accumulate(self, part: Expr, loop: Loop, total: str) -> None:
+        """Combine a tile into the total; masked iterations count as the identity."""
+        value = self._cast(part.args[0], accumulator_type(part.dtype))
         if part.dtype is DType.INT64:
             value = f"{value}.to(tl.int64)"
-        value = f"tl.where({loop.live} & live, {value}, {self._start(part)})"
-        if loop.whole:
+        value = f"tl.where({loop.live} & live, {value}, {self._identity(part)})"
+        if loop.persistent:
             self.body.line(f"{total} = {value}")
         else:
-            self._need(part)
-            self.body.line(f"{total} = {_STEP[str(part.extra)].format(total, value)}")
+            self._require_helper(part)
+            self.body.line(f"{total} = {_COMBINE[str(part.extra)].format(total, value)}")
 
-    def _close(self, part: Expr, loop: Loop, total: str) -> None:
-        """One number a lane from a tile."""
+    def _finish(self, part: Expr, loop: Loop, total: str) -> None:
+        """Reduce the accumulator tile to one number per element."""
         fn, call = str(part.extra), "tl.{fn}({0}, {1})"
         if fn == "prod" or (fn != "sum" and part.dtype.is_float):
-            helper, call = _CLOSE[fn]
+            helper, call = _FINAL_REDUCTIONS[fn]
             self.helpers[helper] = None
         self._total(total, call.format(total, self._axis, fn=fn))
         self.text[part] = total
@@ -108,20 +108,20 @@ class Reductions(Values):
 
     @property
     def _axis(self) -> int:
-        """The axis of a tile in which turns lie."""
-        return 0 if self.form.across else 1
+        """The axis of a tile along which iterations are."""
+        return 0 if self.schedule.across else 1
 
-    def _need(self, part: Expr) -> None:
-        if part.extra in _JOIN:
-            self.helpers[_JOIN[str(part.extra)]] = None
+    def _require_helper(self, part: Expr) -> None:
+        if part.extra in _COMBINE_HELPERS:
+            self.helpers[_COMBINE_HELPERS[str(part.extra)]] = None
 
-    def _start(self, part: Expr) -> str:
+    def _identity(self, part: Expr) -> str:
         if part.extra in ("sum", "prod") or part.dtype.is_float:
-            return _START[str(part.extra)]
-        limits = (0, 1) if part.dtype is DType.BOOL else limits_of(part.dtype)
+            return _IDENTITY[str(part.extra)]
+        limits = (0, 1) if part.dtype is DType.BOOL else integer_limits(part.dtype)
         return str(limits[0] if part.extra == "max" else limits[1])
 
-    # ---- what every turn gets of all ----
+    # ---- scans and sorts ----
 
     def _text(self, part: Expr) -> str:
         match part.fn:
@@ -133,12 +133,15 @@ class Reductions(Values):
                 return super()._text(part)
 
     def _scan(self, part: Expr) -> str:
-        loop, value = self.loops[loop_of(part)], self._cast(part.args[0], held_in(part.dtype))
+        loop, value = (
+            self.loops[reduced_loop(part)],
+            self._cast(part.args[0], accumulator_type(part.dtype)),
+        )
         return f"tl.cumsum(tl.where({loop.live} & live, {value}, 0), {self._axis})"
 
     def _order(self, part: Expr) -> str:
-        """Values and turns are sorted as one number of 64 bits."""
-        loop, (value, *_) = self.loops[loop_of(part)], part.parts()
+        """Sort values together with iterations, packed into 64 bits."""
+        loop, (value, *_) = self.loops[reduced_loop(part)], part.parts()
         floats = value.dtype.is_float
         text = self._cast(value, DType.FP32 if floats else DType.INT32)
         if floats:
@@ -150,13 +153,13 @@ class Reductions(Values):
         self.body.line(f"{key} = tl.where({loop.live} & live, {key}, 9223372036854775807)")
         return f"(tl.sort({key}, 1) & 4294967295).to(INDEX)"
 
-    # ---- means, and squares around them ----
+    # ---- moments ----
 
     def _moments(self, total: str) -> tuple[str, str, str]:
         return f"{total}_count", f"{total}_mean", f"{total}_squares"
 
-    def _take_moments(self, part: Expr, loop: Loop, total: str) -> None:
-        """Take a tile into counts, means and squares around means, each turn for itself.
+    def _accumulate_moments(self, part: Expr, loop: Loop, total: str) -> None:
+        """Accumulate a tile into counts, means and squared deviations, per tile column.
 
         Reference: Welford, Note on a method for calculating corrected sums, 1962.
         """
@@ -164,7 +167,7 @@ class Reductions(Values):
         value, line = self._value(part.args[0]), self.body.line
         guard = [self._guard(each) for each in part.args[2:]]
         line(f"here = {' & '.join([loop.live, 'live', *guard])}")
-        if loop.whole:
+        if loop.persistent:
             line(f"{count} = here.to({TYPES[part.dtype]})")
             line(f"{mean} = tl.where(here, {value}, 0)")
             return
@@ -173,8 +176,8 @@ class Reductions(Values):
         line(f"{mean} += apart / tl.maximum({count}, 1)")
         line(f"{squares} += apart * tl.where(here, {value} - {mean}, 0)")
 
-    def _close_moments(self, part: Expr, loop: Loop, total: str) -> None:
-        """One count, mean and sum of squares a lane from a tile of them.
+    def _finish_moments(self, part: Expr, loop: Loop, total: str) -> None:
+        """Reduce tiles of counts, means and squared deviations to one of each per element.
 
         Reference: Chan, Golub, LeVeque, Algorithms for computing the sample variance, 1983.
         """
@@ -183,7 +186,7 @@ class Reductions(Values):
         line(f"whole = tl.sum({count}, {axis}){self.column}")
         line(f"middle = tl.sum({mean} * {count}, {axis}){self.column} / tl.maximum(whole, 1)")
         line(f"apart = {mean} - middle")
-        before = "" if loop.whole else f"{squares} + "
+        before = "" if loop.persistent else f"{squares} + "
         line(f"{squares} = tl.sum({before}{count} * apart * apart, {axis}){self.column}")
         line(f"{count}, {mean} = whole, middle")
         self.text[part] = total
@@ -191,42 +194,42 @@ class Reductions(Values):
 
     # ---- loops ----
 
-    def _end(self, index: int) -> str:
-        """Where the turns of a loop end, which may differ from lane to lane."""
-        ends = self.lanes.ends
+    def _loop_end(self, index: int) -> str:
+        """The end of a loop, which may differ between elements."""
+        ends = self.kernel.ends
         return self._value(ends[index]) if index in ends else self._size(self.loops[index].size)
 
-    def _turns(self, index: int, start: str = "") -> None:
-        """Name the turns that stand side by side from a start on, and which of them there are."""
+    def _iteration_indices(self, index: int, start: str = "") -> None:
+        """Define the iteration indices of a tile from `start`, and their mask."""
         loop = self.loops[index]
-        part = self.lanes.part
+        part = self.kernel.split_size
         first = "" if part is None else "first + "
         own = f"tl.arange(0, {loop.width}){self.row}"
         self.body.line(f"{loop.name} = {first}{start}{own}")
-        live = f"{loop.name} < {self._end(index)}"
+        live = f"{loop.name} < {self._loop_end(index)}"
         if part is not None and not is_multiple(part, loop.width):
             live = f"({live}) & ({loop.name} < first + {self._size(part)})"
         self.body.line(f"{loop.live} = {live}")
 
     def _enter(self, loop: Loop, index: int) -> None:
-        if loop.whole:
+        if loop.persistent:
             return
-        self.run += 1
-        stop = self._size(self.lanes.run(index))
-        if index in self.lanes.ends:
-            stop = f"tl.max(tl.where(live, {self._end(index)}, 0))"
+        self.loop_pass += 1
+        stop = self._size(self.kernel.trip_count(index))
+        if index in self.kernel.ends:
+            stop = f"tl.max(tl.where(live, {self._loop_end(index)}, 0))"
         self.body.line(f"for start in range(0, {stop}, {loop.width}):")
         self.body.depth += 1
-        self._turns(index, "start + ")
-        self.open = frozenset({index})
+        self._iteration_indices(index, "start + ")
+        self.open_loops = frozenset({index})
 
     def _leave(self, loop: Loop) -> None:
-        """What was named in a loop is not known after it."""
-        if loop.whole:
+        """End a loop; variables defined in it are unknown after it."""
+        if loop.persistent:
             return
         self.body.depth -= 1
         self.text = {part: text for part, text in self.text.items() if not self._inside(part)}
-        self.open = frozenset()
+        self.open_loops = frozenset()
 
     def _inside(self, part: Expr) -> bool:
-        return any(not self.loops[index].whole for index in self.reach[part])
+        return any(not self.loops[index].persistent for index in self.loop_deps[part])

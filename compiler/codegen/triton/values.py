@@ -1,8 +1,8 @@
-"""Expressions of a kernel as lines of it: values, where they lie, and which of them are there.
+"""Lowers expressions of a kernel to source lines: values, addresses and masks.
 
-A part of an expression is a line that names it, written once where it is first needed; short ones
-that are needed once stand in the line of the part that needs them. Lanes and
-turns of loops differ from form to form of a kernel; what is made of them does not, and is here.
+Each node becomes a line that assigns a variable, written once before its first use; short nodes
+used once are inlined. The layout of elements and loop iterations differs between kinds of kernels,
+which override it; what is common is here.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
-    NARROW,
+    HALF_FUNCTIONS,
     Loop,
+    loop_dependencies,
+    name_stem,
     operand_types,
     pointer_type,
-    reach_of,
-    stem_of,
-    uses_of,
+    use_counts,
 )
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of
 from compiler.codegen.triton.numpy_names import TYPES, bare, call_text, helper_of, number
-from compiler.codegen.triton.random import DRAWN, drawn
+from compiler.codegen.triton.random import DRAWS, draw_call
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -36,34 +36,35 @@ RESERVED = frozenset(
 )
 """Names that kernels use themselves."""
 
-NAMELESS = frozenset({"size", "loop", "full", "moment"})
-"""What needs no line of its own, since it has a name or is a number."""
+UNNAMED = frozenset({"size", "loop", "full", "moment"})
+"""Nodes that need no line, since they have a name or are a number."""
 
-SHORT = 48
-"""Characters up to which a value stands where it is needed, if that is one place; a name counts as
-`NAME` does, so that kernels that differ in names alone are one kernel."""
-NAME = "name_of_x"
+MAX_INLINE_LENGTH = 48
+"""Most characters of an inlined expression; every name counts as `name_of_x`, so that kernels that
+differ only in names have equal text.
+"""
+PLACEHOLDER = "name_of_x"
 _NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w(.])")
 
 
 @dataclass
 class Values:
-    """Writes what a kernel computes, line by line.
+    """Emits the computation of a kernel, line by line.
 
-    `loads` are noted with the number of the run through a loop, from 1 on, in which they stand.
+    `loads` are recorded with the number of the pass over a loop, from 1, that contains them.
     """
 
-    lanes: KernelBody
+    kernel: KernelBody
     name: str
     comment: Sequence[str]
     body: Writer = field(default_factory=lambda: Writer(1))
     text: dict[Expr, str] = field(default_factory=dict[Expr, str])
     helpers: dict[str, None] = field(default_factory=dict[str, None])
     pointers: dict[str, str] = field(default_factory=dict[str, str])
-    kinds: dict[str, str] = field(default_factory=dict[str, str])
+    pointer_types: dict[str, str] = field(default_factory=dict[str, str])
     sizes: dict[Dim, str] = field(default_factory=dict[Dim, str])
-    open: frozenset[int] = frozenset()
-    run: int = 0
+    open_loops: frozenset[int] = frozenset()
+    loop_pass: int = 0
     loads: list[tuple[Expr, int]] = field(default_factory=list[tuple[Expr, int]])
     moments: dict[Expr, tuple[str, str, str]] = field(
         default_factory=dict[Expr, "tuple[str, str, str]"]
@@ -71,24 +72,24 @@ class Values:
 
     def __post_init__(self) -> None:
         self.names = Names({*HELPERS, *RESERVED})
-        self.reach = reach_of(self.lanes)
-        self.uses = uses_of(self.lanes)
+        self.loop_deps = loop_dependencies(self.kernel)
+        self.uses = use_counts(self.kernel)
         self.loops: list[Loop] = []
 
     def _hoist(self, value: Term, index: int) -> None:
-        """Name what does not change from turn to turn before the loop begins."""
+        """Hoist loop-invariant nodes out of the loop."""
         if isinstance(value, Expr):
-            for part in ordered(value, self.text, self._below):
-                if index not in self.reach[part]:
+            for part in ordered(value, self.text, self._dependencies):
+                if index not in self.loop_deps[part]:
                     self._name(part)
 
     # ---- expressions ----
 
     def _value(self, term: Term) -> str:
-        """A term as text, with all it is made of named before."""
+        """A term as source text; its operands are assigned first."""
         if not isinstance(term, Expr):
             return number(term)
-        for part in ordered(term, self.text, self._below):
+        for part in ordered(term, self.text, self._dependencies):
             self._name(part)
         return self.text[term]
 
@@ -96,17 +97,21 @@ class Values:
         if part in self.text:
             return
         text = self._text(part)
-        named = part.fn in NAMELESS or (part.fn in ("index", "ravel") and text.isidentifier())
-        if named or self._reads_best_in_place(part, text):
+        named = part.fn in UNNAMED or (part.fn in ("index", "ravel") and text.isidentifier())
+        if named or self._is_inlined(part, text):
             self.text[part] = text
             return
-        self.text[part] = self.names.make(stem_of(part))
+        self.text[part] = self.names.make(name_stem(part))
         self.body.line(f"{self.text[part]} = {bare(text)}")
 
-    def _reads_best_in_place(self, part: Expr, text: str) -> bool:
-        """True for what one other part needs, and is short."""
+    def _is_inlined(self, part: Expr, text: str) -> bool:
+        """True for a short node with one use."""
         computed = part.fn == "astype" or part.fn in ELEMENTWISE
-        return computed and self.uses[part] == 1 and len(_NAMES.sub(NAME, text)) <= SHORT
+        return (
+            computed
+            and self.uses[part] == 1
+            and len(_NAMES.sub(PLACEHOLDER, text)) <= MAX_INLINE_LENGTH
+        )
 
     def _text(self, part: Expr) -> str:
         match part.fn:
@@ -121,7 +126,7 @@ class Values:
             case "full":
                 return self._value(part.args[0])
             case "load":
-                self.loads.append((part, self.run))
+                self.loads.append((part, self.loop_pass))
                 return self._load(part)
             case "astype":
                 return self._cast(part.args[0], part.dtype)
@@ -129,16 +134,16 @@ class Values:
                 return self._offset(part.args, cast(Shape, part.extra))
             case "key":
                 return self._key(part)
-            case fn if fn in DRAWN:
-                return self._drawn(part)
+            case fn if fn in DRAWS:
+                return self._random_number(part)
             case _:
                 return self._call(part)
 
     def _index(self, axis: int) -> str:
-        """The index of an axis from the number of the lane."""
-        inner = product(self.lanes.shape[axis + 1 :])
+        """The index along an axis, from the flat index of the element."""
+        inner = product(self.kernel.shape[axis + 1 :])
         text = "lane" if inner == 1 else f"lane // {self._size(inner)}"
-        return text if axis == 0 else f"{text} % {self._size(self.lanes.shape[axis])}"
+        return text if axis == 0 else f"{text} % {self._size(self.kernel.shape[axis])}"
 
     def _load(self, part: Expr) -> str:
         source = cast(Source, part.extra)
@@ -150,59 +155,61 @@ class Values:
         return f"tl.load({self._pointer(source.operand)} + {offset}, {mask}{other})"
 
     def _offset(self, indices: Sequence[Term], shape: Shape) -> str:
-        """Where an element lies behind the first, in elements."""
-        own = zip(indices, self.lanes.indices, strict=False)
-        if shape == self.lanes.shape and all(a is b for a, b in own):
+        """The offset of an element of an operand, in elements."""
+        own = zip(indices, self.kernel.indices, strict=False)
+        if shape == self.kernel.shape and all(a is b for a, b in own):
             return "lane"
         pairs = self._joined(indices, shape)
         parts = [
             self._value(index) + (f" * {self._size(stride)}" if stride != 1 else "")
             for index, stride in pairs
         ]
-        if not any(isinstance(i, Expr) and self._spreads(i) for i, _ in pairs):
+        if not any(isinstance(i, Expr) and self._varies_by_element(i) for i, _ in pairs):
             parts.append("lane * 0")
         return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
 
     def _joined(self, indices: Sequence[Term], shape: Shape) -> list[tuple[Term, Size]]:
-        """Indices and their strides, as few as there need be."""
-        pairs = self.lanes.joined(indices, shape)
+        """Indices and their strides, merged where possible."""
+        pairs = self.kernel.joined(indices, shape)
         for index in (index for index, _ in pairs if isinstance(index, Expr)):
-            for part in ordered(index, self.reach):
-                self.reach[part] = frozenset[int]().union(*(self.reach[p] for p in part.parts()))
+            for part in ordered(index, self.loop_deps):
+                self.loop_deps[part] = frozenset[int]().union(
+                    *(self.loop_deps[p] for p in part.parts())
+                )
         return pairs
 
-    def _below(self, part: Expr) -> list[Expr]:
-        """What must have a name before a part is said."""
+    def _dependencies(self, part: Expr) -> list[Expr]:
+        """The nodes that must be assigned before a node is emitted."""
         if part.fn not in ("load", "ravel"):
             return part.parts()
         shape = cast(Source, part.extra).shape if part.fn == "load" else cast(Shape, part.extra)
         indices = [index for index, _ in self._joined(part.args[: len(shape)], shape)]
         return [e for e in (*indices, *part.args[len(shape) :]) if isinstance(e, Expr)]
 
-    def _spreads(self, term: Expr) -> bool:
-        """True where an index differs from lane to lane, and so gives each a place of its own."""
+    def _varies_by_element(self, term: Expr) -> bool:
+        """True if an index varies between the elements of a block."""
         return any(part.fn in ("index", "load") for part in ordered(term))
 
     def _key(self, part: Expr) -> str:
-        """A key of random numbers: one load for all lanes."""
+        """Load an RNG key, once for all elements."""
         return f"tl.load({self._pointer(cast(NumpyOperand, part.extra))}).to(tl.int64)"
 
-    def _drawn(self, part: Expr) -> str:
-        """A random number a lane; lanes in the order of the elements draw them by fours."""
+    def _random_number(self, part: Expr) -> str:
+        """A random number per element; consecutive elements share a Philox block by fours."""
         args = [self._value(arg) for arg in part.args]
-        helper, text = drawn(part, args, in_order=args[1] == "lane" and not self.loops)
+        helper, text = draw_call(part, args, in_order=args[1] == "lane" and not self.loops)
         self.helpers[helper] = None
         return text
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
-        reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}
+        reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.loop_deps[t]}
         parts = ["live", *(self.loops[i].live for i in sorted(reached))]
         if guard is not None:
             parts.append(self._guard(guard))
         return " & ".join(parts)
 
     def _guard(self, guard: Term) -> str:
-        """A condition as a part of a mask."""
+        """A condition as a term of a mask."""
         text = bare(self._cast(guard, DType.BOOL))
         return text if text.isidentifier() else f"({text})"
 
@@ -211,7 +218,7 @@ class Values:
             return call_text(part.fn, "", [self._value(arg) for arg in part.args])
         wanted = operand_types(part)
         kind = next((each for each in wanted if each is not None), part.dtype)
-        wide = kind is DType.FP16 and part.fn not in NARROW
+        wide = kind is DType.FP16 and part.fn not in HALF_FUNCTIONS
         types = [DType.FP32 if wide and each is DType.FP16 else each for each in wanted]
         args = [self._cast(arg, each) for arg, each in zip(part.args, types, strict=True)]
         helper = helper_of(part.fn, kind)
@@ -221,7 +228,7 @@ class Values:
         return f"({text}).to(tl.float16)" if wide and part.dtype is DType.FP16 else text
 
     def _cast(self, term: Term, dtype: DType | None) -> str:
-        """A term in an element type; whole numbers and indices mix as they are."""
+        """Cast a term; integers and indices mix without a cast."""
         if dtype is DType.BOOL and not isinstance(term, Expr):
             return str(bool(term))
         if dtype is DType.BF16:
@@ -233,10 +240,12 @@ class Values:
             return f"({text} != 0)"
         if term.fn == "full":
             return text
-        return f"{text}.to({TYPES[dtype]})" if _varies(term) else f"tl.cast({text}, {TYPES[dtype]})"
+        return (
+            f"{text}.to({TYPES[dtype]})" if _is_tensor(term) else f"tl.cast({text}, {TYPES[dtype]})"
+        )
 
     def _rounded(self, term: Term) -> str:
-        """A term as the nearest bfloat16."""
+        """Round a term to bfloat16."""
         inner = term.args[0] if isinstance(term, Expr) and term.fn == "full" else term
         if not isinstance(inner, Expr):
             return number(float(DType.BF16.numpy.type(inner)))
@@ -249,7 +258,7 @@ class Values:
         name = operand.name
         if name not in self.pointers:
             self.pointers[name] = self.names.make(f"{name}_ptr")
-            self.kinds[name] = pointer_type(operand)
+            self.pointer_types[name] = pointer_type(operand)
         return self.pointers[name]
 
     def _size(self, size: Size) -> str:
@@ -260,6 +269,6 @@ class Values:
         return self.sizes[size]
 
 
-def _varies(term: Expr) -> bool:
-    """False for what is made of sizes alone: where one is 1, Triton has a plain number for it."""
+def _is_tensor(term: Expr) -> bool:
+    """False for terms made only of sizes: Triton makes a size of 1 a plain number."""
     return any(part.fn in ("index", "loop", "load") for part in ordered(term))

@@ -1,1 +1,1 @@
-"""Ops of sequences (LoD), and recurrent ops."""
+"""Ops on sequences (LoD tensors), and recurrent ops."""

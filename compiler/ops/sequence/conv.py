@@ -1,8 +1,8 @@
-"""Convolution along sequences: every row sees a window of its own sequence.
+"""Sequence convolution: each output row is computed from a window of rows of its own sequence.
 
-Windows are gathered, and one product of matrices serves all rows. The gradient of the rows is a
-convolution of the gradient above by the mirrored filter, and what that gathers serves the filter's
-gradient too.
+Windows are gathered, and one matrix product computes all rows. The gradient of the rows is the
+convolution of the output gradient with the mirrored filter; the same gathered windows yield the
+filter's gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence import conv_kernels as conv_lanes
+from compiler.ops.sequence import conv_kernels
 from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
 from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
 from compiler.ops.shared_kernels import fill
@@ -24,7 +24,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 def trained_gradients(
     X: Array, places: tuple[Array, Array], start: int, padding: Array, Filter: Array, d_Out: Array
 ) -> tuple[Array, Array, Array]:
-    """The gradients of X, of the trained padding below it, and of the filter."""
+    """The gradients of X, of the trainable padding below it, and of the filter."""
     index = padding_index(places, start, len(Filter) // X.shape[1])
     below = np.concatenate([X, padding])
     d_below = np.zeros_like(below)
@@ -34,7 +34,7 @@ def trained_gradients(
 
 
 class SequenceConv(OpDef, op="sequence_conv"):
-    """Out[t] = the rows t + contextStart … of X, contextLength of them, end to end, @ Filter.
+    """Out[t] = concat(X[t + contextStart], …, contextLength rows) @ Filter.
 
     X is [rows, size], Filter [contextLength · size, filters], Out [rows, filters]. Rows outside of
     the sequence are zeros, or with `paddingTrainable` those of PaddingData [before + after, size].
@@ -75,11 +75,11 @@ class SequenceConv(OpDef, op="sequence_conv"):
         return X.with_shape((X.shape[0], Filter.shape[1]))
 
     def misfits(self, X: TensorType, Filter: TensorType) -> bool:
-        """True where the filter has not as many rows as a window has numbers."""
+        """True if the filter's rows differ from the number of elements in a window."""
         return differ(X.shape[1] * self.contextLength, Filter.shape[0])
 
     def require_padding(self, X: TensorType, PaddingData: TensorType | None) -> None:
-        """ShapeError where there is no row for each place that windows reach outside."""
+        """Raise ShapeError unless PaddingData has a row per window position outside a sequence."""
         before, after = max(0, -self.contextStart), self.contextStart + self.contextLength - 1
         shape: tuple[Size, ...] = (before + max(0, after), X.shape[1])
         if PaddingData is None or PaddingData.rank != 2 or differ(PaddingData.shape[0], shape[0]):
@@ -128,8 +128,8 @@ class SequenceConv(OpDef, op="sequence_conv"):
         Out: DeviceOperand,
     ) -> None:
         padding = PaddingData if self.paddingTrainable else None
-        window = conv_lanes.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
-        conv_lanes.convolve(k, window, X, padding, Filter, Out)
+        window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
+        conv_kernels.convolve(k, window, X, padding, Filter, Out)
 
     def triton_grad(
         self,
@@ -144,15 +144,15 @@ class SequenceConv(OpDef, op="sequence_conv"):
         d_Filter: DeviceOperand | None,
     ) -> None:
         padding = PaddingData if self.paddingTrainable else None
-        window = conv_lanes.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
+        window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
         if d_X is not None:
-            conv_lanes.rows_gradient(k, window, Filter, d_Out, d_X)
+            conv_kernels.rows_gradient(k, window, Filter, d_Out, d_X)
         if d_Filter is not None:
-            conv_lanes.filter_gradient(k, window, X, padding, d_Out, d_Filter)
+            conv_kernels.filter_gradient(k, window, X, padding, d_Out, d_Filter)
         if d_PaddingData is not None:
             fill(k, d_PaddingData, 0.0)
         if d_PaddingData is not None and self.paddingTrainable:
-            conv_lanes.padding_gradient(k, window, Filter, d_Out, d_PaddingData)
+            conv_kernels.padding_gradient(k, window, Filter, d_Out, d_PaddingData)
 
     def lower(
         self,
@@ -199,7 +199,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
             k.line(f"{d_PaddingData}.fill(0.0)")
 
     def lower_rows(self, k: SourceBuilder, above: Operand, Filter: Operand, d_X: Operand) -> None:
-        """The windows of the gradient above times the mirrored filter."""
+        """Lower d_X: the windows of the output gradient times the mirrored filter."""
         rows, length, filters = above.shape
         size = d_X.shape[1]
         mirrored = k.scratch((length, filters, size), d_X.type.dtype)
@@ -209,7 +209,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
         k.line(f"np.matmul({factors[0]}, {factors[1]}, out={d_X})")
 
     def lower_filter(self, k: SourceBuilder, above: Operand, X: Operand, d_Filter: Operand) -> None:
-        """The rows times the windows of the gradient above, mirrored."""
+        """Lower d_Filter: the rows times the mirrored windows of the output gradient."""
         rows, length, filters = above.shape
         size = X.shape[1]
         product = k.scratch((size, length, filters), X.type.dtype)

@@ -1,4 +1,4 @@
-"""Kernels of the convolution along sequences: products of what windows see, gathered on the way."""
+"""Kernels of the sequence convolution: matrix products of windows, gathered while loading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compiler.ops.sequence.sequence_kernels import rows_bounds
 
 
 class Window:
-    """What each row sees: `length` rows of its sequence from `start` on, counted from its own."""
+    """The window of each row: `length` rows of its sequence, from relative offset `start`."""
 
     def __init__(self, k: KernelBuilder, level: Operand, X: Shape, start: int, length: int) -> None:
         self.k = k
@@ -21,27 +21,27 @@ class Window:
 
     @property
     def width(self) -> Size:
-        """The numbers that a window has."""
+        """The number of elements in a window."""
         return self.length * self.size
 
     def split(self, place: Number) -> tuple[Number, Number]:
-        """The step of a window, and the column in its row, of one of its numbers."""
+        """Split an element's index in the window into time step and column."""
         step, column = self.k.unravel(place, (self.length, self.size))
         return step, column
 
     def inside(self, row: Number, seen: Number) -> Number:
-        """Whether a row is of the same sequence as another one."""
+        """True if the row `seen` is in the sequence of `row`."""
         return (seen >= self.bounds[0, row]) & (seen < self.bounds[1, row])
 
     def border(self, row: Number, seen: Number) -> Number:
-        """The row of the padding that stands where a row sees none of its sequence."""
+        """The row of the padding to use where the window leaves the sequence."""
         begin, end = self.bounds[0, row], self.bounds[1, row]
         return self.k.where(seen < begin, seen - begin, seen - end) + max(0, -self.start)
 
     def value(
         self, X: DeviceOperand, padding: DeviceOperand | None, row: Number, place: Number
     ) -> Number:
-        """A number that a row's window has."""
+        """Load an element of a row's window."""
         step, column = self.split(place)
         seen = row + step + self.start
         inside = self.inside(row, seen)
@@ -57,7 +57,7 @@ def convolve(
     k: KernelBuilder, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
     Filter: DeviceOperand, Out: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for Out = windows @ Filter."""
+    """Emit a kernel for Out = windows @ Filter."""
     _, i, j, left, right = k.tiles((), Out.shape[0], Out.shape[1], window.width)
     k.store(Out, (i, j), k.contract(window.value(X, padding, i, left), Filter[right, j]))
 
@@ -69,7 +69,7 @@ def rows_gradient(
     d_Out: DeviceOperand,
     d_X: DeviceOperand,
 ) -> None:
-    """A kernel for d_X: what the windows that see a row give it."""
+    """Emit a kernel for d_X, the sum over all windows that contain a row."""
     filters = Filter.shape[1]
     _, i, j, left, right = k.tiles((), d_X.shape[0], d_X.shape[1], window.length * filters)
     step, filter = k.unravel(left, (window.length, filters))
@@ -84,7 +84,7 @@ def filter_gradient(
     k: KernelBuilder, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
     d_Out: DeviceOperand, d_Filter: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for d_Filter = windows, turned, @ d_Out."""
+    """Emit a kernel for d_Filter = windows.T @ d_Out."""
     _, i, j, left, right = k.tiles((), d_Filter.shape[0], d_Filter.shape[1], window.rows)
     k.store(d_Filter, (i, j), k.contract(window.value(X, padding, left, i), d_Out[right, j]))
 
@@ -96,7 +96,7 @@ def padding_gradient(
     d_Out: DeviceOperand,
     d_padding: DeviceOperand,
 ) -> None:
-    """Kernels that add to d_padding what windows give that reach outside of their sequence."""
+    """Emit kernels that add to d_padding the gradients of positions outside the sequences."""
     given = k.scratch((window.rows, window.width), d_Out.type.dtype)
     k.matmul(given, d_Out, Filter, transposed=(False, True))
     row, place = k.grid(*given.shape)

@@ -1,9 +1,8 @@
-"""Long short-term memories in layers, both ways if asked, over sequences of one length.
+"""Multi-layer LSTM, optionally bidirectional, over sequences of one length.
 
-The reference runs them on cuDNN only, and so the weights lie as they do there: for each layer (and
-each direction of it) the matrices of the gates input, forget, candidate, output, [hidden, size]
-from below and [hidden, hidden] from the step before; and after all matrices two biases for each
-gate, in the same order.
+The reference runs it on cuDNN only, and so uses its weight layout: for each layer (and direction)
+the matrices of the gates input, forget, candidate, output, [hidden, size] for the input and
+[hidden, hidden] for the state; and after all matrices two biases for each gate, in the same order.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ from compiler.ops.shape.random import generator
 from compiler.ops.type_checks import require_same_dtype
 
 Run: TypeAlias = "tuple[Array, Array, Array, Array, Array]"
-"""What a layer saw, its gates and active cells, a row for each step and sequence; and states and
-cells, stacked on the first ones."""
+"""A layer's inputs, gates and activated cells, a row per step and sequence; and states and cells,
+stacked below the initial ones.
+"""
 Weights: TypeAlias = "tuple[Array, Array, Array]"
-"""From below [size, 4 · hidden], from the step before [hidden, 4 · hidden], bias [4 · hidden]."""
+"""Input weights [size, 4 · hidden], state weights [hidden, 4 · hidden], bias [4 · hidden]."""
 
 
 def weight_places(
     size: int, hidden: int, layers: int, directions: int
 ) -> list[tuple[int, int, int]]:
-    """Where matrices and biases of each layer and direction begin, and what size is below it.
+    """The offsets of the matrices and biases of each layer and direction, and its input size.
 
     >>> weight_places(3, 2, 2, 1)
     [(0, 72, 3), (40, 88, 2)]
@@ -45,7 +45,7 @@ def weight_places(
 
 
 def weights_at(W: Array, place: tuple[int, int, int], hidden: int) -> Weights:
-    """The weights that lie in a part of W, gates in the order of `lstm_step`."""
+    """Read a layer's weights from W, gates in the order of `lstm_step`."""
     start, bias, below = place
     middle, order = start + 4 * hidden * below, [2, 0, 1, 3]
     outer = W[start:middle].reshape(4, hidden, below)[order]
@@ -55,7 +55,7 @@ def weights_at(W: Array, place: tuple[int, int, int], hidden: int) -> Weights:
 
 
 def put_weights(W: Array, place: tuple[int, int, int], weights: Weights) -> None:
-    """Write weights, or their gradients, to where `weights_at` finds them; both biases are one."""
+    """Write a layer's weights, or their gradients, to W; both biases get the same values."""
     start, bias, below = place
     hidden, order = len(weights[1]), [1, 2, 0, 3]
     middle = start + 4 * hidden * below
@@ -66,12 +66,12 @@ def put_weights(W: Array, place: tuple[int, int, int], weights: Weights) -> None
 
 
 def step_starts(length: int, batch: int) -> Array:
-    """Where steps begin that all sequences of a batch take."""
+    """The first row of each step, when all sequences of a batch have the same length."""
     return np.arange(length + 1) * batch
 
 
 def run_layer(seen: Array, state: Array, cell: Array, weights: Weights) -> Run:
-    """Run one direction of a layer over [length, batch, size], from a first state and cell."""
+    """Run one direction of a layer over [length, batch, size], from the initial state and cell."""
     (outer, inner, bias), (length, batch, size) = weights, seen.shape
     rows = seen.reshape(length * batch, size)
     gates, starts = rows @ outer + bias, step_starts(length, batch)
@@ -85,10 +85,10 @@ def run_layer(seen: Array, state: Array, cell: Array, weights: Weights) -> Run:
 def run_gradient(
     run: Run, weights: Weights, d_out: Array, d_state: Array, d_cell: Array
 ) -> tuple[Array, Array, Array, Weights]:
-    """The gradients of what a layer saw, of its first state and cell, and of its weights.
+    """The gradients of a layer's input, of its initial state and cell, and of its weights.
 
-    `d_out` [length, batch, hidden] is what comes in by the output, `d_state` and `d_cell` what by
-    the last ones.
+    `d_out` [length, batch, hidden] is the gradient of the output, `d_state` and `d_cell` those of
+    the final state and cell.
     """
     rows, gates, active, states, cells = run
     length, batch, hidden = d_out.shape
@@ -114,10 +114,10 @@ def run_layers(
     sizes: tuple[int, int, int],
     kept: Array | None,
 ) -> tuple[Array, list[Run]]:
-    """The output of the last layer, and each run of a direction of a layer.
+    """The output of the last layer, and the saved values of each layer and direction.
 
     `sizes` are hidden size, layers and directions; `kept` multiplies the output of all layers but
-    the last. The second direction sees the steps in reverse.
+    the last. The second direction processes the steps in reverse.
     """
     hidden, layers, directions = sizes
     below, runs = Input, list[Run]()
@@ -137,12 +137,12 @@ def run_layers(
 
 
 class CudnnLstm(OpDef, op="cudnn_lstm"):
-    """Layers of memories: Out [length, batch, hidden · directions] of Input [length, batch, size].
+    """Multi-layer LSTM: Out [length, batch, hidden · directions] of Input [length, batch, size].
 
-    InitH, InitC, last_h and last_c are [layers · directions, batch, hidden]; W holds all weights,
-    as the module says. In training, each output of a layer below another is dropped with
-    probability `dropout_prob`, and else divided by 1 - dropout_prob; DropoutMask keeps which. A
-    `seed` of -1 means other numbers in every step. Reference: cudnn_lstm_op.cu.cc.
+    InitH, InitC, last_h and last_c are [layers · directions, batch, hidden]; W holds all weights in
+    the module's layout. In training, each output of a layer below another is dropped with
+    probability `dropout_prob`, and otherwise divided by 1 - dropout_prob; see DropoutMask. A
+    `seed` of -1 draws new numbers in every step. Reference: cudnn_lstm_op.cu.cc.
     """
 
     is_random = True

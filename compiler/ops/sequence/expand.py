@@ -1,4 +1,4 @@
-"""Ops that repeat rows or sequences, as often as the LoD of another tensor says."""
+"""Ops that repeat rows or sequences according to the LoD of another tensor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence import pool_kernels as pool_lanes
+from compiler.ops.sequence import pool_kernels
 from compiler.ops.sequence.sequence import (
     count_of,
     offsets_of,
@@ -25,31 +25,31 @@ from compiler.ops.type_checks import differ, shown
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
-    """Where sequences lie; without a LoD each row is one."""
+    """The sequence offsets; without a LoD each row is a sequence."""
     return lod[0] if lod else np.arange(count + 1)
 
 
 def repeated_rows(offsets: Array, times: Array) -> Array:
-    """The row numbers of sequences, each one so many times."""
+    """The row indices of sequences, each repeated `times` times."""
     return run_rows(np.repeat(offsets[:-1], times), np.repeat(np.diff(offsets), times))
 
 
 def expanded_rows(lod: list[Array] | None, level: Array, count: int) -> Array:
-    """The row of X that each row of the output is; X has so many rows."""
+    """The row of X for each output row; X has `count` rows."""
     return repeated_rows(sequence_offsets(lod, count), np.diff(level))
 
 
 def expanded_offsets(offsets: Array, level: Array) -> Array:
-    """Where the repeated sequences lie."""
+    """The offsets of the repeated sequences."""
     return np.append(0, np.cumsum(np.repeat(np.diff(offsets), np.diff(level))))
 
 
 class SequenceExpand(OpDef, op="sequence_expand"):
-    """Out = each sequence of X as many times as Y's level `ref_level` has items for it.
+    """Out = each sequence of X, repeated once per item of Y's LoD level `ref_level`.
 
-    X is [rows, …] and may have one LoD level, which Out has then too; without it each row is
-    repeated. A `ref_level` of -1 is the innermost. Of Y only the LoD counts; a level without
-    sequences leaves X as it is. Reference: sequence_expand_op.h.
+    X is [rows, …] and may have one LoD level, which Out then has too; without it each row is
+    repeated. A `ref_level` of -1 is the innermost. Only the LoD of Y is used; a level without
+    sequences leaves X unchanged. Reference: sequence_expand_op.h.
     """
 
     lod_like = ""
@@ -88,7 +88,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         return {"Out": X.with_shape((rows, *X.shape[1:])), "Out_lod": Out_lod}
 
     def items_of(self, Y: TensorType, Y_lod: list[TensorType]) -> Size:
-        """How many items the level has: the sequences of the next one, or the rows of Y."""
+        """The number of items of the level: sequences of the next one, or rows of Y."""
         inner = self.ref_level % len(Y_lod) + 1
         return count_of(Y_lod[inner]) if inner < len(Y_lod) else Y.shape[0]
 
@@ -130,7 +130,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     ) -> None:
         level = Y_lod[self.ref_level]
         if not X_lod:
-            pool_lanes.pooled(k, d_Out, level, "SUM", 0.0, d_X, None)
+            pool_kernels.pooled(k, d_Out, level, "SUM", 0.0, d_X, None)
             return
         rows = k.on_host(expanded_rows, X_lod, level, d_X.shape[0])
         fill(k, d_X, 0.0)
@@ -138,9 +138,9 @@ class SequenceExpand(OpDef, op="sequence_expand"):
 
 
 class SequenceExpandAs(OpDef, op="sequence_expand_as"):
-    """Out = row i of X as many times as sequence i of Y is long; Out has Y's LoD.
+    """Out = row i of X, repeated len(sequence i of Y) times; Out has Y's LoD.
 
-    Of Y only the LoD counts, which has one level. Reference: sequence_expand_as_op.h.
+    Only the LoD of Y is used, which has one level. Reference: sequence_expand_as_op.h.
     """
 
     lod_like = "Y"
@@ -174,16 +174,16 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def triton_grad(
         self, k: KernelBuilder, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        pool_lanes.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
+        pool_kernels.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
 
 
 def require_offsets(offsets: Array, rows: int) -> Array:
-    """Offsets of a LoD level as int64; ValueError where they are none for so many rows."""
+    """Convert offsets of a LoD level to int64; ValueError unless they are valid for `rows` rows."""
     wrong = len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != rows
     if wrong or (np.diff(offsets) < 0).any():
         raise ValueError(
             f"lod_reset: {offsets.tolist()} are not the offsets of sequences in {rows} rows: "
-            "expected numbers that ascend from 0 to it"
+            "expected numbers that ascend from 0 to that count"
         )
     return offsets.astype(np.int64)
 
@@ -196,7 +196,7 @@ def new_levels(
     append: bool,
     rows: int,
 ) -> list[Array]:
-    """The LoD that `lod_reset` gives to so many rows."""
+    """The LoD that `lod_reset` assigns to a tensor of `rows` rows."""
     if Y_lod:
         require_offsets(Y_lod[-1], rows)
         return Y_lod
@@ -205,10 +205,10 @@ def new_levels(
 
 
 class LodReset(OpDef, op="lod_reset"):
-    """Out = X with another LoD: that of Y, or one level of offsets from Y's numbers (int32).
+    """Out = X with another LoD: that of Y, or one level of offsets from Y's values (int32).
 
-    Without Y the offsets are `target_lod`. With `append`, offsets become the innermost level below
-    those X has; where Y has a LoD itself, that is the whole of it all the same.
+    Without Y the offsets are `target_lod`. With `append`, offsets become a new innermost level;
+    but if Y has a LoD itself, it still replaces the LoD of X entirely.
     Reference: lod_reset_op.h.
     """
 

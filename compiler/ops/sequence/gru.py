@@ -1,8 +1,8 @@
-"""Gated recurrent units over sequences, and one step of them, forward and back.
+"""GRU over sequences, and one step of it, with gradients.
 
-Gates stand in the order update, reset, candidate. Weight [width, 3 · width] is two matrices in one
-memory: [width, 2 · width] for update and reset, and [width, width] for the candidate, which sees
-the state before times the reset gate.
+The order of gates is update, reset, candidate. Weight [width, 3 · width] stores two matrices
+consecutively: [width, 2 · width] for update and reset, and [width, width] for the candidate, which
+multiplies the previous state times the reset gate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence import gru_kernels as gru_lanes
+from compiler.ops.sequence import gru_kernels
 from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
 from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.sequence.time_steps import (
@@ -33,7 +33,7 @@ from compiler.ops.type_checks import require_same_dtype
 
 
 def weights_of(Weight: Array) -> tuple[Array, Array]:
-    """The weights of update and reset [width, 2 · width], and of the candidate [width, width]."""
+    """Views of the weights: update and reset [width, 2 · width], candidate [width, width]."""
     width, flat = len(Weight), Weight.reshape(-1)
     return flat[: 2 * width * width].reshape(width, -1), flat[2 * width * width :].reshape(
         width, -1
@@ -43,7 +43,7 @@ def weights_of(Weight: Array) -> tuple[Array, Array]:
 def gru_step(
     gates: Array, before: Array, weights: tuple[Array, Array], kinds: tuple[str, str], origin: bool
 ) -> tuple[Array, Array]:
-    """The new state, and the state before times the reset gate; gates are activated in place."""
+    """The new state, and the previous state times the reset gate; gates are activated in place."""
     width = before.shape[1]
     pair, candidate = gates[:, : 2 * width], gates[:, 2 * width :]
     pair += before @ weights[0]
@@ -66,7 +66,7 @@ def gru_step_gradient(
     weights: tuple[Array, Array],
     origin: bool,
 ) -> Array:
-    """The gradient of the state before; d_gates gets that of the gates before activation."""
+    """The gradient of the previous state; writes that of the pre-activation gates to d_gates."""
     update, reset, candidate = parts(gates, 3)
     d_update, d_reset, d_candidate = parts(d_gates, 3)
     share = 1.0 - update if origin else update
@@ -81,14 +81,14 @@ def gru_step_gradient(
 
 
 def gate_slopes(gates: Array, kinds: tuple[str, str]) -> Array:
-    """The derivatives of all gates by what they are before activation."""
+    """The derivatives of all gates with respect to their pre-activation values."""
     found, width = slope(gates, kinds[0]), gates.shape[1] // 3
     found[:, 2 * width :] = slope(gates[:, 2 * width :], kinds[1])
     return found
 
 
 def weight_gradient(Weight: Array, d_gates: Array, before: Array, kept: Array) -> Array:
-    """The gradient of the two matrices in Weight, of all rows at once."""
+    """The gradients of the two matrices in Weight, summed over all rows."""
     width = len(Weight)
     d_pair, d_candidate = d_gates[:, : 2 * width], d_gates[:, 2 * width :]
     found = [(before.T @ d_pair).reshape(-1), (kept.T @ d_candidate).reshape(-1)]
@@ -96,10 +96,10 @@ def weight_gradient(Weight: Array, d_gates: Array, before: Array, kept: Array) -
 
 
 class Gru(OpDef, op="gru"):
-    """Gated recurrent units: Hidden [rows, width] of each row of Input.
+    """GRU: Hidden [rows, width] for each row of Input.
 
-    Input [rows, 3 · width] is what the gates get from outside, Weight [width, 3 · width] what from
-    the state before, Bias [1, 3 · width]; H0 [count, width] are the states before the first rows.
+    Input [rows, 3 · width] is the input part of the gates, Weight [width, 3 · width] multiplies the
+    previous state, Bias [1, 3 · width]; H0 [count, width] are the initial states.
     The new state is (1 - update) * before + update * candidate, with `origin_mode` the other way
     round. BatchGate (activated), BatchResetHiddenPrev (reset * before) and BatchHidden are in the
     order of `by_time_step`. Reference: gru_op.h.
@@ -214,10 +214,10 @@ class Gru(OpDef, op="gru"):
         gates = BatchGate or k.scratch((rows, width * 3), Input.type.dtype)
         kept = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
         state = steps.stack(H0, width, Input.type.dtype)
-        wanted = ((state, "stack"), (BatchHidden, "place"), (Hidden, "row"))
+        wanted = ((state, "stack"), (BatchHidden, "step"), (Hidden, "row"))
         news = [(out, by) for out, by in wanted if out is not None]
         with k.for_each(steps.onwards, *STEP) as numbers:
-            gru_lanes.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
+            gru_kernels.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
 
     def triton_grad(
         self,
@@ -242,19 +242,19 @@ class Gru(OpDef, op="gru"):
         k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)
         carry = k.scratch(BatchHidden.shape, BatchGate.type.dtype)
-        back = gru_lanes.Back(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
+        back = gru_kernels.Backward(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
         with k.for_each(steps.back, *STEP) as numbers:
-            gru_lanes.step_back(unit, Block(*numbers), back)
+            gru_kernels.backward_step(unit, Block(*numbers), back)
         if d_H0 is not None:
             cleared = steps.cleared(d_H0)
-            gru_lanes.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)
+            gru_kernels.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)
         if d_Weight is not None:
             before, kept = steps.places_before(), BatchResetHiddenPrev
-            gru_lanes.weight_gradient(unit, state, before, kept, d_gates, d_Weight)
+            gru_kernels.weight_gradient(unit, state, before, kept, d_gates, d_Weight)
         if d_Bias is not None:
-            gru_lanes.bias_gradient(k, d_gates, d_Bias)
+            gru_kernels.bias_gradient(k, d_gates, d_Bias)
 
-    def unit(self, k: KernelBuilder, Weight: DeviceOperand, steps: Steps) -> gru_lanes.Unit:
-        """The weights and the rule, for kernels."""
+    def unit(self, k: KernelBuilder, Weight: DeviceOperand, steps: Steps) -> gru_kernels.Unit:
+        """The weights and activations, for kernels."""
         kinds = self.gate_activation, self.activation
-        return gru_lanes.Unit(k, Weight, kinds, self.origin_mode, steps.row_at)
+        return gru_kernels.Unit(k, Weight, kinds, self.origin_mode, steps.row_at)

@@ -1,4 +1,4 @@
-"""Ops on sequences of whole numbers: windows of words, words left out, places to add to."""
+"""Ops on integer sequences: enumerating windows, erasing tokens, scatter-adding."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 class SequenceErase(OpDef, op="sequence_erase"):
-    """Out [kept, 1] = X [rows, 1] without the rows whose number is one of `tokens`.
+    """Out [kept, 1] = X [rows, 1] without the rows whose value is one of `tokens`.
 
-    Outer LoD levels stay as they are. Reference: sequence_erase_op.h.
+    Outer LoD levels are unchanged. Reference: sequence_erase_op.h.
     """
 
     lod_like = ""
-    no_kernel_reason = "only data decides how many rows are kept"
+    no_kernel_reason = "the number of output rows is data-dependent"
 
     X = reads(no_grad=True)
     X_lod = reads_lod("X")
@@ -48,9 +48,9 @@ class SequenceErase(OpDef, op="sequence_erase"):
 
 
 class SequenceEnumerate(OpDef, op="sequence_enumerate"):
-    """Out[t] = the `win_size` numbers from X[t] on, `pad_value` after the end of the sequence.
+    """Out[t] = X[t : t + win_size], padded with `pad_value` after the end of the sequence.
 
-    X is whole numbers [rows, 1] with one LoD level, Out [rows, win_size].
+    X is integers [rows, 1] with one LoD level, Out [rows, win_size].
     Reference: sequence_enumerate_op.h.
     """
 
@@ -81,21 +81,21 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
 
 
 def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:
-    """The row and the place in it of each update; ValueError for a place outside of the row."""
+    """The row and column of each update; ValueError if a column is out of range."""
     places = ids.reshape(-1)
     wrong = (places < 0) | (places >= width)
     if wrong.any():
         raise ValueError(
-            f"sequence_scatter: Ids has {places[wrong][0]}, and a row of X the places 0 to "
+            f"sequence_scatter: Ids has {places[wrong][0]}, but a row of X has the columns 0 to "
             f"{width - 1}"
         )
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), places
 
 
 class SequenceScatter(OpDef, op="sequence_scatter"):
-    """Out = X, with the numbers of sequence i of Updates added to row i at the places in Ids.
+    """Out = X, with the values of sequence i of Updates added to row i at the indices in Ids.
 
-    X is [count, …], a row counting as flat; Ids and Updates are [rows, 1] with one LoD level.
+    X is [count, …], with flattened rows; Ids and Updates are [rows, 1] with one LoD level.
     Reference: sequence_scatter_op.h.
     """
 

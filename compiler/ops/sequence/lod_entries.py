@@ -1,7 +1,7 @@
-"""Choosing and joining entries of tensors with LoD: sequences, or rows where there is none.
+"""Selecting and concatenating entries of LoD tensors: sequences, or rows if there is no LoD.
 
-An entry is what one step of the outermost level spans; without LoD it is a row. Functions here are
-carried into generated modules by themselves, so they use NumPy only.
+An entry is an item of the outermost level; without LoD it is a row. Functions here are copied into
+generated modules individually, so they use NumPy only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compiler.ir.types import Array
 
 
 def picked(levels: Sequence[Array], entries: Array) -> tuple[list[Array], Array]:
-    """The LoD of some entries in the order given, and the rows they take.
+    """The LoD of the selected entries, in their order, and the rows they contain.
 
     >>> levels, rows = picked([np.array([0, 2, 5])], np.array([1, 0]))
     >>> levels[0].tolist(), rows.tolist()
@@ -32,7 +32,7 @@ def picked(levels: Sequence[Array], entries: Array) -> tuple[list[Array], Array]
 
 
 def behind(first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
-    """The LoD of two tensors one behind the other.
+    """The LoD of two concatenated tensors.
 
     >>> behind([np.array([0, 2])], [np.array([0, 1, 4])])[0].tolist()
     [0, 2, 3, 6]
@@ -42,7 +42,7 @@ def behind(first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
 
 
 def starts_of(lengths: Any) -> Array:
-    """Offsets of entries of some lengths.
+    """The offsets of entries with these lengths.
 
     >>> starts_of([2, 3]).tolist()
     [0, 2, 5]

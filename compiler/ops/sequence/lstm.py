@@ -1,4 +1,4 @@
-"""Long short-term memory over sequences: `lstm`, and `lstmp`, which projects its hidden state."""
+"""LSTM over sequences: `lstm`, and `lstmp`, which projects its hidden state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from compiler.ir.opdef import attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence import lstm_kernels as lstm_lanes
+from compiler.ops.sequence import lstm_kernels
 from compiler.ops.sequence.lstm_cell import (
     Memory,
     bias_gradient,
@@ -15,7 +15,7 @@ from compiler.ops.sequence.lstm_cell import (
     peepholes,
     run_memory,
 )
-from compiler.ops.sequence.lstm_runs import back_there, give_there, run_there
+from compiler.ops.sequence.lstm_runs import launch_gradient, launch_steps, store_gradients
 from compiler.ops.sequence.recurrent_kernels import Steps
 from compiler.ops.sequence.time_steps import (
     by_time_step,
@@ -30,10 +30,10 @@ from compiler.ops.sequence.time_steps import (
 
 
 class Lstm(Memory, op="lstm"):
-    """A long short-term memory: Hidden and Cell [rows, width] of each row of Input.
+    """LSTM: Hidden and Cell [rows, width] for each row of Input.
 
-    BatchGate has the activated gates and BatchCellPreAct the activated cells, in the order of
-    `by_time_step`. As in the reference, no gradient comes in by Cell. Reference: lstm_op.h.
+    BatchGate are the activated gates and BatchCellPreAct the activated cells, in the order of
+    `by_time_step`. As in the reference, Cell propagates no gradient. Reference: lstm_op.h.
     """
 
     Hidden = writes()
@@ -125,9 +125,9 @@ class Lstm(Memory, op="lstm"):
         BatchCellPreAct: DeviceOperand | None,
     ) -> None:
         steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
-        memory = lstm_lanes.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
+        memory = lstm_kernels.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
         outs = Hidden, Cell, BatchGate, BatchCellPreAct
-        run_there(memory, steps, (Input, H0, C0), outs, None)
+        launch_steps(memory, steps, (Input, H0, C0), outs, None)
 
     def triton_grad(
         self,
@@ -149,20 +149,20 @@ class Lstm(Memory, op="lstm"):
         d_Bias: DeviceOperand | None,
     ) -> None:
         steps = Steps(k, Input_lod[0], Hidden.shape[0], self.is_reverse)
-        memory = lstm_lanes.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
+        memory = lstm_kernels.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
         kept = Hidden, Cell, BatchGate, BatchCellPreAct
-        back = back_there(memory, steps, (H0, C0), kept, d_Hidden, d_Input)
-        give_there(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
+        back = launch_gradient(memory, steps, (H0, C0), kept, d_Hidden, d_Input)
+        store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
 
 
 class Lstmp(Memory, op="lstmp"):
-    """A memory with projection: Projection [rows, size] and Cell [rows, width] of each row.
+    """LSTM with projection: Projection [rows, size] and Cell [rows, width] for each row.
 
-    The hidden state @ ProjWeight [width, size] is what the next step gets. `cell_clip` and
-    `proj_clip` hold cell and projection within ± their value where it is above 0. BatchHidden has
+    The hidden state @ ProjWeight [width, size] is the input of the next step. `cell_clip` and
+    `proj_clip` clip cell and projection to ± their value if it is above 0. BatchHidden are
     the hidden states, in the order of `by_time_step`. As in the reference, the projection is
-    activated by `cell_activation`, unless `proj_activation` is "identity", and no gradient comes in
-    by Cell. Reference: lstmp_op.h.
+    activated by `cell_activation`, unless `proj_activation` is "identity", and Cell propagates no
+    gradient. Reference: lstmp_op.h.
     """
 
     ProjWeight = reads()
@@ -277,7 +277,7 @@ class Lstmp(Memory, op="lstmp"):
         steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
         memory = self.memory(k, Weight, Bias, ProjWeight, steps)
         outs = Projection, Cell, BatchGate, BatchCellPreAct
-        run_there(memory, steps, (Input, H0, C0), outs, BatchHidden)
+        launch_steps(memory, steps, (Input, H0, C0), outs, BatchHidden)
 
     def triton_grad(
         self,
@@ -304,8 +304,8 @@ class Lstmp(Memory, op="lstmp"):
         steps = Steps(k, Input_lod[0], Projection.shape[0], self.is_reverse)
         memory = self.memory(k, Weight, Bias, ProjWeight, steps)
         kept = Projection, Cell, BatchGate, BatchCellPreAct
-        back = back_there(memory, steps, (H0, C0), kept, d_Projection, d_Input)
-        give_there(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
+        back = launch_gradient(memory, steps, (H0, C0), kept, d_Projection, d_Input)
+        store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
         if d_ProjWeight is not None and back.d_state is not None:
             k.matmul(d_ProjWeight, BatchHidden, back.d_state, transposed=(True, False))
 
@@ -316,9 +316,9 @@ class Lstmp(Memory, op="lstmp"):
         Bias: DeviceOperand,
         ProjWeight: DeviceOperand,
         steps: Steps,
-    ) -> lstm_lanes.Memory:
-        """Weights and rule, for kernels."""
+    ) -> lstm_kernels.Memory:
+        """The weights and activations, for kernels."""
         kind = "identity" if self.proj_activation == "identity" else self.cell_activation
-        by = lstm_lanes.Projection(ProjWeight, kind, self.proj_clip)
+        by = lstm_kernels.Projection(ProjWeight, kind, self.proj_clip)
         rule = self.kinds, self.use_peepholes, steps.row_at, self.cell_clip, by
-        return lstm_lanes.Memory(k, Weight, Bias, *rule)
+        return lstm_kernels.Memory(k, Weight, Bias, *rule)

@@ -1,8 +1,8 @@
-"""A long short-term memory, step by step, forward and back; what the ops over sequences share.
+"""LSTM cells, step by step, with gradients; shared by the ops over sequences.
 
-Gates stand in the order candidate, input, forget, output. Peepholes let the cell into the gates:
-the cell before into input and forget, the new one into output. What is handed on from step to step
-is the hidden state, or a projection of it. The functions are carried into generated modules.
+The order of gates is candidate, input, forget, output. Peepholes connect the cell to the gates:
+the previous cell to input and forget, the new one to output. The recurrent state is the hidden
+state, or a projection of it. The functions are copied into generated modules.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from compiler.ops.sequence.time_steps import (
 from compiler.ops.type_checks import require_same_dtype
 
 Rule: TypeAlias = "tuple[tuple[str, str, str], Array | None, float]"
-"""The activations of gates, cell and candidate; peepholes [3, width]; what clips the cell, or 0."""
+"""The activations of gates, cell and candidate; peepholes [3, width]; the clip of the cell, or 0.
+"""
 Projection: TypeAlias = "tuple[Array, str, float] | None"
-"""What the hidden state is multiplied by, the activation of that, and what clips it, or 0."""
+"""The projection weight, its activation, and its clip, or 0."""
 
 
 def peepholes(Bias: Array, width: int, used: bool) -> Array | None:
-    """The peephole weights of input, forget and output [3, width], if they are used."""
+    """The peephole weights of input, forget and output [3, width]; None unless `used`."""
     return Bias.reshape(-1)[4 * width :].reshape(3, width) if used else None
 
 
@@ -60,7 +61,7 @@ def lstm_step(gates: Array, before: Array, rule: Rule) -> tuple[Array, Array]:
 
 
 def project(hidden: Array, projection: Projection) -> Array:
-    """What is handed on to the next step."""
+    """The recurrent state: the hidden state, or its projection."""
     if projection is None:
         return hidden
     weight, kind, clip = projection
@@ -78,10 +79,10 @@ def run_memory(
     rule: Rule,
     projection: Projection,
 ) -> tuple[Array, Array]:
-    """Run all steps; the activated cells and the hidden states, in the order of time steps.
+    """Run all steps; returns the activated cells and the hidden states, in time-step order.
 
-    `gates` have what comes from outside and end activated; `state` and `cell` are stacked on the
-    initial ones, and get those of every step.
+    `gates` hold the input part and are activated in place; `state` and `cell` are stacks above the
+    initial ones, filled with those of every step.
     """
     width = cell.shape[1]
     active = np.empty((len(gates), width), gates.dtype)
@@ -95,10 +96,10 @@ def run_memory(
 
 
 def gate_factors(gates: Array, active: Array, before: Array, rule: Rule) -> tuple[Array, Array]:
-    """What gradients are multiplied by, for all steps at once.
+    """Factors of the gradients, for all steps at once.
 
-    [n, 4, width] to become those of the gates before activation, from that of the hidden state for
-    the output gate, from that of the cell for the others; [n, width] from hidden state to cell.
+    [n, 4, width] from the gradient of the hidden state (output gate) or of the cell (the
+    others) to that of the pre-activation gates; [n, width] from hidden state to cell.
     """
     (gate_kind, cell_kind, candidate_kind), width = rule[0], active.shape[1]
     candidate, inlet, _, outlet = parts(gates, 4)
@@ -120,10 +121,10 @@ def memory_gradient(
     projection: Projection,
     d_cell: Array,
 ) -> Array:
-    """The gradient of the gates before activation; `d_state` and `d_cell` get all of theirs.
+    """The gradient of the pre-activation gates; accumulates into `d_state` and `d_cell`.
 
-    Both begin as what comes in from outside, stacked like `state` and `cell`. With a projection,
-    `d_state` ends as the gradient of the product with its weight.
+    Both are initialised with the gradients from outside, stacked like `state` and `cell`. With a
+    projection, `d_state` ends as the gradient of the product with its weight.
     """
     checks, width = rule[1], cell.shape[1]
     factors, through = gate_factors(gates, active, cell[places_before(starts)], rule)
@@ -148,9 +149,9 @@ def memory_gradient(
 
 
 def bias_gradient(Bias: Array, d_gates: Array, cells: Array, before: Array, used: bool) -> Array:
-    """The gradient of the bias and, where they are used, of the peephole weights behind it.
+    """The gradient of the bias and, if used, of the peephole weights after it.
 
-    `cells` are stacked on the initial ones; `before` has the places of those of the step before.
+    `cells` are stacked above the initial ones; `before` indexes those of the previous step.
     """
     width = cells.shape[1]
     found = np.zeros_like(Bias)
@@ -165,11 +166,11 @@ def bias_gradient(Bias: Array, d_gates: Array, cells: Array, before: Array, used
 
 
 class Memory(OpDef):
-    """What `lstm` and `lstmp` have in common.
+    """The common base of `lstm` and `lstmp`.
 
-    Input [rows, 4 · width] is what the gates get from outside, Weight [size of the state,
-    4 · width] what from the state before, Bias [1, 4 · width], or [1, 7 · width] with peepholes.
-    H0 and C0 are state and cell before the first rows, a row for each sequence.
+    Input [rows, 4 · width] is the input part of the gates, Weight [size of the state, 4 · width]
+    multiplies the previous state, Bias [1, 4 · width], or [1, 7 · width] with peepholes.
+    H0 and C0 are the initial states and cells, a row for each sequence.
     """
 
     lod_like = "Input"
@@ -197,7 +198,7 @@ class Memory(OpDef):
     def cell_type(
         self, Input: TensorType, Input_lod: list[TensorType], Bias: TensorType
     ) -> TensorType:
-        """[rows, width]; errors where input, bias and LoD do not go together."""
+        """[rows, width]; raises if input, bias and LoD do not match."""
         require_one_level(self.kind, "Input", Input_lod)
         require_same_dtype(self.kind, Input=Input, Bias=Bias)
         names = ("gate_activation", "cell_activation", "candidate_activation")
@@ -217,9 +218,9 @@ class Memory(OpDef):
         state: TensorType,
         cell: TensorType,
     ) -> None:
-        """ShapeError where there is a state without a cell, or not one for each sequence."""
+        """Raise ShapeError if H0 comes without C0, or has not one row for each sequence."""
         if H0 is not None and C0 is None:
-            raise ShapeError(f"{self.kind}: H0 is {H0}, and there is no C0 to go with it")
+            raise ShapeError(f"{self.kind}: H0 is {H0}, but C0 is missing")
         for slot, given, type in (("H0", H0, state), ("C0", C0, cell)):
             if given is not None:
                 require_shape(self.kind, slot, given, count_of(Input_lod[0]), type.shape[1])

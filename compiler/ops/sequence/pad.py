@@ -1,4 +1,4 @@
-"""Ops between sequences that lie one after the other and sequences padded to one length."""
+"""Ops that convert between packed (LoD) and padded sequences."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 
 def padded_rows(lengths: Array, width: int) -> Array:
-    """Where the rows of sequences stand once each is padded to `width` rows."""
+    """The padded row of each packed row, with sequences padded to `width` rows."""
     return run_rows(np.arange(len(lengths)) * width, lengths)
 
 
 def padded_width(offsets: Array, wanted: int) -> int:
-    """The wanted length, or for -1 the longest; ValueError where a sequence is longer."""
+    """The requested width, or for -1 the longest length; ValueError if a sequence is longer."""
     longest = int(np.diff(offsets).max(initial=0))
     if wanted != -1 and longest > wanted:
         raise ValueError(
@@ -39,19 +39,19 @@ def padded_width(offsets: Array, wanted: int) -> int:
 
 
 def padded_places(offsets: Array, width: int) -> Array:
-    """Where each row of sequences stands once each is padded to `width` rows."""
+    """The index of each packed row in the padded tensor, with `width` rows per sequence."""
     return padded_rows(np.diff(offsets), width)
 
 
 def lengths_of(offsets: Array) -> Array:
-    """How long sequences are."""
+    """The lengths of sequences."""
     return np.diff(offsets)
 
 
 class SequencePad(OpDef, op="sequence_pad"):
-    """Out [count, length, …] = the sequences of X, filled up with PadValue; Length [count].
+    """Out [count, length, …] = the sequences of X, padded with PadValue; Length [count].
 
-    `padded_length` -1 means as long as the longest. PadValue is one number, or has the shape of a
+    `padded_length` -1 is the longest length. PadValue is one number, or has the shape of a
     row. X has one LoD level. Reference: sequence_pad_op.h.
     """
 
@@ -82,7 +82,7 @@ class SequencePad(OpDef, op="sequence_pad"):
         return {"Out": X.with_shape((count, length, *X.shape[1:])), "Length": Length}
 
     def misfits(self, padding: Shape, row: Shape) -> bool:
-        """True where a padding is not of the shape of a row."""
+        """True if a padding value does not have the shape of a row."""
         pairs = zip(padding, row, strict=False)
         return len(padding) != len(row) or any(differ(a, b) for a, b in pairs)
 
@@ -128,7 +128,7 @@ class SequencePad(OpDef, op="sequence_pad"):
 
 
 def checked_lengths(lengths: Array, width: int) -> Array:
-    """Lengths as [count]; ValueError for one that is negative or beyond the padded width."""
+    """Lengths as [count]; ValueError if one is negative or exceeds the padded width."""
     flat = lengths.reshape(-1)
     wrong = (flat < 0) | (flat > width)
     if wrong.any():
@@ -140,12 +140,12 @@ def checked_lengths(lengths: Array, width: int) -> Array:
 
 
 def filled_places(lengths: Array, width: int) -> Array:
-    """The places of the rows that count, of sequences padded to `width` rows."""
+    """The indices of valid rows, in sequences padded to `width` rows."""
     return padded_rows(checked_lengths(lengths, width), width)
 
 
 class SequenceUnpad(OpDef, op="sequence_unpad"):
-    """Out = the first Length[i] rows of each X[i], one after the other, with a LoD that says so.
+    """Out = the first Length[i] rows of each X[i], concatenated, as LoD sequences.
 
     X is [count, length, …], Length int64 [count]; rows of X [count, length] become [1].
     Reference: sequence_unpad_op.h.
@@ -207,7 +207,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
 
 
 def numpy_name(code: int) -> str:
-    """NumPy's name of the element type with this number.
+    """NumPy's name of the element type with this code.
 
     >>> all(numpy_name(each.code) == each.numpy.name for each in DType if each.code >= 0)
     True
@@ -217,16 +217,16 @@ def numpy_name(code: int) -> str:
 
 
 def mask_width(lengths: Array, given: Array | None, most: int) -> int:
-    """How many places `sequence_mask` makes."""
+    """The number of columns of `sequence_mask`."""
     places = most if given is None else int(given.reshape(-1)[0])
     return int(lengths.max(initial=0)) if places < 0 else places
 
 
 class SequenceMask(OpDef, op="sequence_mask"):
-    """Y[…, j] = 1 where j < X[…], else 0, for `maxlen` places j, in the element type `out_dtype`.
+    """Y[…, j] = 1 where j < X[…], else 0, for j < `maxlen`, in the element type `out_dtype`.
 
-    MaxLenTensor goes before `maxlen`, and a negative one means as many places
-    as the largest number of X. Reference: sequence_mask_op.h.
+    MaxLenTensor takes precedence over `maxlen`, and a negative one means max(X).
+    Reference: sequence_mask_op.h.
     """
 
     lod_like = ""

@@ -1,4 +1,4 @@
-"""Ops that look at each sequence as a whole: pooling, and softmax over its rows."""
+"""Ops over whole sequences: pooling, and softmax."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence import pool_kernels as pool_lanes
+from compiler.ops.sequence import pool_kernels
 from compiler.ops.sequence.sequence import (
     count_of,
-    of_lod,
+    lod_expression,
     owners,
     require_column,
     require_one_level,
@@ -28,12 +28,12 @@ POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
 
 
 def matrix(values: Array) -> Array:
-    """The same memory as [rows, numbers a row]."""
+    """A view as [rows, elements per row]."""
     return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
 def pool_sums(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Array) -> None:
-    """Set Out to the sum of each sequence; `parts` are its `segments`."""
+    """Sum each sequence into Out; `parts` are its `segments`."""
     filled, starts, _ = parts
     if isinstance(filled, slice):
         np.add.reduceat(X, starts, axis=0, out=Out)
@@ -45,23 +45,23 @@ def pool_sums(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Arra
 def pool_ends(
     X: Array, parts: tuple[Any, Array, Array], kind: str, empty: float, Out: Array
 ) -> None:
-    """Set Out to the FIRST or the LAST row of each sequence."""
+    """Copy the FIRST or the LAST row of each sequence to Out."""
     filled, starts, lengths = parts
     Out.fill(empty)
     Out[filled] = X[starts if kind == "FIRST" else starts + lengths - 1]
 
 
 def pool_largest(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Array) -> None:
-    """Set Out to the largest of each sequence, column by column."""
+    """Compute the maximum of each sequence, per column, into Out."""
     filled, starts, _ = parts
     Out.fill(empty)
     Out[filled] = np.maximum.reduceat(X, starts, axis=0)
 
 
 def locate_largest(X: Array, parts: tuple[Any, Array, Array], Out: Array, MaxIndex: Array) -> None:
-    """Set MaxIndex to where the largest are, the first if several, -1 for empty sequences.
+    """Write the row of each maximum to MaxIndex: the first on ties, -1 for empty sequences.
 
-    X and Out are matrices. A NaN, which equals nothing, is taken to be in the last row of all.
+    X and Out are matrices. A NaN, which equals nothing, is reported at the last row of X.
     """
     filled, starts, lengths = parts
     MaxIndex.fill(-1)
@@ -71,7 +71,7 @@ def locate_largest(X: Array, parts: tuple[Any, Array, Array], Out: Array, MaxInd
 
 
 def pool_weights(offsets: Array, kind: str, rank: int) -> Array:
-    """What a pool multiplies the sum of each sequence by: [count, 1, …], 1 for empty ones."""
+    """The factor of each sequence's sum: [count, 1, …], 1 for empty ones."""
     lengths = np.maximum(offsets[1:] - offsets[:-1], 1).reshape(-1, *(1,) * (rank - 1))
     return 1.0 / (lengths if kind == "AVERAGE" else np.sqrt(lengths))
 
@@ -79,7 +79,7 @@ def pool_weights(offsets: Array, kind: str, rank: int) -> Array:
 def give_to_largest(
     MaxIndex: Array, parts: tuple[Any, Array, Array], d_Out: Array, d_X: Array
 ) -> None:
-    """Set d_X to d_Out where the largest are, else 0; all are matrices."""
+    """Scatter d_Out to the rows of the maxima in d_X, 0 elsewhere; all are matrices."""
     filled, width = parts[0], int(d_X.shape[1])
     places = MaxIndex[filled].astype(np.int64) * width + np.arange(width)
     d_X.fill(0.0)
@@ -87,18 +87,18 @@ def give_to_largest(
 
 
 def give_to_ends(parts: tuple[Any, Array, Array], kind: str, d_Out: Array, d_X: Array) -> None:
-    """Set d_X to d_Out in the FIRST or the LAST row of each sequence, else 0."""
+    """Scatter d_Out to the FIRST or the LAST row of each sequence in d_X, 0 elsewhere."""
     filled, starts, lengths = parts
     d_X.fill(0.0)
     d_X[starts if kind == "FIRST" else starts + lengths - 1] = d_Out[filled]
 
 
 class SequencePool(OpDef, op="sequence_pool"):
-    """Out[i] = the rows of sequence i of X made one: a sum, a mean, the largest, first or last.
+    """Out[i] = the sum, mean, maximum, first or last row of sequence i of X.
 
-    X is [rows, …], Out [count, …], and `pad_value` stands for an empty sequence. Sequences are
-    those of the innermost LoD level; Out has the levels outside of it. MaxIndex, of Out's shape,
-    has the rows of the largest values (MAX), and -1 elsewhere. Reference: sequence_pool_op.h.
+    X is [rows, …], Out [count, …], and `pad_value` is the result for an empty sequence. Sequences
+    are those of the innermost LoD level; Out has the outer levels. MaxIndex, of Out's shape,
+    has the rows of the maxima (MAX), and -1 elsewhere. Reference: sequence_pool_op.h.
     """
 
     lod_like = ""
@@ -151,13 +151,13 @@ class SequencePool(OpDef, op="sequence_pool"):
 
     def lower_parts(self, k: SourceBuilder, offsets: Operand) -> str:
         """An expression for the segments."""
-        return of_lod(k, f"{k.function(segments)}({offsets})", offsets, "segments")
+        return lod_expression(k, f"{k.function(segments)}({offsets})", offsets, "segments")
 
     def lower_weights(self, k: SourceBuilder, offsets: Operand, like: Operand) -> str:
-        """An expression for the weights of sequences."""
+        """An expression for the factors of the sums."""
         found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
         made = f"{found}.astype({like.type.dtype.numpy.name!r})"
-        return of_lod(k, made, offsets, "weights")
+        return lod_expression(k, made, offsets, "weights")
 
     def lower(
         self,
@@ -188,7 +188,7 @@ class SequencePool(OpDef, op="sequence_pool"):
     def lower_located(
         self, k: SourceBuilder, X: Operand, parts: str, pooled: Operand, MaxIndex: Operand
     ) -> None:
-        """Where the largest are; nowhere for pools that do not look for them."""
+        """Lower the rows of the maxima; -1 for other pools."""
         if self.pooltype != "MAX":
             k.line(f"{MaxIndex}.fill(-1)")
             return
@@ -219,13 +219,13 @@ class SequencePool(OpDef, op="sequence_pool"):
     def lower_shares(
         self, k: SourceBuilder, offsets: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
-        """Every row of a sequence gets the same."""
+        """Lower the gradient of a sum: every row of a sequence gets the same."""
         share = d_Out
         if self.pooltype != "SUM":
             share = k.scratch(d_Out.shape, d_Out.type.dtype)
             weights = self.lower_weights(k, offsets, d_Out)
             k.line(f"np.multiply({d_Out}, {weights}, out={share})")
-        rows = of_lod(k, f"{k.function(owners)}({offsets})", offsets, "owners")
+        rows = lod_expression(k, f"{k.function(owners)}({offsets})", offsets, "owners")
         k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
 
     def triton(
@@ -239,7 +239,7 @@ class SequencePool(OpDef, op="sequence_pool"):
     ) -> None:
         for outer, level in zip(Out_lod or [], X_lod, strict=False):
             k.write_host(outer, level)
-        pool_lanes.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
+        pool_kernels.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
 
     def triton_grad(
         self,
@@ -249,11 +249,11 @@ class SequencePool(OpDef, op="sequence_pool"):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        pool_lanes.pooled_grad(k, X_lod[-1], self.pooltype, MaxIndex, d_Out, d_X)
+        pool_kernels.pooled_grad(k, X_lod[-1], self.pooltype, MaxIndex, d_Out, d_X)
 
 
 class SequenceSoftmax(OpDef, op="sequence_softmax"):
-    """Out = exp(X) divided by its sum over the sequence; X is [rows] or [rows, 1].
+    """Softmax over each sequence: Out = exp(X) / sum(exp(X)); X is [rows] or [rows, 1].
 
     Reference: sequence_softmax_op.h.
     """

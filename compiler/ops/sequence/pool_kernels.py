@@ -1,4 +1,4 @@
-"""Kernels that make the rows of each sequence one, and give gradients back to them."""
+"""Kernels of sequence pooling and its gradient."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from compiler.ir.types import DType
 from compiler.ops.sequence.sequence_kernels import (
     bounds,
     level_there,
+    longest_size,
     owner_rows,
     table_of,
-    turns_of,
 )
 
 
 def weight(k: KernelBuilder, length: Number, kind: str, dtype: DType) -> Number:
-    """What the sum over a sequence of some length is divided by."""
+    """The divisor of the sum over a sequence."""
     longer = k.astype(k.maximum(length, 1), dtype)
     return longer if kind == "AVERAGE" else k.sqrt(longer)
 
@@ -23,9 +23,9 @@ def pooled(
     k: KernelBuilder, X: DeviceOperand, level: Operand, kind: str, empty: float,
     Out: DeviceOperand | None, MaxIndex: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """A kernel for one row a sequence, and where the largest stand."""
+    """Emit a kernel for one row per sequence, and the rows of the maxima."""
     rows, width = table_of(X)
-    offsets, turns = level_there(k, level), turns_of(k, level)
+    offsets, longest = level_there(k, level), longest_size(k, level)
     count = level.shape[0] - 1
     i, j = k.grid(count, width)
     start, end = bounds(offsets, i)
@@ -34,7 +34,7 @@ def pooled(
     if kind in ("FIRST", "LAST"):
         result = x.at(start if kind == "FIRST" else end - 1, j, where=filled, other=empty)
     else:
-        r = k.loop(turns)
+        r = k.loop(longest)
         mine = r < end - start
         value = x.at(start + r, j, where=mine, other=float("-inf") if kind == "MAX" else 0)
         result = k.max(value, r) if kind == "MAX" else k.sum(value, r)
@@ -55,7 +55,7 @@ def pooled_grad(
     k: KernelBuilder, level: Operand, kind: str, MaxIndex: DeviceOperand | None,
     d_Out: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
-    """A kernel for what each row gets of its sequence's gradient."""
+    """Emit a kernel for each row's share of its sequence's gradient."""
     rows, width = table_of(d_X)
     count = level.shape[0] - 1
     owners, offsets = owner_rows(k, level, rows), level_there(k, level)

@@ -1,7 +1,7 @@
-"""What kernels of recurrent ops share: steps that the host launches, activations, stacks of states.
+"""Shared kernel code of recurrent ops: the host loop over steps, activations, stacks of states.
 
-The host knows the order of `time_steps` and goes through the steps; each launches a product of
-matrices over the sequences that are that long, with what a cell does to its sums in its kernel.
+The host computes the order of `time_steps` and loops over the steps; each launches a matrix product
+over the sequences that are that long, with the cell fused as its epilogue.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from compiler.ops.sequence.time_steps import steps_of
 from compiler.ops.shared_kernels import fill
 
 STEP = ("begin", "new", "before", "count", "next_begin", "next_count")
-"""The numbers of a step, in the order of `steps_of`."""
+"""The fields of a step, in the order of `steps_of`."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One step: `count` rows from `begin` on in the order, from `new` on in a stack of states.
+    """One step: `count` rows from `begin` in time-step order, from `new` in a stack of states.
 
-    The states before stand from `before` on. The next step has `next_count` rows from `next_begin`
-    on, which are those of the first sequences.
+    The previous states start at `before`. The next step has `next_count` rows from `next_begin`,
+    which belong to the first sequences.
     """
 
     begin: Size = 0
@@ -54,20 +54,20 @@ class Steps:
 
     @property
     def onwards(self) -> HostValue:
-        """The steps, the first one first."""
+        """The steps, first to last."""
         return self._found[3]
 
     @property
     def back(self) -> HostValue:
-        """The steps, the last one first."""
+        """The steps, last to first."""
         return self._found[4]
 
     def places_before(self) -> DeviceOperand:
-        """For each place of the order, that of the state before it in a stack."""
+        """For each position in time-step order, the index of the previous state in a stack."""
         return self.k.to_device(self._found[2], (self.rows,))
 
     def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
-        """A stack of states of which only the initial ones are set: to 0 where none are given."""
+        """A stack of states with only the initial ones set: to 0 if none are passed."""
         k = self.k
         states = k.scratch((self.sequences + self.rows, width), dtype)
         i, j = k.grid(self.first, width)
@@ -75,20 +75,20 @@ class Steps:
         return states
 
     def stacked(self, initial: DeviceOperand | None, states: DeviceOperand) -> DeviceOperand:
-        """States of the rows of sequences in the order, stacked on the initial ones."""
+        """States of the rows of sequences in time-step order, stacked above the initial ones."""
         k, stack = self.k, self.stack(initial, states.shape[-1], states.type.dtype)
         p, j = k.grid(self.rows, states.shape[-1])
         k.store(stack, (p + k.size(self.first), j), states[self.row_at[p], j])
         return stack
 
     def cleared(self, d_initial: DeviceOperand) -> DeviceOperand:
-        """The gradient of initial states with 0 everywhere: what empty sequences have."""
+        """The gradient of initial states, zeroed for the sake of empty sequences."""
         fill(self.k, d_initial, 0.0)
         return d_initial
 
 
 def activated(k: KernelBuilder, value: Number, kind: str) -> Number:
-    """An activation; "sigmoid" is that of a value held within -40 and 13, "logistic" of any."""
+    """Apply an activation; "sigmoid" clamps its argument to [-40, 13], "logistic" does not."""
     if kind == "sigmoid":
         return 1.0 / (k.exp(k.clip(-value, -13.0, 40.0)) + 1.0)
     if kind == "logistic":
@@ -99,7 +99,7 @@ def activated(k: KernelBuilder, value: Number, kind: str) -> Number:
 
 
 def slope(k: KernelBuilder, active: Number, kind: str) -> Number:
-    """The derivative of an activation, by what it gave."""
+    """The derivative of an activation, from its output."""
     if kind in ("sigmoid", "logistic"):
         return active * (1.0 - active)
     if kind == "tanh":
@@ -108,10 +108,10 @@ def slope(k: KernelBuilder, active: Number, kind: str) -> Number:
 
 
 def clipped(k: KernelBuilder, value: Number, clip: float) -> Number:
-    """A number within ± a clip; 0 is none."""
+    """Clip a number to ± `clip`; 0 means no clip."""
     return k.clip(value, -clip, clip) if clip > 0.0 else value
 
 
 def within(k: KernelBuilder, value: Number, clip: float) -> Number:
-    """1 where a clip leaves a number as it is, 0 where it holds it."""
+    """1 where a clip leaves a number unchanged, 0 where it is active."""
     return k.where(k.absolute(value) < clip, 1.0, 0.0) if clip > 0.0 else 1.0

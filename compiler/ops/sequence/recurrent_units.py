@@ -1,4 +1,4 @@
-"""Single steps of recurrent nets, which programs unroll themselves."""
+"""Single steps of recurrent networks, which programs unroll themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence import gru_kernels as gru_lanes
-from compiler.ops.sequence import recurrent_kernels as step_lanes
+from compiler.ops.sequence import gru_kernels, recurrent_kernels
 from compiler.ops.sequence.gru import (
     gate_slopes,
     gru_step,
@@ -35,10 +34,10 @@ def lstm_unit_gates(X: Array, forget_bias: float) -> list[Array]:
 
 
 class LstmUnit(OpDef, op="lstm_unit"):
-    """One step of a long short-term memory: C and H [n, width] from C_prev [n, width].
+    """One LSTM step: C and H [n, width] from C_prev [n, width].
 
-    X [n, 4 · width] has what the gates input, forget, output and candidate get; the forget gate
-    gets `forget_bias` more. Reference: lstm_unit_op.h.
+    X [n, 4 · width] are the pre-activation gates input, forget, output and candidate; `forget_bias`
+    is added to the forget gate. Reference: lstm_unit_op.h.
     """
 
     lod_like = ""
@@ -103,33 +102,34 @@ class LstmUnit(OpDef, op="lstm_unit"):
         inlet, forget, outlet, candidate = gates = self.gates(k, X, width, i, j)
         active, above = k.tanh(C[i, j]), d_H[i, j]
         d_cell = d_C[i, j] + above * outlet * (1.0 - active * active)
-        given = d_cell * candidate, d_cell * C_prev[i, j], above * active, d_cell * inlet
+        d_gates = d_cell * candidate, d_cell * C_prev[i, j], above * active, d_cell * inlet
         kinds = ("logistic", "logistic", "logistic", "tanh")
-        for part, (value, gate, kind) in enumerate(zip(given, gates, kinds, strict=True)):
+        for part, (value, gate, kind) in enumerate(zip(d_gates, gates, kinds, strict=True)):
             if d_X is not None:
                 column = j + k.size(width * part)
-                k.store(d_X, (i, column), value * step_lanes.slope(k, gate, kind))
+                k.store(d_X, (i, column), value * recurrent_kernels.slope(k, gate, kind))
         if d_C_prev is not None:
             k.store(d_C_prev, (i, j), d_cell * forget)
 
     def gates(
         self, k: KernelBuilder, X: DeviceOperand, width: Size, i: Number, j: Number
     ) -> tuple[Number, ...]:
-        """The activated gates in a lane: input, forget, output, candidate."""
+        """The activated gates of an element: input, forget, output, candidate."""
         parts = [X[i, j + k.size(width * part)] for part in range(4)]
         parts[1] = parts[1] + self.forget_bias
         kinds = ("logistic", "logistic", "logistic", "tanh")
         return tuple(
-            step_lanes.activated(k, part, kind) for part, kind in zip(parts, kinds, strict=True)
+            recurrent_kernels.activated(k, part, kind)
+            for part, kind in zip(parts, kinds, strict=True)
         )
 
 
 UNIT_ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu")
-"""The activations of `gru_unit`, which goes by their numbers."""
+"""The activations of `gru_unit`, by number."""
 
 
 def unit_activation(number: int) -> str:
-    """The activation that `gru_unit` gives as a number; its sigmoid is not clipped, as `gru`'s is.
+    """The activation for a number of `gru_unit`; its sigmoid is not clamped, as `gru`'s is.
 
     >>> unit_activation(1), unit_activation(2)
     ('logistic', 'tanh')
@@ -138,10 +138,10 @@ def unit_activation(number: int) -> str:
 
 
 class GruUnit(OpDef, op="gru_unit"):
-    """One step of gated recurrent units: Hidden [n, width] from HiddenPrev [n, width].
+    """One GRU step: Hidden [n, width] from HiddenPrev [n, width].
 
     Input [n, 3 · width], Weight and Bias are as in `gru`, and so are the state and `origin_mode`.
-    Gate has the activated gates, ResetHiddenPrev is reset * HiddenPrev. Activations are numbers:
+    Gate are the activated gates, ResetHiddenPrev is reset * HiddenPrev. Activations are numbers:
     identity 0, sigmoid 1, tanh 2, relu 3. Reference: gru_unit_op.h.
     """
 
@@ -223,7 +223,7 @@ class GruUnit(OpDef, op="gru_unit"):
         gates = Gate or k.scratch(Input.shape, dtype)
         kept = ResetHiddenPrev or k.scratch(HiddenPrev.shape, dtype)
         news = [(Hidden or k.scratch(HiddenPrev.shape, dtype), "row")]
-        gru_lanes.step(self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, kept, news)
+        gru_kernels.step(self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, kept, news)
 
     def triton_grad(
         self,
@@ -242,16 +242,16 @@ class GruUnit(OpDef, op="gru_unit"):
         unit, dtype = self.unit(k, Weight), Gate.type.dtype
         count = Gate.shape[0]
         d_gates, carry = k.scratch(Gate.shape, dtype), k.scratch(HiddenPrev.shape, dtype)
-        back = gru_lanes.Back(HiddenPrev, Gate, d_Hidden, d_gates, carry, d_Input)
-        gru_lanes.last_step_back(unit, Block(count=count), back)
+        back = gru_kernels.Backward(HiddenPrev, Gate, d_Hidden, d_gates, carry, d_Input)
+        gru_kernels.last_backward_step(unit, Block(count=count), back)
         if d_HiddenPrev is not None:
-            gru_lanes.initial_gradient(unit, count, d_gates, carry, None, d_HiddenPrev)
+            gru_kernels.initial_gradient(unit, count, d_gates, carry, None, d_HiddenPrev)
         if d_Weight is not None:
-            gru_lanes.weight_gradient(unit, HiddenPrev, None, ResetHiddenPrev, d_gates, d_Weight)
+            gru_kernels.weight_gradient(unit, HiddenPrev, None, ResetHiddenPrev, d_gates, d_Weight)
         if d_Bias is not None:
-            gru_lanes.bias_gradient(k, d_gates, d_Bias)
+            gru_kernels.bias_gradient(k, d_gates, d_Bias)
 
-    def unit(self, k: KernelBuilder, Weight: DeviceOperand) -> gru_lanes.Unit:
-        """The weights and the rule, for kernels."""
+    def unit(self, k: KernelBuilder, Weight: DeviceOperand) -> gru_kernels.Unit:
+        """The weights and activations, for kernels."""
         kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
-        return gru_lanes.Unit(k, Weight, kinds, self.origin_mode)
+        return gru_kernels.Unit(k, Weight, kinds, self.origin_mode)

@@ -1,4 +1,4 @@
-"""Convolution of each column of sequences by itself, over the rows to come."""
+"""Row (lookahead) convolution: each column of a sequence is convolved over its next rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from compiler.ops.type_checks import differ, shown
 
 
 def rows_of_batch(X: Array, lod: list[Array] | None) -> Array:
-    """Where sequences lie: as the LoD says, or all of one length in X [batch, length, size]."""
+    """The sequence offsets: those of the LoD, or equal lengths for X [batch, length, size]."""
     return lod[-1] if lod else even_offsets(len(X), X.shape[1])
 
 
 class RowConv(OpDef, op="row_conv"):
-    """Out[t] = sum over k of Filter[k] * X[t + k], as far as the sequence goes.
+    """Out[t] = sum over k of Filter[k] * X[t + k], up to the end of the sequence.
 
     X is [rows, size] with a LoD, or [batch, length, size]; Filter is [steps ahead + 1, size].
     Reference: row_conv_op.cc.
@@ -68,7 +68,7 @@ class RowConv(OpDef, op="row_conv"):
         Out: DeviceOperand,
     ) -> None:
         table = self.table(X.shape)
-        rows_in = self.bounds_there(k, X.shape, X_lod)
+        rows_in = self.device_bounds(k, X.shape, X_lod)
         i, j = k.grid(*table)
         step = k.loop(Filter.shape[0])
         seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
@@ -85,7 +85,7 @@ class RowConv(OpDef, op="row_conv"):
         d_Filter: DeviceOperand | None,
     ) -> None:
         table = self.table(X.shape)
-        rows_in, above = self.bounds_there(k, X.shape, X_lod), d_Out.reshaped(table)
+        rows_in, above = self.device_bounds(k, X.shape, X_lod), d_Out.reshaped(table)
         if d_X is not None:
             i, j = k.grid(*table)
             step = k.loop(Filter.shape[0])
@@ -98,13 +98,13 @@ class RowConv(OpDef, op="row_conv"):
             k.store(d_Filter, (step, j), k.sum(seen * above[i, j], i))
 
     def table(self, X: Shape) -> tuple[Size, Size]:
-        """Rows and numbers in one."""
+        """The number of rows, and of elements per row."""
         return product(X[:-1]), X[-1]
 
-    def bounds_there(
+    def device_bounds(
         self, k: KernelBuilder, X: Shape, X_lod: list[Operand] | None
     ) -> DeviceOperand:
-        """For each row where its sequence begins and ends: int64 [2, rows]."""
+        """For each row the begin and end of its sequence, on the device: int64 [2, rows]."""
         rows = self.table(X)[0]
         level = X_lod[-1] if X_lod else k.on_host(even_offsets, X[0], X[1])
         return rows_bounds(k, level, rows)

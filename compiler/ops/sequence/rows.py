@@ -1,4 +1,4 @@
-"""Ops that give the rows of sequences in another order, or only some of them."""
+"""Ops that reorder or select the rows of sequences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
 
 
 def interleaved_rows(lods: list[Array]) -> Array:
-    """Rows of tensors that lie one after the other, sequence by sequence of all of them."""
+    """The rows of concatenated tensors, interleaved sequence by sequence."""
     ends = np.cumsum([offsets[-1] for offsets in lods])
     pairs = zip(ends, lods, strict=True)
     places = np.stack([end - offsets[-1] + offsets for end, offsets in pairs])
@@ -36,21 +36,21 @@ def interleaved_rows(lods: list[Array]) -> Array:
 
 
 def joined_places(lods: list[Array], index: int) -> Array:
-    """Where the rows of one of the tensors go."""
+    """The output indices of the rows of one of the tensors."""
     before = np.sum([np.diff(offsets) for offsets in lods[:index]], axis=0, dtype=np.int64)
     starts = np.sum(lods, axis=0)[:-1] + before
     return run_rows(starts, np.diff(lods[index]))
 
 
 def joined_offsets(lods: list[Array]) -> Array:
-    """Where the sequences of all of them lie."""
+    """The offsets of the joined sequences."""
     return np.sum(lods, axis=0)
 
 
 class JoinOffsets(OpDef, op="join_offsets"):
-    """Out = the offsets of tensors that stand one behind the other: a level of their LoD."""
+    """Out = the offsets of concatenated tensors: a level of their LoD."""
 
-    no_kernel_reason = "offsets are the host's"
+    no_kernel_reason = "LoD offsets are on the host"
 
     X = reads(many=True, no_grad=True)
     Out = writes()
@@ -65,9 +65,9 @@ class JoinOffsets(OpDef, op="join_offsets"):
 
 
 class SequenceConcat(OpDef, op="sequence_concat"):
-    """Out = the first sequence of every tensor in X, then the second of every one, and so on.
+    """Out = the first sequences of all tensors in X, then the second ones, and so on.
 
-    All have one LoD level and equally many sequences. Reference: sequence_concat_op.h.
+    All have one LoD level and the same number of sequences. Reference: sequence_concat_op.h.
     """
 
     lod_like = ""
@@ -127,7 +127,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
 
 
 class SequenceReverse(OpDef, op="sequence_reverse"):
-    """Y = X with each sequence backwards; one LoD level. Reference: sequence_reverse_op.h."""
+    """Y = X with each sequence reversed; one LoD level. Reference: sequence_reverse_op.h."""
 
     X = reads()
     X_lod = reads_lod("X")
@@ -153,7 +153,7 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
 
 
 def sliced_rows(offsets: Array, first: Array, lengths: Array) -> Array:
-    """The rows of a part of each sequence; ValueError where it reaches outside."""
+    """The rows of a slice of each sequence; ValueError if it is out of range."""
     first, lengths = first.reshape(-1), lengths.reshape(-1)
     wrong = (first < 0) | (lengths < 0) | (first + lengths > np.diff(offsets))
     if wrong.any():
@@ -166,9 +166,9 @@ def sliced_rows(offsets: Array, first: Array, lengths: Array) -> Array:
 
 
 class SequenceSlice(OpDef, op="sequence_slice"):
-    """Out = Length[i] rows of each sequence i of X, from its row Offset[i] on.
+    """Out = Length[i] rows of each sequence i of X, starting at its row Offset[i].
 
-    Offset and Length are whole numbers [count, 1]; X has one LoD level.
+    Offset and Length are integers [count, 1]; X has one LoD level.
     Reference: sequence_slice_op.h.
     """
 
@@ -239,7 +239,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
 
 
 def reshaped_offsets(offsets: Array, size: int, new_size: int) -> Array:
-    """Where sequences lie in rows of another size; ValueError where one does not fill its rows."""
+    """Offsets after a change of row size; ValueError if a sequence does not fill its last row."""
     numbers = offsets * size
     if (numbers % new_size).any():
         raise ValueError(
@@ -250,7 +250,7 @@ def reshaped_offsets(offsets: Array, size: int, new_size: int) -> Array:
 
 
 class SequenceReshape(OpDef, op="sequence_reshape"):
-    """Out [.., new_dim] = X [rows, size] with the numbers of each sequence in rows of `new_dim`.
+    """Out [.., new_dim] = X [rows, size], each sequence reshaped to rows of `new_dim`.
 
     One LoD level, whose offsets change with the rows. Reference: sequence_reshape_op.h.
     """

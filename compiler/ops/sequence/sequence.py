@@ -1,8 +1,8 @@
-"""What ops on sequences share: which rows of a tensor belong to which sequence.
+"""Shared code of sequence ops: which rows of a tensor belong to which sequence.
 
-Sequences of several lengths lie one after the other in a tensor; `offsets`, int64 [count + 1], say
-where each begins and the last ends. Sequences may be empty. The functions of arrays are carried
-into generated modules, and know nothing but their arguments and `np`.
+Sequences of several lengths are packed in a tensor; `offsets`, int64 [count + 1], has the begin of
+each and the end of the last. Sequences may be empty. The array functions are copied into generated
+modules, and use nothing but their arguments and `np`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def offsets_of(count: Size) -> TensorType:
 
 
 def count_of(offsets: TensorType) -> Size:
-    """How many sequences a LoD level has."""
+    """The number of sequences of a LoD level."""
     return offsets.shape[0] - 1
 
 
 def require_one_level(op: str, slot: str, lod: Sequence[TensorType]) -> None:
-    """ShapeError for a LoD of several levels, which the reference's kernels refuse."""
+    """Raise ShapeError for a LoD of several levels, which the reference's kernels reject."""
     if len(lod) != 1:
         raise ShapeError(
             f"{op}: {slot} has {len(lod)} LoD levels, expected 1",
@@ -39,28 +39,28 @@ def require_one_level(op: str, slot: str, lod: Sequence[TensorType]) -> None:
 
 
 def require_rank(op: str, slot: str, type: TensorType, least: int) -> None:
-    """ShapeError unless an input has enough axes."""
+    """Raise ShapeError unless an input has at least `least` axes."""
     if type.rank < least:
         raise ShapeError(f"{op}: {slot} is {type}, expected {least} axes or more")
 
 
 def require_column(op: str, type: TensorType) -> None:
-    """ShapeError unless X is one number a row."""
+    """Raise ShapeError unless X has one element per row."""
     if type.rank != 2 or differ(type.shape[1], 1):
         raise ShapeError(f"{op}: X is {type}, expected [rows, 1]")
 
 
-def of_lod(k: SourceBuilder, expression: str, offsets: Operand, hint: str) -> str:
-    """An expression over a LoD level, worked out once a step where the level is fed.
+def lod_expression(k: SourceBuilder, expression: str, offsets: Operand, hint: str) -> str:
+    """An expression over a LoD level, evaluated once a step if the level is a feed.
 
-    A level that an op wrote stays in place, and so `once` would not look at it again.
+    A level written by an op keeps its address, so `at_bind` would not evaluate it again.
     """
     steady = getattr(offsets, "steady", True)
     return expression if steady else k.at_bind(expression, [offsets], hint)
 
 
 def offsets_after(lengths: Array) -> Array:
-    """Where sequences of some lengths lie: int64 [count + 1].
+    """The offsets of sequences with these lengths: int64 [count + 1].
 
     >>> print(offsets_after(np.array([[2], [0], [3]])))
     [0 2 2 5]
@@ -69,12 +69,12 @@ def offsets_after(lengths: Array) -> Array:
 
 
 def even_offsets(count: int, length: int) -> Array:
-    """Where sequences of one length lie: int64 [count + 1]."""
+    """The offsets of sequences of equal length: int64 [count + 1]."""
     return np.arange(count + 1) * length
 
 
 def row_bounds(offsets: Array) -> Array:
-    """For each row where its sequence begins and where it ends: int64 [2, rows].
+    """For each row the begin and end of its sequence: int64 [2, rows].
 
     >>> print(row_bounds(np.array([0, 2, 2, 5])).tolist())
     [[0, 0, 2, 2, 2], [2, 2, 5, 5, 5]]
@@ -84,7 +84,7 @@ def row_bounds(offsets: Array) -> Array:
 
 
 def run_rows(starts: Array, lengths: Array) -> Array:
-    """Row numbers of runs, one run after the other: int64 [sum(lengths)].
+    """The row indices of consecutive runs: int64 [sum(lengths)].
 
     >>> print(run_rows(np.array([5, 0, 2]), np.array([2, 0, 3])))
     [5 6 2 3 4]
@@ -94,7 +94,7 @@ def run_rows(starts: Array, lengths: Array) -> Array:
 
 
 def reversed_rows(offsets: Array) -> Array:
-    """Row numbers of the same sequences, each backwards: int64 [rows].
+    """The row indices that reverse each sequence: int64 [rows].
 
     >>> print(reversed_rows(np.array([0, 2, 2, 5])))
     [1 0 4 3 2]
@@ -105,7 +105,7 @@ def reversed_rows(offsets: Array) -> Array:
 
 
 def owners(offsets: Array) -> Array:
-    """The number of the sequence that each row belongs to.
+    """The sequence index of each row.
 
     >>> print(owners(np.array([0, 2, 2, 5])))
     [0 0 2 2 2]
@@ -114,7 +114,7 @@ def owners(offsets: Array) -> Array:
 
 
 def row_places(offsets: Array) -> tuple[Array, Array]:
-    """For each row its place in its sequence, and how long that is: int64 [rows] each.
+    """For each row its position in its sequence, and the sequence's length: int64 [rows] each.
 
     >>> print(*row_places(np.array([0, 2, 2, 5])))
     [0 1 0 1 2] [2 2 3 3 3]
@@ -125,7 +125,7 @@ def row_places(offsets: Array) -> tuple[Array, Array]:
 
 
 def segments(offsets: Array) -> tuple[Any, Array, Array]:
-    """Which sequences have rows (a slice where all do), where these begin, how long they are."""
+    """The non-empty sequences (a slice if all are), their first rows, and their lengths."""
     lengths = offsets[1:] - offsets[:-1]
     if lengths.all():
         return slice(None), offsets[:-1], lengths
@@ -148,8 +148,8 @@ def segment_sums(values: Array, offsets: Array) -> Array:
 def window_index(places: tuple[Array, Array], start: int, length: int) -> Array:
     """The rows of the window `start … start + length - 1` around each row: [rows, length].
 
-    `places` are those of `row_places`. The number of rows stands for what lies outside of the
-    sequence.
+    `places` are those of `row_places`. Positions outside of the sequence have the number of rows as
+    their index.
 
     >>> print(window_index(row_places(np.array([0, 2, 3])), -1, 3).tolist())
     [[3, 0, 1], [0, 1, 3], [3, 2, 3]]
@@ -162,18 +162,18 @@ def window_index(places: tuple[Array, Array], start: int, length: int) -> Array:
 
 
 def window_values(values: Array, offsets: Array, start: int, length: int, border: float) -> Array:
-    """What each row's window sees, `border` outside of its sequence: [rows, length, …]."""
+    """The values in each row's window, `border` outside of its sequence: [rows, length, …]."""
     beyond = np.full((1, *values.shape[1:]), border, values.dtype)
     index = window_index(row_places(offsets), start, length)
     return np.concatenate([values, beyond]).take(index, axis=0)
 
 
 def zeros(shape: Any, like: Array) -> Array:
-    """Zeros in a shape, of the element type of an array."""
+    """Zeros of a shape, with the element type of `like`."""
     sizes: tuple[int, ...] = shape
     return np.zeros(sizes, like.dtype)
 
 
 def reshaped(values: Array, shape: Any) -> Array:
-    """The same elements in a shape."""
+    """The same elements in another shape."""
     return values.reshape(shape)

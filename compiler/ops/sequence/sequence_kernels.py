@@ -1,7 +1,7 @@
-"""Kernels over sequences: which of them a row belongs to, and sums over the rows of each.
+"""Kernels over sequences: the sequence of each row, and reductions over the rows of each.
 
-The host has the offsets of sequences. What kernels need of them is sent to the device, as they are
-or as the row numbers that follow from them.
+LoD offsets are on the host. Kernels get them copied to the device, as they are or as the row
+indices derived from them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.ops.sequence.sequence import owners, row_bounds
 
 
 def table_of(X: DeviceOperand) -> tuple[Size, Size]:
-    """A shape as rows and the numbers in one."""
+    """The number of rows, and of elements per row."""
     return X.shape[0], product(X.shape[1:])
 
 
@@ -34,45 +34,45 @@ def longest(offsets: Array) -> int:
 
 
 def level_there(k: KernelBuilder, level: Operand) -> DeviceOperand:
-    """A LoD level on the device: int64 [count + 1]."""
+    """Copy a LoD level to the device: int64 [count + 1]."""
     return k.to_device(level, level.shape)
 
 
-def turns_of(k: KernelBuilder, level: Operand) -> Size:
-    """The length of the longest sequence as a size, over which a loop runs."""
+def longest_size(k: KernelBuilder, level: Operand) -> Size:
+    """The length of the longest sequence as a size, the trip count of a loop over rows."""
     return k.as_size(k.on_host(longest, level), "longest")
 
 
 def owner_rows(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
-    """The number of the sequence that each row belongs to: int64 [rows]."""
+    """The sequence index of each row, on the device: int64 [rows]."""
     return k.to_device(k.on_host(owners, level), (rows,))
 
 
 def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
-    """Where a sequence begins and ends."""
+    """The begin and end of a sequence."""
     return offsets[i], offsets[i + 1]
 
 
 def rows_bounds(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
-    """For each row where its sequence begins and where it ends: int64 [2, rows]."""
+    """For each row the begin and end of its sequence, on the device: int64 [2, rows]."""
     return k.to_device(k.on_host(row_bounds, level), (2, rows))
 
 
 def move_rows(
-    k: KernelBuilder, X: DeviceOperand, places: DeviceOperand, out: DeviceOperand
+    k: KernelBuilder, X: DeviceOperand, indices: DeviceOperand, out: DeviceOperand
 ) -> None:
-    """A kernel for out[place] = row of X; no two rows have one place."""
+    """Emit a kernel for out[indices[i]] = X[i]; indices are distinct."""
     i, j = k.grid(*table_of(X))
-    k.store(out.reshaped(table_of(out)), (places[i], j), X.reshaped(table_of(X))[i, j])
+    k.store(out.reshaped(table_of(out)), (indices[i], j), X.reshaped(table_of(X))[i, j])
 
 
 def softmax_rows(k: KernelBuilder, X: DeviceOperand, level: Operand, Out: DeviceOperand) -> None:
-    """Kernels for softmax over the rows of each sequence, one number a row."""
+    """Emit kernels for softmax over the rows of each sequence, one element per row."""
     rows, count = X.type.numel, level.shape[0] - 1
-    offsets, turns = level_there(k, level), turns_of(k, level)
+    offsets, size = level_there(k, level), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
-    r = k.loop(turns)
+    r = k.loop(size)
     mine = r < end - start
     value = X.reshaped((rows,)).at(start + r, where=mine, other=float("-inf"))
     most = k.max(value, r)
@@ -83,12 +83,12 @@ def softmax_rows(k: KernelBuilder, X: DeviceOperand, level: Operand, Out: Device
 def softmax_rows_grad(
     k: KernelBuilder, Out: DeviceOperand, d_Out: DeviceOperand, level: Operand, d_X: DeviceOperand
 ) -> None:
-    """Kernels for its gradient."""
+    """Emit kernels for the gradient of that softmax."""
     rows, count = Out.type.numel, level.shape[0] - 1
-    offsets, turns = level_there(k, level), turns_of(k, level)
+    offsets, size = level_there(k, level), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
-    r = k.loop(turns)
+    r = k.loop(size)
     mine = r < end - start
     out, above = (
         each.reshaped((rows,)).at(start + r, where=mine, other=0) for each in (Out, d_Out)

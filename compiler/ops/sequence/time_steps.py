@@ -1,9 +1,9 @@
-"""What recurrent ops share: an order in which a time step of all sequences is one block of rows.
+"""Shared code of recurrent ops: a row order in which each time step is one contiguous block.
 
-Sequences are sorted by length, the longest first, and step t has the t-th rows of those that are
-that long: a product of matrices a step serves them all, and the sequences of a step are the first
-of those of the step before. States are stacked below the initial ones, so that what lies before the
-first step is found like any other. The functions are carried into generated modules.
+Sequences are sorted by descending length, and step t has the t-th rows of those that are longer
+than t: one matrix product per step serves them all, and the sequences of a step are a prefix of
+those of the previous step. States are stacked above the initial ones, so that the state before the
+first step is found like any other. The functions are copied into generated modules.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from compiler.ops.sequence.sequence import run_rows
 from compiler.ops.type_checks import differ
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
-"""What the reference's recurrent kernels know."""
+"""The activations of the reference's recurrent kernels."""
 
 
 def require_activations(op: str, **names: str) -> None:
-    """BadAttribute for an activation that recurrent ops do not have."""
+    """Raise BadAttribute for an activation that recurrent ops do not support."""
     for attribute, name in names.items():
         if name not in ACTIVATIONS:
             expected = ", ".join(ACTIVATIONS)
@@ -31,16 +31,16 @@ def require_activations(op: str, **names: str) -> None:
 
 
 def require_shape(op: str, slot: str, type: TensorType, *shape: Size) -> None:
-    """ShapeError unless an input can have a shape."""
+    """Raise ShapeError unless an input may have a shape."""
     pairs = zip(type.shape, shape, strict=False)
     if type.rank != len(shape) or any(differ(a, b) for a, b in pairs):
         raise ShapeError(f"{op}: {slot} is {type}, expected [{', '.join(map(str, shape))}]")
 
 
 def by_time_step(offsets: Array, backwards: bool) -> tuple[Array, Array, Array]:
-    """The order of sequences, where each step begins and the last ends, and the row at each place.
+    """The order of sequences, the offsets of the steps, and the row at each position.
 
-    Empty sequences have no place in the order. `backwards` takes each sequence's last row first.
+    Empty sequences are not in the order. `backwards` starts with each sequence's last row.
 
     >>> order, starts, rows = by_time_step(np.array([0, 2, 2, 5]), False)
     >>> print(order, starts, rows)
@@ -57,7 +57,7 @@ def by_time_step(offsets: Array, backwards: bool) -> tuple[Array, Array, Array]:
 
 
 def blocks_of(starts: Array) -> list[tuple[slice, slice, slice]]:
-    """The places of each step in the order, in a stack of states, and of the states before it.
+    """The slices of each step: in time-step order, in a state stack, of the previous states.
 
     >>> blocks_of(np.array([0, 2, 3]))[1]
     (slice(2, 3, None), slice(4, 5, None), slice(2, 3, None))
@@ -73,12 +73,12 @@ def blocks_of(starts: Array) -> list[tuple[slice, slice, slice]]:
 
 
 def steps_of(offsets: Array, backwards: bool) -> tuple[Array, Array, Array, list[Any], list[Any]]:
-    """The steps in numbers, for code that launches a kernel for each.
+    """The steps as integers, for code that launches kernels for each.
 
-    The order of sequences, the row at each place, the place of the state before it in the stack;
-    then for each step, the first one first and the last one first: where it begins in the order and
-    in the stack, where the states before it do, how many rows it has, where the next step begins
-    and how many it has.
+    The order of sequences, the row at each position, the index of the previous state in the stack;
+    then the steps, first to last and last to first, each with: its begin in time-step order and
+    in the stack, the begin of the previous states, its number of rows, the begin of the next step
+    and its number of rows.
 
     >>> steps_of(np.array([0, 2, 3]), False)[3]
     [(0, 2, 0, 2, 2, 1), (2, 4, 2, 1, 0, 0)]
@@ -94,7 +94,7 @@ def steps_of(offsets: Array, backwards: bool) -> tuple[Array, Array, Array, list
 
 
 def places_before(starts: Array) -> Array:
-    """For each place of the order, that of the state before it in the stack.
+    """For each position in time-step order, the index of the previous state in the stack.
 
     >>> print(places_before(np.array([0, 2, 3])))
     [0 1 2]
@@ -107,14 +107,14 @@ def places_before(starts: Array) -> Array:
 def stack_states(
     initial: Array | None, order: Array, rows: int, size: int, dtype: np.dtype[Any]
 ) -> Array:
-    """A stack of states of which only the initial ones are set: to zero where none are given."""
+    """A stack of states with only the initial ones set: to zero if none are passed."""
     states = np.empty((len(order) + rows, size), dtype)
     states[: len(order)] = 0.0 if initial is None else initial[order]
     return states
 
 
 def stacked(initial: Array | None, order: Array, states: Array) -> Array:
-    """States by the order of time steps, stacked on the initial ones, or on zeros."""
+    """States in time-step order, stacked above the initial ones, or above zeros."""
     stack = stack_states(initial, order, len(states), states.shape[1], states.dtype)
     stack[len(order) :] = states
     return stack
@@ -128,16 +128,16 @@ def initial_gradient(d_states: Array, order: Array, count: int) -> Array:
 
 
 def in_rows(places: Array, rows: Array) -> Array:
-    """What stands at the places of the order, back in the rows of the sequences."""
+    """Permute rows from time-step order back to the rows of the sequences."""
     found = np.empty_like(places)
     found[rows] = places
     return found
 
 
 def activate(values: Array, kind: str) -> None:
-    """Apply an activation in place; "sigmoid" is that of values held within -40 and 13.
+    """Apply an activation in place; "sigmoid" clamps its argument to [-40, 13].
 
-    "logistic" is the same of values as they are.
+    "logistic" is the same without the clamp.
     """
     if kind in ("sigmoid", "logistic"):
         np.negative(values, out=values)
@@ -153,12 +153,12 @@ def activate(values: Array, kind: str) -> None:
 
 
 def within(values: Array, clip: float) -> Array | float:
-    """1 where a clip leaves values as they are, 0 where it holds them; a clip of 0 is none."""
+    """1 where a clip leaves values unchanged, 0 where it is active; a clip of 0 means none."""
     return np.abs(values) < clip if clip > 0.0 else 1.0
 
 
 def slope(active: Array, kind: str) -> Array:
-    """The derivative of an activation, by what it gave."""
+    """The derivative of an activation, from its output."""
     if kind in ("sigmoid", "logistic"):
         return active * (1.0 - active)
     if kind == "tanh":
@@ -167,6 +167,6 @@ def slope(active: Array, kind: str) -> Array:
 
 
 def parts(gates: Array, count: int) -> list[Array]:
-    """The gates as columns of equal width, views of one array."""
+    """Split the gates into columns of equal width, views of one array."""
     width = gates.shape[1] // count
     return [gates[:, part * width : (part + 1) * width] for part in range(count)]

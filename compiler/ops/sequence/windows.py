@@ -1,6 +1,7 @@
 """Windows around the rows of sequences, gathered in generated code.
 
-What lies outside of a sequence stands below all rows: one row of zeros, or rows of padding.
+Positions outside of a sequence refer to rows appended below all others: one row of zeros, or rows
+of padding.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import numpy as np
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
-from compiler.ops.sequence.sequence import of_lod, row_places, window_index
+from compiler.ops.sequence.sequence import lod_expression, row_places, window_index
 
 
 def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array:
-    """Like `window_index`, but rows below the last stand for each place outside by itself.
+    """Like `window_index`, but with a separate padding row for each position outside.
 
-    First those before a sequence, then those after it, both in the order of places.
+    The padding rows before a sequence come first, then those after it, both by position.
     """
     positions, lengths = places
     steps = np.arange(start, start + length)
@@ -26,16 +27,16 @@ def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array
 
 
 def lower_index(k: SourceBuilder, offsets: Operand, start: int, length: int, padded: bool) -> str:
-    """An expression for what windows see."""
-    places = of_lod(k, f"{k.function(row_places)}({offsets})", offsets, "places")
+    """An expression for the window index."""
+    places = lod_expression(k, f"{k.function(row_places)}({offsets})", offsets, "places")
     function = k.function(padding_index if padded else window_index)
-    return of_lod(k, f"{function}({places}, {start}, {length})", offsets, "windows")
+    return lod_expression(k, f"{function}({places}, {start}, {length})", offsets, "windows")
 
 
 def lower_windows(
     k: SourceBuilder, values: Operand, index: str, length: Size, border: Operand | None
 ) -> Operand:
-    """Gather windows over values, and over zeros or a border below them: [rows, length, size]."""
+    """Gather windows from values with zeros or a border below them: [rows, length, size]."""
     (rows, size), dtype = values.shape, values.type.dtype
     height = rows + (1 if border is None else border.shape[0])
     below, seen = k.scratch((height, size), dtype), k.scratch((rows, length, size), dtype)

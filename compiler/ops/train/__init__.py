@@ -1,1 +1,1 @@
-"""Updates of parameters, tables of vectors, sparse rows."""
+"""Parameter updates, embedding tables, sparse gradients."""

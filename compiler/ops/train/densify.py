@@ -1,4 +1,4 @@
-"""From the sparse form of a gradient to dense values and to its row numbers."""
+"""Conversion of sparse gradients to dense values, and to their row indices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
 
 
 class DensifyRows(OpDef, op="densify_rows"):
-    """Out has `height` rows: at each number of X_rows the sum of the rows of X that carry it."""
+    """Out has `height` rows: Out[r] = the sum of the rows of X whose index is r."""
 
     X = reads()
     X_rows = reads_rows("X")
@@ -40,7 +40,7 @@ class DensifyRows(OpDef, op="densify_rows"):
 
 
 class RowNumbers(OpDef, op="row_numbers"):
-    """Out = the row numbers of sparse rows, int64, in the order of their values."""
+    """Out = the row indices of a sparse gradient, int64, in the order of its values."""
 
     X = reads()
     X_rows = reads_rows("X")

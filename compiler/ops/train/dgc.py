@@ -1,8 +1,8 @@
-"""Deep gradient compression: of a gradient only the largest elements are sent, the rest later.
+"""Deep gradient compression: only the largest elements of a gradient are sent, the rest later.
 
-Lin et al., 2018 (arXiv 1712.01887). Each rank keeps U, its momentum, and V, what it has not sent
-yet. Before step `rampup_begin_step` nothing is held back, and training is that of `momentum`. The
-ops and what they compute are those of Paddle 1.8.5: dgc_op.h, dgc_momentum_op.h,
+Lin et al., 2018 (arXiv 1712.01887). Each rank keeps U, its momentum, and V, the accumulated unsent
+gradient. Before step `rampup_begin_step` everything is sent, and training equals `momentum`. The
+ops and their arithmetic are those of Paddle 1.8.5: dgc_op.h, dgc_momentum_op.h,
 dgc_clip_by_norm_op.h, sparse_all_reduce_op_handle.cc.
 """
 
@@ -23,9 +23,9 @@ from compiler.ops.train.optimizer import Update
 
 
 def sparsity_at(sparsity: Sequence[float], step: float, rampup_step: float) -> float:
-    """The part of a gradient that is held back, `step` steps after the beginning.
+    """The fraction of a gradient that is not sent, `step` steps after the beginning.
 
-    The values of `sparsity` share `rampup_step` steps; then the last one stays.
+    The values of `sparsity` share `rampup_step` steps; after that, the last one is used.
 
     >>> [sparsity_at([0.75, 0.9, 0.99], step, 6.0) for step in (0, 1, 2, 5, 6)]
     [0.75, 0.75, 0.9, 0.99, 0.99]
@@ -35,7 +35,7 @@ def sparsity_at(sparsity: Sequence[float], step: float, rampup_step: float) -> f
 
 
 def sent_count(size: int, sparsity: float) -> int:
-    """How many of `size` elements are sent, computed in float32 as the reference does.
+    """The number of elements sent of `size`, computed in float32 like the reference.
 
     >>> sent_count(16384, 0.999), sent_count(20000, 0.75)
     (16, 5000)
@@ -46,7 +46,7 @@ def sent_count(size: int, sparsity: float) -> int:
 def compressed(
     u: Array, v: Array, gradient: Array, count: int, m: float, use_nesterov: bool
 ) -> tuple[Array, Array, Array]:
-    """The new U and V, without the `count` largest elements of V, and these in zeros."""
+    """The new U and V, zeroed at the `count` largest elements of V; these, among zeros."""
     momentum = gradient.dtype.type(m)
     u = momentum * (u + gradient) if use_nesterov else momentum * u + gradient
     v = v + u + gradient if use_nesterov else v + u
@@ -59,22 +59,22 @@ def compressed(
 
 
 def number(value: int, like: Array) -> Array:
-    """A number [1] in the element type of an array."""
+    """A number as array [1], in the element type of `like`."""
     return np.array([value], like.dtype)
 
 
 class Dgc(OpDef, op="dgc"):
-    """Grad_out = the elements of V to send, zeros elsewhere; U_out and V_out = what is kept.
+    """Grad_out = the elements of V to send, zeros elsewhere; U_out and V_out = the rest.
 
     With G = nranks * Grad + decay of Param: U = m * U + G and V = V + U; with `use_nesterov`
-    U = m * (U + G) and V = V + U + G. The `k` elements of V that are largest are sent; U and V are
-    0 there then. Before `rampup_begin_step` Grad_out is G and nothing else changes. `current_step`
-    and `nranks` [1] are numbers in float32; ValueError where there is one rank. `regular_type` is
+    U = m * (U + G) and V = V + U + G. The `k` largest elements of V are sent; U and V are
+    set to 0 there. Before `rampup_begin_step` Grad_out is G, nothing else changes. `current_step`
+    and `nranks` [1] are float32 numbers; ValueError if there is one rank. `regular_type` is
     0, 1 for L1 or 2 for L2 decay. Reference: dgc_op.h.
     """
 
     lod_like = ""
-    no_kernel_reason = "only data decides which elements are largest"
+    no_kernel_reason = "the elements to send are data-dependent"
 
     U = reads()
     V = reads()
@@ -123,14 +123,14 @@ class Dgc(OpDef, op="dgc"):
 
 
 class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
-    """Out = the sum of X over all ranks of ring `ring_id`; what is zero in X is not sent.
+    """Out = the sum of X over all ranks of ring `ring_id`; zeros of X are not sent.
 
-    Before `rampup_begin_step` all of X is. Made where a `dgc` op is, in place of `c_allreduce_sum`.
+    Before `rampup_begin_step` all of X is sent. Replaces `c_allreduce_sum` after a `dgc` op.
     Reference: sparse_all_reduce_op_handle.cc.
     """
 
     lod_like = "X"
-    no_kernel_reason = "only data decides how many elements are sent"
+    no_kernel_reason = "the number of elements sent is data-dependent"
 
     X = reads()
     current_step = reads()
@@ -154,9 +154,9 @@ class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
 
 
 class DgcMomentum(Update, op="dgc_momentum"):
-    """Grad_out = Grad / nranks; then `momentum` before `rampup_begin_step`, and `sgd` from there.
+    """Grad_out = Grad / nranks; then `momentum` before `rampup_begin_step`, and `sgd` after.
 
-    After that step the momentum is in what `dgc` sends. Reference: dgc_momentum_op.h.
+    From that step on, `dgc` includes the momentum. Reference: dgc_momentum_op.h.
     """
 
     Velocity = reads()

@@ -1,4 +1,4 @@
-"""Looking up rows of a table by number, with dense and with sparse gradients."""
+"""Embedding lookups, with dense and with sparse gradients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from compiler.ops.type_checks import differ, numeric, require_dtype
 
 
 def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
-    """Set out[i] to table[ids[i]]; ValueError for an id that is no row of the table.
+    """Set out[i] to table[ids[i]]; ValueError if an id is not a row of the table.
 
-    Ids are read as unsigned to see the negative ones too.
+    Ids are viewed as unsigned, so that one comparison finds negative ones too.
     """
     count = table.shape[0]
     if ids.view(np.uint64).max(initial=0) >= count:
@@ -37,7 +37,7 @@ def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
 
 
 def found_rows(table: Array, ids: Array, padding: int) -> Array:
-    """The rows of a table by number, in the shape of the ids and a row; zeros for `padding`."""
+    """Rows of a table by index, shape ids.shape + row.shape; zeros for `padding`."""
     flat = ids.reshape(-1)
     found = np.empty((flat.size, table.shape[1]), table.dtype)
     look_up(table, flat, found, "W")
@@ -49,9 +49,9 @@ def found_rows(table: Array, ids: Array, padding: int) -> Array:
 class Lookup(OpDef):
     """Out[i] = W[Ids[i]], and 0 where Ids[i] is `padding_idx`, whose row gets no gradient.
 
-    A negative `padding_idx` is none. With `is_sparse`, the gradient of W is sparse: a row of
-    Out@GRAD for each id. Reference: lookup_table_op.h, whose sparse gradient gives the row of
-    `padding_idx` a part as well.
+    A negative `padding_idx` means none. With `is_sparse`, the gradient of W is sparse: a row of
+    Out@GRAD for each id. Reference: lookup_table_op.h, whose sparse gradient also has rows for
+    `padding_idx`.
     """
 
     epilogue = "Out"
@@ -72,7 +72,7 @@ class Lookup(OpDef):
     table_names = attr_list(str)
 
     def looked_up(self, Ids: TensorType) -> Shape:
-        """The shape of Ids, each of which becomes a row."""
+        """The shape of Ids without the axis that a row replaces."""
         return Ids.shape
 
     def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
@@ -138,7 +138,7 @@ class Lookup(OpDef):
         k.store(Out.reshaped((count, W.shape[1])), (n, j), found)
 
     def counts(self, k: KernelBuilder, row: Number, W: DeviceOperand) -> Number:
-        """Whether a row is one of the table's, and not the padding."""
+        """True if a row index is in the table, and is not the padding."""
         known = inside(k, row, W.shape[0])
         return known & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else known
 
@@ -168,7 +168,7 @@ class LookupTable(Lookup, op="lookup_table"):
     grad_inplace = attr(False)
 
     def looked_up(self, Ids: TensorType) -> Shape:
-        """The shape of Ids but for the last axis; ShapeError where its size is not 1."""
+        """The shape of Ids without the last axis; ShapeError if its size is not 1."""
         if not Ids.shape or differ(Ids.shape[-1], 1):
             raise ShapeError(f"{self.kind}: Ids are {Ids}, expected a last axis of size 1")
         return Ids.shape[:-1]
@@ -178,7 +178,7 @@ class LookupTable(Lookup, op="lookup_table"):
 
 
 class LookupTableV2(Lookup, op="lookup_table_v2"):
-    """Ids of any shape."""
+    """Ids may have any shape."""
 
     def numpy(self, W: Array, Ids: Array) -> Array:
         return found_rows(W, Ids, self.padding_idx)

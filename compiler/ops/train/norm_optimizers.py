@@ -1,4 +1,4 @@
-"""Updates that look at a parameter as a whole: at its norm, or at how often it was averaged."""
+"""Updates that depend on a parameter as a whole: on its norm, or on its averaging window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class WholeUpdate(Whole):
-    """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
+    """The base of updates by a gradient of Param's type and a scalar learning rate."""
 
     Param = reads()
     Grad = reads()
@@ -24,7 +24,7 @@ class WholeUpdate(Whole):
     ParamOut = writes(inplace="Param")
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types of what is overwritten; ShapeError where Grad has not the type of Param."""
+        """The types of the overwritten values; ShapeError if Grad and Param differ in type."""
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
         require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
@@ -39,12 +39,11 @@ def averaged(
 
 
 class Lamb(WholeUpdate, op="lamb"):
-    """Adam with a rate for every layer (You et al., 2019): a step as long as Param is.
+    """Adam with layer-wise learning rates (You et al., 2019): the step is scaled by |Param|.
 
     move = Moment1 / (sqrt(Moment2) + epsilon) + weight_decay * Param;
-    Param -= LearningRate * |Param| / |move| * move, without the ratio where a norm is 0. Moments
-    are not corrected for their start: Beta1Pow and Beta2Pow count for nothing, as in the reference
-    (lamb_op.h).
+    Param -= LearningRate * |Param| / |move| * move, without the ratio if a norm is 0. There is no
+    bias correction: Beta1Pow and Beta2Pow are not used, as in the reference (lamb_op.h).
     """
 
     Moment1 = reads()
@@ -102,10 +101,10 @@ class Lamb(WholeUpdate, op="lamb"):
 
 
 class LarsMomentum(WholeUpdate, op="lars_momentum"):
-    """Momentum with a rate for every layer, by how long Param is to Grad (You et al., 2017).
+    """Momentum with layer-wise learning rates by |Param| / |Grad| (You et al., 2017).
 
     rate = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay * |Param|), or
-    LearningRate where a norm is 0; Velocity = mu * Velocity + rate * (Grad + lars_weight_decay *
+    LearningRate if a norm is 0; Velocity = mu * Velocity + rate * (Grad + lars_weight_decay *
     Param); Param -= Velocity. Reference: lars_momentum_op.h.
     """
 
@@ -147,11 +146,11 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
 
 
 class Dpsgd(WholeUpdate, op="dpsgd"):
-    """Differentially private descent (Abadi et al., 2016): Grad shortened to `clip`, and noise.
+    """Differentially private SGD (Abadi et al., 2016): Grad clipped to norm `clip`, plus noise.
 
     Param -= LearningRate * (Grad * min(1, clip / |Grad|) + noise / batch_size), where noise is one
-    normal number of deviation `sigma` for all elements. A seed of 0 means another one in every
-    step. Reference: dpsgd_op.h.
+    normal number with standard deviation `sigma` for all elements. A seed of 0 draws a new one in
+    every step. Reference: dpsgd_op.h.
     """
 
     is_random = True
@@ -185,9 +184,9 @@ class Dpsgd(WholeUpdate, op="dpsgd"):
 class AverageAccumulates(Whole, op="average_accumulates"):
     """Sums of a parameter over a window of steps, for its average.
 
-    Each step adds `param` to sum_1, whose content goes to sum_2 every 16384 steps, to stay exact.
+    Each step adds `param` to sum_1, which is moved to sum_2 every 16384 steps, for precision.
     Once the window is full (num_accumulates is at least `min_average_window`, and at least
-    `average_window` times all updates, or `max_average_window`), both go to sum_3 and a new one
+    `average_window` times all updates, or `max_average_window`), both move to sum_3 and a new one
     begins. Reference: average_accumulates_op.h.
     """
 
@@ -209,7 +208,7 @@ class AverageAccumulates(Whole, op="average_accumulates"):
     min_average_window = attr(10000, WIDE)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types of what is overwritten; ShapeError where a sum has not the type of `param`."""
+        """The types of the overwritten values; ShapeError if a sum and `param` differ in type."""
         sums: dict[str, TensorType] = {slot: types[slot] for slot in types if "sum" in slot}
         require_same_dtype(self.kind, param=types["param"], **sums)
         require_same_shape(self.kind, param=types["param"], **sums)

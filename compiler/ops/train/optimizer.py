@@ -1,4 +1,4 @@
-"""What optimizers do to a parameter in one step. Every output overwrites the state it updates."""
+"""Optimizer updates of one parameter. Every output overwrites the state it updates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class Updated(Pointwise):
-    """A parameter and its gradient, of one type."""
+    """The base of updates of a parameter by a gradient of the same type."""
 
     Param = reads()
     Grad = reads()
     ParamOut = writes(inplace="Param")
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types of what is overwritten; ShapeError where Grad has not the type of Param."""
+        """The types of the overwritten values; ShapeError if Grad and Param differ in type."""
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
         require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
         return super().infer_types(types)
@@ -34,7 +34,7 @@ class Sgd(Update, op="sgd"):
     """Param -= LearningRate * Grad. Reference: sgd_op.h."""
 
     def for_rows(self) -> str:
-        """Rows that a sparse gradient lacks stay as they are."""
+        """The op for sparse gradients, which updates only rows in the gradient."""
         return "sgd_rows"
 
     def compute(self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value) -> Value:
@@ -71,7 +71,7 @@ class Adagrad(Update, op="adagrad"):
     epsilon = attr(1e-6)
 
     def for_rows(self) -> str:
-        """Rows that a sparse gradient lacks stay as they are."""
+        """The op for sparse gradients, which updates only rows in the gradient."""
         return "adagrad_rows"
 
     def compute(
@@ -87,8 +87,8 @@ class Adam(Update, op="adam"):
 
     rate = LearningRate * sqrt(1 - Beta2Pow) / (1 - Beta1Pow);
     Param -= rate * Moment1 / (sqrt(Moment2) + epsilon). Beta1Pow and Beta2Pow start at the betas
-    and are multiplied by them after use. `lazy_mode` matters for sparse gradients only, and the row
-    count that makes the reference use threads for nothing. Reference: adam_op.h.
+    and are multiplied by them after use. `lazy_mode` affects sparse gradients only;
+    `min_row_size_to_use_multithread` has no effect. Reference: adam_op.h.
     """
 
     Moment1 = reads()
@@ -108,7 +108,7 @@ class Adam(Update, op="adam"):
     min_row_size_to_use_multithread = attr(1000, WIDE)
 
     def for_rows(self) -> str:
-        """In lazy mode, rows that a sparse gradient lacks stay as they are; else all move."""
+        """The op for sparse gradients in lazy mode, which updates only their rows; else none."""
         return "adam_rows" if self.lazy_mode else ""
 
     def compute(
@@ -139,7 +139,7 @@ class Adam(Update, op="adam"):
 
 
 class Adamax(Update, op="adamax"):
-    """Adam by the largest gradient seen (Kingma & Ba, 2015): `first` = the moving mean of Grad,
+    """Adam by the infinity norm (Kingma & Ba, 2015): `first` = the moving mean of Grad,
 
     InfNorm = max(beta2 * InfNorm + epsilon, |Grad|);
     Param -= LearningRate / (1 - Beta1Pow) * first / InfNorm. Reference: adamax_op.h.

@@ -1,6 +1,6 @@
-"""Updates that give every element of a parameter a rate of its own, and ones that shrink it.
+"""Updates with per-element learning rates, and proximal updates.
 
-All work element by element; a sparse gradient reaches them as a dense one.
+All are elementwise; sparse gradients are densified first.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from compiler.ops.train.optimizer import Update, Updated
 
 
 class Adadelta(Updated, op="adadelta"):
-    """Param moves by -Grad, scaled by how far it moved over how long gradients were (Zeiler, 2012).
+    """Param moves by -Grad, scaled by the RMS of past moves over that of gradients (Zeiler, 2012).
 
     squares = rho * AvgSquaredGrad + (1 - rho) * Grad**2;
     AvgSquaredUpdate = rho * AvgSquaredUpdate + (1 - rho) * move**2, where move = -sqrt(
     (AvgSquaredUpdate + epsilon) / (squares + epsilon)) * Grad. Param then moves by that formula
-    with AvgSquaredUpdate as it is afterwards: the reference, which writes in place, does
+    with the new AvgSquaredUpdate: so does the reference, which writes in place
     (adadelta_op.h). There is no learning rate.
     """
 
@@ -67,8 +67,8 @@ class DecayedAdagrad(Update, op="decayed_adagrad"):
 class Rmsprop(Update, op="rmsprop"):
     """Gradients over the root of their mean square, with momentum (Tieleman & Hinton, 2012).
 
-    MeanSquare = decay * MeanSquare + (1 - decay) * Grad**2; where `centered`, the square of
-    MeanGrad (the moving mean of Grad, else left as it is) is taken off it;
+    MeanSquare = decay * MeanSquare + (1 - decay) * Grad**2; if `centered`, the square of
+    MeanGrad (the moving mean of Grad, else unchanged) is subtracted from it;
     Moment = momentum * Moment + LearningRate * Grad / sqrt(MeanSquare + epsilon); Param -= Moment.
     Reference: rmsprop_op.h.
     """
@@ -85,7 +85,7 @@ class Rmsprop(Update, op="rmsprop"):
     centered = attr(False)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types of what is overwritten; MissingSlot where `centered` lacks MeanGrad."""
+        """The types of the overwritten values; MissingSlot if `centered` lacks MeanGrad."""
         if self.centered and types.get("MeanGrad") is None:
             raise MissingSlot("Input MeanGrad not found: rmsprop needs it where it is centered")
         return super().infer_types(types)
@@ -116,12 +116,12 @@ def accumulated(xp: Xp, squares: Value, power: float) -> Value:
 
 
 class Ftrl(Update, op="ftrl"):
-    """Follow the regularized leader (McMahan et al., 2013): Param is 0 unless Linear exceeds `l1`.
+    """Follow the regularized leader (McMahan et al., 2013): Param is 0 if abs(Linear) <= `l1`.
 
     With squares = SquaredAccumulator + Grad**2 and root(x) = x ** -lr_power,
     Linear += Grad - (root(squares) - root(SquaredAccumulator)) / LearningRate * Param;
     Param = (l1 * sign(Linear) - Linear) / (root(squares) / LearningRate + 2 * l2) where
-    |Linear| > l1. Both factors are 1e-10 larger than given, as in the reference (ftrl_op.h).
+    |Linear| > l1. 1e-10 is added to `l1` and `l2`, as in the reference (ftrl_op.h).
     """
 
     SquaredAccumulator = reads()
@@ -155,7 +155,7 @@ class Ftrl(Update, op="ftrl"):
 
 
 def drawn(xp: Xp, moved: Value, rate: Value, l1: float, l2: float) -> Value:
-    """The parameter after its step, drawn towards 0."""
+    """The proximal operator: the parameter after its step, shrunk towards 0."""
     scale = 1.0 + rate * l2
     if l1 <= 0.0:
         return moved / scale
@@ -163,7 +163,7 @@ def drawn(xp: Xp, moved: Value, rate: Value, l1: float, l2: float) -> Value:
 
 
 class Proximal(Update):
-    """A step, and then Param drawn towards 0: by rate * `l1`, and divided by 1 + rate * `l2`."""
+    """A gradient step, then shrinkage by rate * `l1` and by the factor 1 / (1 + rate * `l2`)."""
 
     l1 = attr(0.0)
     l2 = attr(0.0)
@@ -177,7 +177,7 @@ class ProximalGd(Proximal, op="proximal_gd"):
 
 
 class ProximalAdagrad(Proximal, op="proximal_adagrad"):
-    """Moment += Grad**2, the step is LearningRate * Grad / sqrt(Moment); then drawn towards 0.
+    """Moment += Grad**2, the step is LearningRate * Grad / sqrt(Moment); then the proximal step.
 
     Reference: proximal_adagrad_op.h.
     """

@@ -1,7 +1,7 @@
-"""Updates by sparse gradients that touch no other rows: what a graph runs in place of the dense op.
+"""Updates by sparse gradients that touch only their rows: replace the dense op in graphs.
 
-Every other update moves all of a parameter even where its gradient is 0, so it gets the gradient
-as a dense one. The classes here are no ops of the reference: it has one op for both.
+Other updates move all of a parameter even where its gradient is 0, so their gradient is densified.
+The classes here are not ops of the reference, which has one op for both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class RowsUpdate(OpDef):
-    """Grad[i] is a part of the gradient of Param[Grad_rows[i]]; rows may repeat."""
+    """Grad[i] is part of the gradient of Param[Grad_rows[i]]; rows may repeat."""
 
     Param = reads()
     Grad = reads()
@@ -39,7 +39,7 @@ class RowsUpdate(OpDef):
     ParamOut = writes(inplace="Param")
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types of what is overwritten; ShapeError where Grad has not rows like Param's."""
+        """The types of the overwritten values; ShapeError if rows of Grad and Param differ."""
         param, grad = types["Param"], types["Grad"]
         require_same_dtype(self.kind, Param=param, Grad=grad)
         sizes = zip(param.shape[1:], grad.shape[1:], strict=False)
@@ -86,7 +86,7 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
 def move_by_adagrad(
     param: Array, moment: Array, grad: Array, rows: Array, rate: Array, epsilon: float
 ) -> None:
-    """Move rows of a parameter and its moment in place."""
+    """Update rows of a parameter and its moment in place."""
     numbers, total = merge_rows(grad, rows)
     squares = moment[numbers] + total * total
     moment[numbers] = squares
@@ -94,7 +94,7 @@ def move_by_adagrad(
 
 
 class AdagradRows(RowsUpdate, op="adagrad_rows"):
-    """For every row and the sum g of its parts: Moment[row] += g**2;
+    """For every row and the sum g of its gradients: Moment[row] += g**2;
 
     Param[row] -= LearningRate * g / (sqrt(Moment[row]) + epsilon).
     """
@@ -155,7 +155,7 @@ def move_by_adam(
     betas: tuple[Any, Any],
     epsilon: float,
 ) -> None:
-    """Move rows of a parameter and its moments in place; `rate` is corrected for their start."""
+    """Update rows of a parameter and its moments in place; `rate` is bias-corrected."""
     numbers, total = merge_rows(grad, rows)
     first = moments[0][numbers] * betas[0] + total * (1.0 - betas[0])
     second = moments[1][numbers] * betas[1] + total * total * (1.0 - betas[1])
@@ -165,10 +165,10 @@ def move_by_adam(
 
 
 class AdamRows(RowsUpdate, op="adam_rows"):
-    """Adam in its lazy mode: rows that Grad lacks stay as they are, and so do their moments.
+    """Adam in lazy mode: rows without a gradient are unchanged, and so are their moments.
 
-    The rate is that of the dense op, with Beta1Pow and Beta2Pow as they are before they advance.
-    The reference advances them first for sparse gradients, and so makes its first step shorter
+    The rate is that of the dense op, with Beta1Pow and Beta2Pow before their update.
+    The reference updates them first for sparse gradients, and so makes its first step shorter
     (adam_op.h).
     """
 
@@ -283,9 +283,9 @@ class AdamRows(RowsUpdate, op="adam_rows"):
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of tables that a sparse gradient names, each once: element j of row `row`.
+    """The distinct rows of a sparse gradient: element j of row `row`.
 
-    `total` is the sum of its parts; `leads` is true in the lanes that have it.
+    `total` is the sum of its gradients; `leads` is true for the elements that write it.
     """
 
     k: KernelBuilder
@@ -299,7 +299,7 @@ class _Rows:
     def found(
         k: KernelBuilder, Grad: DeviceOperand, Grad_rows: DeviceOperand, shape: Sequence[Size]
     ) -> _Rows:
-        """Find them, and begin a kernel with a lane for each element that may be one."""
+        """Merge repeated rows, and start a kernel over the elements of all rows."""
         count, width = Grad_rows.type.numel, product(shape[1:])
         rows = merged(k, Grad_rows, shape[0])
         n, j = k.grid(count, width)
@@ -308,7 +308,7 @@ class _Rows:
         return _Rows(k, row, j, total, leads, (shape[0], width))
 
     def read(self, table: DeviceOperand) -> Number:
-        """The element of a table."""
+        """Load the element of a table."""
         return table.reshaped(self.shape).at(self.row, self.j, where=self.leads, other=0)
 
     def write(self, table: DeviceOperand, value: Number) -> None:
@@ -317,6 +317,6 @@ class _Rows:
 
 
 def keep_state(k: SourceBuilder, before: Operand, after: Operand) -> None:
-    """Write the copy of what is updated to where it is updated, unless that is one place."""
+    """Copy the state to its output, unless both are the same memory."""
     if not k.aliased(before, after):
         k.line(f"np.copyto({after}, {before})")

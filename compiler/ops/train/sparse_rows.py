@@ -1,7 +1,7 @@
-"""Sparse rows: the gradient of a table that was looked up, as values and the numbers of their rows.
+"""Sparse gradients (SelectedRows): the gradient of a looked-up table, as values and row indices.
 
-Row numbers may repeat; what they stand for is the sum. Ops that would do something else to repeated
-rows than to their sum merge them first. The plain functions here are carried into generated code.
+Row indices may repeat, and stand for the sum. Ops that are not linear merge repeated rows first.
+The plain functions here are copied into generated code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.ops.type_checks import differ, require_same_dtype
 
 
 def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
-    """Each row number once, in rising order, and the sums of the values that carry it."""
+    """Each distinct row index, ascending, and the sums of its values."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -32,14 +32,14 @@ def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def merge_repeated(values: Array, rows: Array) -> tuple[Array, Array]:
-    """The same where row numbers repeat; else copies, in the order they have."""
+    """The same if row indices repeat; else copies, in their order."""
     if np.unique(rows).size == rows.size:
         return rows.copy(), values.copy()
     return merge_rows(values, rows)
 
 
-def lower_places(k: SourceBuilder, rows: Operand, width: Size) -> str:
-    """Write where the elements of rows lie in a flat table: an expression for int64 positions."""
+def lower_flat_indices(k: SourceBuilder, rows: Operand, width: Size) -> str:
+    """Write the flat indices of the rows' elements in a table: an int64 expression."""
     count = rows.type.numel
     places = k.scratch((count, width), DType.INT64)
     columns = k.at_bind(f"np.arange({width})", [], "columns")
@@ -53,23 +53,23 @@ def lower_add_rows(
 ) -> None:
     """Write table[row] += value for every row, or -= with the function `subtract`.
 
-    Positions in flat arrays are NumPy's fastest way to add where rows repeat.
+    Flat indices are NumPy's fastest way to add where rows repeat.
     """
     size = values.type.numel
-    places = lower_places(k, rows, product(table.shape[1:]))
+    places = lower_flat_indices(k, rows, product(table.shape[1:]))
     flat = table.view((table.type.numel,))
     k.line(f"np.{function}.at({flat}, {places}, {values.view((size,))})")
 
 
 def rows_type(count: Size) -> TensorType:
-    """The type of so many row numbers."""
+    """The type of `count` row indices."""
     return TensorType(DType.INT64, (count,))
 
 
 def merge_in_place(values: Array, rows: Array) -> tuple[Array, Array, int]:
-    """As many values and rows as before, merged ones first, and how many those are.
+    """Values and rows of unchanged size, merged ones first, and the number of merged ones.
 
-    What is left over is 0 and has the number of the first row, to which it adds nothing.
+    The remaining values are 0 with the index of the first row, so adding them has no effect.
     """
     numbers, total = merge_rows(values, rows)
     merged, kept, count = np.zeros_like(values), np.zeros_like(rows), len(numbers)
@@ -79,15 +79,15 @@ def merge_in_place(values: Array, rows: Array) -> tuple[Array, Array, int]:
 
 
 class MergeSelectedRows(OpDef, op="merge_selected_rows"):
-    """Out has every row of X once: the sum of those with its number.
+    """Out has every row of X once: the sum of those with its index.
 
-    Rows are in rising order, or as they were where no number repeats.
+    Rows are ascending, or in their order if no index repeats.
 
-    Row numbers are known where a graph is made; a program declares the shape of the whole.
+    A graph knows the row indices; a program declares the shape of the whole table.
     Reference: merge_selected_rows_op.h.
     """
 
-    no_kernel_reason = "only data decides how many rows are left"
+    no_kernel_reason = "the number of output rows is data-dependent"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -106,7 +106,7 @@ class MergeSelectedRows(OpDef, op="merge_selected_rows"):
 
 
 class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
-    """Out = the values of sparse rows, one below the other, whatever their numbers.
+    """Out = the values of a sparse gradient, whatever their row indices.
 
     Reference: get_tensor_from_selected_rows_op.cc.
     """
@@ -126,7 +126,7 @@ class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
 
 
 class SumRows(OpDef, op="sum_rows"):
-    """`sum` of sparse terms only: their rows, one term after the other."""
+    """`sum` of sparse terms only: concatenates their rows."""
 
     X = reads(many=True)
     X_rows = reads_rows("X")
@@ -169,7 +169,7 @@ class SumRows(OpDef, op="sum_rows"):
 
 
 class SparseToSparse(OpDef):
-    """What has as many rows as X, each with a number."""
+    """The base of ops whose output has a row, with an index, for each row of X."""
 
     X = reads()
     X_rows = reads_rows("X")
@@ -177,18 +177,18 @@ class SparseToSparse(OpDef):
     Out_rows = writes_rows("Out")
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X, and of a number for each of its rows."""
+        """The type of X, and of an index for each of its rows."""
         return {"Out": types["X"], "Out_rows": rows_type(types["X"].shape[0])}
 
 
 class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
-    """`elementwise_mul` of sparse rows and a tensor of one element."""
+    """`elementwise_mul` of a sparse gradient and a tensor of one element."""
 
     Y = reads()
     axis = attr(-1)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The types as above; ShapeError where Y has more than one element."""
+        """The types as above; ShapeError if Y has more than one element."""
         if differ(types["Y"].numel, 1):
             raise ShapeError(
                 f"elementwise_mul: X is sparse, but Y is {types['Y']}, expected one element"
@@ -229,7 +229,7 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
 
 
 class ScaleRows(SparseToSparse, op="scale_rows"):
-    """`scale` of sparse rows without a bias; rows that X lacks stay 0."""
+    """`scale` of a sparse gradient without a bias; rows that X lacks remain 0."""
 
     ScaleTensor = reads(optional=True)
     scale = attr(1.0)
@@ -272,12 +272,12 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
             copy(k, X_rows, Out_rows)
 
 
-def put_merged(
+def emit_merged(
     k: KernelBuilder, X: DeviceOperand, X_rows: DeviceOperand, Out_rows: DeviceOperand | None
 ) -> tuple[Merged, DeviceOperand, DeviceOperand]:
-    """Kernels for the merged rows of X, their places among all, and their numbers at these places.
+    """Kernels for the merged rows of X, their positions, and their indices at these positions.
 
-    What is left over has the number of the first row.
+    The remaining positions have the index of the first row.
     """
     found, totals = summed(k, X, X_rows)
     place = places(k, X_rows, found)
@@ -291,10 +291,10 @@ def put_merged(
 
 
 class MergeRows(SparseToSparse, op="merge_rows"):
-    """Out has every row of X once, the sum of those with its number, in order of numbers.
+    """Out has every row of X once, the sum of those with its index, ascending.
 
-    Behind them are zeros, as many rows as X has in all, so that sizes are known. No op of the
-    reference: the pass `merge_squares` makes it of `merge_selected_rows` where zeros do not matter.
+    Zeros follow, for as many rows as X in all, so that sizes are static. Not an op of the
+    reference: the pass `merge_squares` replaces `merge_selected_rows` by it if zeros are harmless.
     """
 
     def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
@@ -309,7 +309,7 @@ class MergeRows(SparseToSparse, op="merge_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        found, totals, place = put_merged(k, X, X_rows, Out_rows)
+        found, totals, place = emit_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
@@ -318,7 +318,7 @@ class MergeRows(SparseToSparse, op="merge_rows"):
 
 
 class ClipRows(SparseToSparse, op="clip_rows"):
-    """`clip` of sparse rows: of their sums where they repeat. Rows that X lacks stay 0."""
+    """`clip` of a sparse gradient: of the sums where rows repeat. Rows that X lacks remain 0."""
 
     Min = reads(optional=True)
     Max = reads(optional=True)
@@ -344,7 +344,7 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        found, totals, place = put_merged(k, X, X_rows, Out_rows)
+        found, totals, place = emit_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
@@ -355,7 +355,7 @@ class ClipRows(SparseToSparse, op="clip_rows"):
 
 
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
-    """`clip_by_norm` of sparse rows: by the norm of their sums where they repeat."""
+    """`clip_by_norm` of a sparse gradient: by the norm of the sums where rows repeat."""
 
     max_norm = required(float, FINITE)
 

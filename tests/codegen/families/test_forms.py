@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.codegen.triton.tiling import schedules as forms
-from compiler.codegen.triton.tiling import split_reductions as split
+from compiler.codegen.triton.tiling import schedules, split_reductions
 from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled
@@ -21,10 +20,12 @@ STEPS = {False: 8, True: 4}
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles():
     """Let a program hold 32 numbers, and think of it as much."""
-    small = {"ELEMENTS": 32, "ENOUGH": 4, "STEP": STEPS}
+    small = {"ELEMENTS": 32, "TARGET_PROGRAMS": 4, "LOOP_TILE": STEPS}
     with (
-        mock.patch.multiple(forms, HELD=32, LEAST=8, SIDE=2, **small),
-        mock.patch.multiple(split, PARTS=8, SHORT=24, **small),
+        mock.patch.multiple(
+            schedules, PERSISTENT_ELEMENTS=32, MIN_ELEMENTS=8, MIN_COALESCED=2, **small
+        ),
+        mock.patch.multiple(split_reductions, TARGET_PARTS=8, UNSPLIT_ELEMENTS=24, **small),
     ):
         yield
 

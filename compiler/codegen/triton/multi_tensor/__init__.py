@@ -1,1 +1,1 @@
-"""Kernels over many tensors (horizontal fusion) and reductions of whole tensors."""
+"""Multi-tensor kernels (horizontal fusion) and global reductions."""

@@ -1,4 +1,4 @@
-"""What a kernel for many tensors does to one block of one of them, and to single numbers."""
+"""The work of a multi-tensor kernel on one block of a tensor, and on scalars."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from compiler.ir.types import DType
 
 @dataclass
 class Block(Values):
-    """Expressions of a block as a function of pointers, numbers, `lane` and `live`.
+    """The expressions of a block as a function of pointers, scalars, `lane` and `live`.
 
-    `known` are the names of what is one number for all lanes, `used` those that are needed, and
-    `terms` what it computes.
+    `known` are the names of scalars, `used` those that are needed, and `terms` the values it
+    computes.
     """
 
     known: frozenset[str] = frozenset()
@@ -29,25 +29,25 @@ class Block(Values):
         super().__post_init__()
         self.names.taken |= self.known
 
-    def stored(self) -> list[str]:
-        """A function that stores; values come first: outputs may stand where inputs do."""
+    def store_function(self) -> list[str]:
+        """A function that stores; all values are computed first, since outputs may alias inputs."""
         ready = self._ready()
-        for each, value in zip(self.lanes.stores, ready, strict=True):
+        for each, value in zip(self.kernel.stores, ready, strict=True):
             self.body.line(f"tl.store({self._pointer(each.operand)} + lane, {value}, live)")
         return self._function()
 
-    def returned(self, terms: Sequence[Expr], types: Sequence[DType]) -> list[str]:
+    def return_function(self, terms: Sequence[Expr], types: Sequence[DType]) -> list[str]:
         """A function that returns values, in these types."""
         self.terms = list(terms)
         ready = [self._cast(term, dtype) for term, dtype in zip(terms, types, strict=True)]
         self.body.line(f"return {', '.join(ready)}")
         return self._function()
 
-    def advanced(self, depth: int) -> list[str]:
-        """Lines that store single numbers, none before all are computed."""
+    def scalar_stores(self, depth: int) -> list[str]:
+        """Lines that store scalars, after all are computed."""
         self.body.depth = depth
         ready = self._ready()
-        for each, value in zip(self.lanes.stores, ready, strict=True):
+        for each, value in zip(self.kernel.stores, ready, strict=True):
             self.body.line(f"tl.store({self._pointer(each.operand)}, {value})")
         return self.body.lines
 
@@ -57,24 +57,24 @@ class Block(Values):
 
     @property
     def is_wide(self) -> bool:
-        """True where it has a lane for every element, not one for single numbers."""
-        return bool(self.pointers) and product(self.lanes.shape) != 1
+        """True if it processes tensor elements, not only scalars."""
+        return bool(self.pointers) and product(self.kernel.shape) != 1
 
-    def read(self) -> set[str]:
-        """What it reads, by the names of operands."""
+    def reads(self) -> set[str]:
+        """The names of the operands it reads."""
         loaded = {cast(Source, part.extra).operand.name for part, _ in self.loads}
         return loaded | self.used.keys()
 
-    def written(self) -> set[str]:
-        """What it writes."""
-        return {store.operand.name for store in self.lanes.stores}
+    def writes(self) -> set[str]:
+        """The names of the operands it writes."""
+        return {store.operand.name for store in self.kernel.stores}
 
     def _ready(self) -> list[str]:
-        self.terms = [each.value for each in self.lanes.stores]
-        return [self._cast(each.value, each.operand.type.dtype) for each in self.lanes.stores]
+        self.terms = [each.value for each in self.kernel.stores]
+        return [self._cast(each.value, each.operand.type.dtype) for each in self.kernel.stores]
 
     def _function(self) -> list[str]:
-        about = '    """One block; `live` says which lanes have an element, None that all have."""'
+        about = '    """One block; `live` masks the elements that exist, None for a full block."""'
         return ["@triton.jit", f"def {self.call('live')}:", about, *self.body.lines, "", ""]
 
     def _name(self, part: Expr) -> None:

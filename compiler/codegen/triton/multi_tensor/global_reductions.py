@@ -1,7 +1,7 @@
-"""Ops that need sums over whole tensors first: a launch for all sums, and one for all updates.
+"""Ops that need global reductions: a launch for all sums (two-phase), and one for all updates.
 
-A program of the first sums up blocks of a part and leaves one number for each sum, at most as many
-as a program of the second reads at once. Every sum is made in the same order in every run.
+Each program of the first sums blocks of a part and stores one partial sum for each reduction; there
+are at most as many programs as the second launch loads at once. The order of summation is fixed.
 """
 
 from __future__ import annotations
@@ -11,61 +11,73 @@ from typing import Any, cast
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.trace import Expr
-from compiler.codegen.triton.emit import Written
-from compiler.codegen.triton.expressions import held_in
+from compiler.codegen.triton.emit import KernelSource
+from compiler.codegen.triton.expressions import accumulator_type
 from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.multi_tensor.blocks import Block
-from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, told
-from compiler.codegen.triton.multi_tensor.operand_tables import Columns
+from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, launch_comment
+from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable
 from compiler.codegen.triton.numpy_names import POINTERS, TYPES
-from compiler.codegen.triton.tiling.schedules import LANES
+from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE
 from compiler.ir.opdef import call, listed
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, PlannedOp, Step, Value
 
-_TURNS = {
+_PARTIAL_SUMS = {
     "turn": "tl.arange(0, LANES)",
     "own": "turn < tl.minimum(tl.cdiv(size, LANES), LANES)",
 }
-"""Where a part's sums stand, and how many there are."""
+"""The indices of a part's partial sums, and the mask of those that exist."""
 
 
-def emit_whole(
-    frame: Frame, step: Step, name: str, comment: Sequence[str], launch: Callable[[Written], None]
+def emit_global_reduction(
+    frame: Frame,
+    step: Step,
+    name: str,
+    comment: Sequence[str],
+    launch: Callable[[KernelSource], None],
 ) -> None:
-    """Both launches of a step whose parts are one such op each."""
-    columns = Columns(frame, step.parts)
-    said = told(columns, comment)
-    op = columns.model[0]
-    lanes = KernelBody(name, (columns.width,))
-    terms = cast("dict[str, Expr]", _said(op, "measure", columns, lanes, {}))
-    held = max((held_in(term.dtype) for term in terms.values()), key=_wide, default=DType.FP32)
+    """Emit both launches of a step of global reductions, one op per part."""
+    table = OperandTable(frame, step.parts)
+    comment_lines = launch_comment(table, comment)
+    op = table.model[0]
+    kernel = KernelBody(name, (table.width,))
+    terms = cast("dict[str, Expr]", _trace_body(op, "measure", table, kernel, {}))
+    held = max(
+        (accumulator_type(term.dtype) for term in terms.values()), key=_wide, default=DType.FP32
+    )
     arguments, totals = dict[str, Argument](), dict[str, str]()
     if terms:
-        count = len(columns.parts) * len(terms) * LANES
+        count = len(table.parts) * len(terms) * BLOCK_SIZE
         sums = frame.scratch((count,), held, on_device=True)
         arguments["sums"] = Argument(POINTERS[held], sums.name)
-        totals = _TURNS | {term: _added_up(number, len(terms)) for number, term in enumerate(terms)}
-        first = Launch(frame, columns, frame.names.make(f"{name}_sums"), said, dict(arguments))
-        launch(_summed(first, lanes, terms, held))
-    second = Launch(frame, columns, frame.names.make(name), said, arguments, totals)
-    launch(second.update(*_updates(op, columns, name, list(terms), held)))
+        totals = _PARTIAL_SUMS | {
+            term: _total_text(number, len(terms)) for number, term in enumerate(terms)
+        }
+        first = Launch(
+            frame, table, frame.names.make(f"{name}_sums"), comment_lines, dict(arguments)
+        )
+        launch(_sums_kernel(first, kernel, terms, held))
+    second = Launch(frame, table, frame.names.make(name), comment_lines, arguments, totals)
+    launch(second.update(*_updates(op, table, name, list(terms), held)))
 
 
 def _wide(dtype: DType) -> int:
     return dtype.itemsize
 
 
-def _added_up(number: int, count: int) -> str:
-    """The sum of what the programs of a part have left."""
+def _total_text(number: int, count: int) -> str:
+    """The total of a part's partial sums, as source text."""
     return f"tl.sum(tl.load(sums + (row * {count} + {number}) * LANES + turn, own, 0))"
 
 
-def _summed(launch: Launch, lanes: KernelBody, terms: Mapping[str, Expr], held: DType) -> Written:
-    """The kernel of the first launch."""
-    block = Block(lanes, f"{launch.name}_block", (), known=launch.columns.numbers)
-    function = block.returned(list(terms.values()), [held] * len(terms))
+def _sums_kernel(
+    launch: Launch, kernel: KernelBody, terms: Mapping[str, Expr], held: DType
+) -> KernelSource:
+    """The kernel of the first launch, which computes partial sums."""
+    block = Block(kernel, f"{launch.name}_block", (), known=launch.table.numbers)
+    function = block.return_function(list(terms.values()), [held] * len(terms))
     parts = [f"{term}_part" for term in terms]
     loop = blockwise(block.call, ", ".join(parts))
     loop += [f"    {part} = tl.where(lane < size, {part}, 0)" for part in parts]
@@ -80,47 +92,47 @@ def _summed(launch: Launch, lanes: KernelBody, terms: Mapping[str, Expr], held: 
         place = f"(row * {len(terms)} + {number}) * LANES + block"
         lines.append(f"tl.store(sums + {place}, tl.sum({term}))")
     body = [*launch.opening([block]), *(f"    {line}" for line in lines)]
-    return launch.written([*function, *launch.kernel(body)], [block], most=LANES)
+    return launch.kernel_source([*function, *launch.kernel_text(body)], [block], most=BLOCK_SIZE)
 
 
 def _updates(
-    op: PlannedOp, columns: Columns, name: str, terms: Sequence[str], held: DType
+    op: PlannedOp, table: OperandTable, name: str, terms: Sequence[str], held: DType
 ) -> tuple[KernelBody | None, KernelBody | None]:
-    """What the second launch does for each element, and to single numbers."""
-    lanes, lone = KernelBody(name, (columns.width,)), KernelBody(name, (1,))
+    """The updates of the second launch: of tensor elements, and of scalars."""
+    kernel, scalars = KernelBody(name, (table.width,)), KernelBody(name, (1,))
     type = TensorType(held, (1,))
     totals = {
-        term: NumpyOperand(columns.frame, term, type, True, (Place.INNER, term, WHOLE))
+        term: NumpyOperand(table.frame, term, type, True, (Place.INNER, term, WHOLE))
         for term in terms
     }
-    given = {term: Ref(lanes, operand, (1,)).at(0) for term, operand in totals.items()}
-    results = op.defn.named(_said(op, "compute", columns, lanes, given))
+    totals = {term: Ref(kernel, operand, (1,)).at(0) for term, operand in totals.items()}
+    results = op.defn.named(_trace_body(op, "compute", table, kernel, totals))
     for slot, values in op.outputs.items():
         for value, result in zip(values, listed(results[slot]), strict=True):
-            column = columns.column(value)
+            column = table.column(value)
             if column.is_number:
-                lone.store(Ref(lone, column.operand, (1,)), (0,), result)
+                scalars.store(Ref(scalars, column.operand, (1,)), (0,), result)
             else:
-                lanes.store(Ref(lanes, column.operand, lanes.shape), lanes.indices, result)
-    return lanes if lanes.stores else None, lone if lone.stores else None
+                kernel.store(Ref(kernel, column.operand, kernel.shape), kernel.indices, result)
+    return kernel if kernel.stores else None, scalars if scalars.stores else None
 
 
-def _said(
-    op: PlannedOp, body: str, columns: Columns, lanes: KernelBody, given: Mapping[str, Expr]
+def _trace_body(
+    op: PlannedOp, body: str, table: OperandTable, kernel: KernelBody, totals: Mapping[str, Expr]
 ) -> Any:
-    """What a body of the op makes of the elements in its slots."""
+    """Trace a body of the op over the elements of its operands."""
     slots = {
-        slot: op.defn.slots[slot].hold([_element(columns, lanes, each) for each in values])
+        slot: op.defn.slots[slot].hold([_element(table, kernel, each) for each in values])
         for slot, values in op.inputs.items()
     }
-    return call(op.defn, body, {**slots, **given}, lanes)
+    return call(op.defn, body, {**slots, **totals}, kernel)
 
 
-def _element(columns: Columns, lanes: KernelBody, value: Value) -> Expr:
-    """An element, or a number; narrow floats are widened, as what is summed."""
-    column = columns.column(value)
+def _element(table: OperandTable, kernel: KernelBody, value: Value) -> Expr:
+    """Load an element or a scalar, cast to its accumulator type."""
+    column = table.column(value)
     if column.is_number:
-        found = Ref(lanes, column.operand, (1,)).at(0)
+        found = Ref(kernel, column.operand, (1,)).at(0)
     else:
-        found = Ref(lanes, column.operand, lanes.shape).at(*lanes.indices)
-    return found.astype(held_in(found.dtype))
+        found = Ref(kernel, column.operand, kernel.shape).at(*kernel.indices)
+    return found.astype(accumulator_type(found.dtype))

@@ -1,4 +1,4 @@
-"""The tensors of kernels that are alike, as columns: in each the same operand of every part."""
+"""The operand table of structurally equal kernels: a column per operand, a row per part."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from compiler.ir.opdef.global_reductions import KEY, Whole
 from compiler.plan import Place, PlannedOp, Value
 
 ALIGNED = 16
-"""Bytes of the longest vector that a thread reads at once."""
+"""Bytes of the widest vector load of a thread."""
 
 _TAKEN = frozenset("table places sums turns place row block entry size turn own".split())
-"""Names that a kernel for many tensors uses itself."""
+"""Names that a multi-tensor kernel uses itself."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An operand as the kernel names it, and what stands there in each part.
+    """An operand by its name in the kernel, and its operand in each part.
 
-    `is_number` is true for a single number beside tensors of any size.
+    `is_number` is true for a scalar next to tensors of any size.
     """
 
     operand: NumpyOperand
@@ -39,8 +39,8 @@ class Column:
         """The kernel's name for its address."""
         return f"{self.operand.name}_ptr"
 
-    def found(self, place: int) -> str:
-        """Its address as an expression, from a place of the part's row in the table."""
+    def address_text(self, place: int) -> str:
+        """The expression that loads its address from index `place` of the part's row."""
         kind = f"tl.pointer_type({TYPES[self.operand.type.dtype]})"
         text = f"tl.load(entry + {place}).to({kind})"
         aligned = not self.is_number and all(map(_is_aligned, self.parts))
@@ -48,13 +48,13 @@ class Column:
 
 
 def _is_aligned(operand: NumpyOperand) -> bool:
-    """True for what begins at a multiple of a vector, as state and buffers do."""
+    """True if it is aligned to a vector, as state and buffers are."""
     offset = operand.region.offset
     return operand.steady and isinstance(offset, int) and offset % ALIGNED == 0
 
 
-class Columns:
-    """Finds the operands of the first part that is no lone number, with those of the others."""
+class OperandTable:
+    """Finds the operands of a model part, the first with tensors, and those of the others."""
 
     def __init__(self, frame: Frame, parts: Sequence[Sequence[PlannedOp]]) -> None:
         self.frame = frame
@@ -66,61 +66,61 @@ class Columns:
         self._names = Names({*HELPERS, *RESERVED, *_TAKEN})
 
     def operand(self, value: Value) -> NumpyOperand:
-        """The operand for a value of the model, by the name of its slot."""
+        """The operand for a value of the model, named after its slot."""
         return self.column(value).operand
 
     def column(self, value: Value) -> Column:
         """The column for a value of the model."""
-        mine = self.frame.operand(value)
-        if mine.name not in self._known:
-            self._known[mine.name] = self._column(value, mine)
-            self.all.append(self._known[mine.name])
-        return self._known[mine.name]
+        operand = self.frame.operand(value)
+        if operand.name not in self._known:
+            self._known[operand.name] = self._column(value, operand)
+            self.all.append(self._known[operand.name])
+        return self._known[operand.name]
 
-    def _column(self, value: Value, mine: NumpyOperand) -> Column:
-        number, slot, index = _place_of(self.model, value)
-        theirs = [(part[number], _sides(part[number])[slot][index]) for part in self.parts]
-        parts = tuple(self.frame.operand(each) for _, each in theirs)
-        lone = value.type.numel == 1 and not (self.width == 1 and self.is_whole)
+    def _column(self, value: Value, operand: NumpyOperand) -> Column:
+        number, slot, index = _slot_of(self.model, value)
+        counterparts = [(part[number], _slots(part[number])[slot][index]) for part in self.parts]
+        parts = tuple(self.frame.operand(each) for _, each in counterparts)
+        scalars = value.type.numel == 1 and not (self.width == 1 and self.is_whole)
         if slot == KEY:
-            places = [op.defn.attributes["place"] for op, _ in theirs]
-            parts = tuple(map(keys_from, parts, places))
-            mine, lone = parts[0], True
+            positions = [op.defn.attributes["place"] for op, _ in counterparts]
+            parts = tuple(map(keys_from, parts, positions))
+            operand, scalars = parts[0], True
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", slot).replace("@", "_").lower()
-        return Column(replace(mine, name=self._names.make(words)), parts, lone)
+        return Column(replace(operand, name=self._names.make(words)), parts, scalars)
 
     @property
     def rows(self) -> list[Column]:
-        """All columns: tensors, the first of which tells the size, then numbers."""
+        """All columns: tensors, the first of which determines the size, then scalars."""
         return sorted(self.all, key=lambda column: column.is_number)
 
     @property
     def numbers(self) -> frozenset[str]:
-        """What the kernel calls its single numbers."""
+        """The names of scalars in the kernel."""
         return frozenset(column.operand.name for column in self.all if column.is_number)
 
     @property
     def is_whole(self) -> bool:
-        """True where parts are ops that need sums first."""
+        """True if parts are ops with global reductions."""
         return isinstance(self.model[0].defn, Whole)
 
 
 def width(part: Sequence[PlannedOp]) -> Size:
-    """How many elements the tensors of a part have; 1 where it works on numbers alone."""
+    """The number of elements of a part's tensors; 1 if it has only scalars."""
     counts = (v.type.numel for op in part for v in op.values if v not in op.inputs.get(KEY, ()))
     return next((count for count in counts if count != 1), 1)
 
 
-def _sides(op: PlannedOp) -> dict[str, tuple[Value, ...]]:
+def _slots(op: PlannedOp) -> dict[str, tuple[Value, ...]]:
     return {**op.inputs, **op.outputs}
 
 
-def _place_of(part: Sequence[PlannedOp], value: Value) -> tuple[int, str, int]:
-    """The last op of a part that has a value (or its state), the slot, and the place in it."""
+def _slot_of(part: Sequence[PlannedOp], value: Value) -> tuple[int, str, int]:
+    """The last op of a part with a value (or its state), the slot, and the index in the slot."""
     return next(
         (number, slot, index)
         for number, op in reversed(list(enumerate(part)))
-        for slot, values in _sides(op).items()
+        for slot, values in _slots(op).items()
         for index, each in enumerate(values)
         if each == value or (each.place is Place.PARAM and each.storage == value.storage)
     )

@@ -1,157 +1,175 @@
-"""How many lanes and turns a program holds, chosen by shape.
+"""Chooses the elements and loop iterations of a program, by shape.
 
-A GPU of some hundred processors wants as many programs at least, and each of them threads enough
-to wait for memory together. What is read more than once, by a second sum or by a store, is held
-from the first reading on where it fits.
+A GPU with hundreds of multiprocessors needs at least as many programs, each with enough threads to
+hide memory latency. Operands read more than once, by a second reduction or by a store, are kept in
+registers after the first read if they fit (a persistent reduction).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.codegen.triton.expressions import levels_of, loop_of, power_of_two, reach_of, roots_of
+from compiler.codegen.triton.expressions import (
+    loop_dependencies,
+    power_of_two,
+    reduced_loop,
+    reduction_levels,
+    store_roots,
+)
 from compiler.codegen.triton.kernel_ir import KernelBody
-from compiler.codegen.triton.tiling.strides import turns_lie_apart
+from compiler.codegen.triton.tiling.strides import iterations_are_strided
 from compiler.ir.dims import Dim, Size, evaluate, product
 
-LANES = 1024
+BLOCK_SIZE = 1024
 """Elements of a program (thread block) without loops."""
 
 ELEMENTS = 4096
-"""KernelBody times turns that a program of four warps holds."""
+"""Elements times iterations of a tile of four warps."""
 
-HELD = 4 * ELEMENTS
-"""Numbers that sixteen warps hold to read them but once; twice as many where there is one kind."""
+PERSISTENT_ELEMENTS = 4 * ELEMENTS
+"""Tile size that sixteen warps can keep in registers; twice that with a single operand."""
 
-LEAST = 1024
-"""KernelBody times turns of a program below which more programs gain nothing."""
+MIN_ELEMENTS = 1024
+"""Tile size below which more programs bring no gain."""
 
-ENOUGH = 132
-"""Programs that keep a large GPU busy."""
+TARGET_PROGRAMS = 132
+"""Target number of programs for a large GPU."""
 
-SIDE = 16
-"""KernelBody at least that stand side by side where neighbours are read along lanes."""
+MIN_COALESCED = 16
+"""Fewest adjacent elements of a program for coalesced reads along elements."""
 
-STEP = {False: 1024, True: 64}
-"""Turns of a loop that is run through tile by tile, for turns side by side and apart."""
+LOOP_TILE = {False: 1024, True: 64}
+"""Iterations of a tile of a looped reduction, for contiguous and for strided iterations."""
 
-FEW = 32
-"""Turns side by side of a loop whose end differs from lane to lane."""
+RAGGED_TILE = 32
+"""Iterations of a tile of a loop whose end differs between elements."""
 
 WARPS = 4
-"""Warps of a program, unless its launch says otherwise."""
+"""Warps of a program by default."""
 
-TYPICAL = 64
-"""What a size that is only a name is taken for where nothing but speed depends on it."""
+ASSUMED_SIZE = 64
+"""The value assumed for symbolic dims in decisions that affect only speed."""
 
 
 @dataclass(frozen=True)
-class Form:
-    """Elements of a program; for each loop the iterations held at once, and whether that is all.
+class Schedule:
+    """Elements of a program; for each loop the iterations per tile, and if one tile covers it.
 
     Elements are along axis 0 and iterations along axis 1, or the other way where `across` is set.
     """
 
-    lanes: int
-    turns: tuple[int, ...] = ()
-    whole: tuple[bool, ...] = ()
+    elements: int
+    iterations: tuple[int, ...] = ()
+    persistent: tuple[bool, ...] = ()
     across: bool = False
     warps: int = WARPS
 
 
-def guess(size: Size) -> int:
-    """About how much a size is."""
-    return evaluate(size, dict.fromkeys(size.names, TYPICAL)) if isinstance(size, Dim) else size
+def size_hint(size: Size) -> int:
+    """An estimate of a size."""
+    return (
+        evaluate(size, dict.fromkeys(size.names, ASSUMED_SIZE)) if isinstance(size, Dim) else size
+    )
 
 
-def form_of(lanes: KernelBody) -> Form:
-    """The form of a kernel."""
-    if not lanes.loops:
-        return Form(LANES)
-    if lanes.ends:
-        return _open_form(lanes)
-    across = turns_lie_apart(lanes) and not _held_loops(lanes, "order")
-    again = _read_again(lanes)
-    sizes = [lanes.run(n) for n in range(len(lanes.loops))]
-    most = [_most(lanes, n in again, across) for n in range(len(sizes))]
-    whole = tuple(isinstance(s, int) and s <= n for s, n in zip(sizes, most, strict=True))
-    turns = [
-        power_of_two(size) if held and isinstance(size, int) else _step(size, across)
-        for size, held in zip(sizes, whole, strict=True)
+def choose_schedule(kernel: KernelBody) -> Schedule:
+    """Choose the schedule of a kernel."""
+    if not kernel.loops:
+        return Schedule(BLOCK_SIZE)
+    if kernel.ends:
+        return _ragged_schedule(kernel)
+    across = iterations_are_strided(kernel) and not _persistent_loops(kernel, "order")
+    repeated = _repeated_loops(kernel)
+    sizes = [kernel.trip_count(n) for n in range(len(kernel.loops))]
+    limits = [_most_iterations(kernel, n in repeated, across) for n in range(len(sizes))]
+    persistent = tuple(isinstance(s, int) and s <= n for s, n in zip(sizes, limits, strict=True))
+    iterations = [
+        power_of_two(size) if is_persistent and isinstance(size, int) else _loop_tile(size, across)
+        for size, is_persistent in zip(sizes, persistent, strict=True)
     ]
-    elements = ELEMENTS if all(whole) or not _takes_moments(lanes) else ELEMENTS // 2
-    count = _lanes(product(lanes.shape), max(turns), SIDE if across else 1, elements)
+    elements = ELEMENTS if all(persistent) or not _computes_moments(kernel) else ELEMENTS // 2
+    count = _elements_per_program(
+        product(kernel.shape), max(iterations), MIN_COALESCED if across else 1, elements
+    )
     room = max(1, elements // count)
-    turns = [
-        each if held else max(each, min(room, _bound(size)))
-        for each, size, held in zip(turns, sizes, whole, strict=True)
+    iterations = [
+        each if is_persistent else max(each, min(room, _bound(size)))
+        for each, size, is_persistent in zip(iterations, sizes, persistent, strict=True)
     ]
-    whole = tuple(isinstance(s, int) and s <= n for s, n in zip(sizes, turns, strict=True))
-    warps = min(16, max(WARPS, count * max(turns) // (ELEMENTS // WARPS)))
-    return Form(count, tuple(turns), whole, across, warps)
+    persistent = tuple(
+        isinstance(s, int) and s <= n for s, n in zip(sizes, iterations, strict=True)
+    )
+    warps = min(16, max(WARPS, count * max(iterations) // (ELEMENTS // WARPS)))
+    return Schedule(count, tuple(iterations), persistent, across, warps)
 
 
-def _open_form(lanes: KernelBody) -> Form:
-    """The form of a kernel some of whose loops end where data says: few turns, more lanes."""
-    sizes = [lanes.run(n) for n in range(len(lanes.loops))]
-    whole = tuple(
-        isinstance(size, int) and size <= ELEMENTS and n not in lanes.ends
+def _ragged_schedule(kernel: KernelBody) -> Schedule:
+    """The schedule of a kernel with data-dependent loop ends: few iterations, more elements."""
+    sizes = [kernel.trip_count(n) for n in range(len(kernel.loops))]
+    persistent = tuple(
+        isinstance(size, int) and size <= ELEMENTS and n not in kernel.ends
         for n, size in enumerate(sizes)
     )
-    turns = tuple(
-        _bound(size) if held else FEW if n in lanes.ends else STEP[False]
-        for n, (size, held) in enumerate(zip(sizes, whole, strict=True))
+    iterations = tuple(
+        _bound(size) if is_persistent else RAGGED_TILE if n in kernel.ends else LOOP_TILE[False]
+        for n, (size, is_persistent) in enumerate(zip(sizes, persistent, strict=True))
     )
-    return Form(max(1, ELEMENTS // 4 // max(turns)), turns, whole)
+    return Schedule(max(1, ELEMENTS // 4 // max(iterations)), iterations, persistent)
 
 
 def _bound(size: Size) -> int:
-    """The power of two that is not below a size, as far as it is known."""
+    """The smallest power of two that is at least `size`; a large one if it is symbolic."""
     return power_of_two(size) if isinstance(size, int) else ELEMENTS
 
 
-def _step(size: Size, across: bool) -> int:
-    return min(STEP[across], _bound(size))
+def _loop_tile(size: Size, across: bool) -> int:
+    return min(LOOP_TILE[across], _bound(size))
 
 
-def _most(lanes: KernelBody, again: bool, across: bool) -> int:
-    """Turns that a program holds at once: of those it needs again, as many as fit."""
-    if not again:
-        return STEP[True] if across else ELEMENTS
-    return (HELD // SIDE if across else HELD) * (1 + _has_one_kind(lanes))
+def _most_iterations(kernel: KernelBody, repeated: bool, across: bool) -> int:
+    """Most iterations of a persistent tile: as many as fit, if the loop is repeated."""
+    if not repeated:
+        return LOOP_TILE[True] if across else ELEMENTS
+    return (PERSISTENT_ELEMENTS // MIN_COALESCED if across else PERSISTENT_ELEMENTS) * (
+        1 + _has_single_load(kernel)
+    )
 
 
-def _has_one_kind(lanes: KernelBody) -> bool:
-    """True where a turn reads one number, and needs few others beside it."""
-    reach = reach_of(lanes)
-    loads = [part for part in reach if part.fn == "load" and reach[part]]
-    return len(loads) == 1 and not _takes_moments(lanes)
+def _has_single_load(kernel: KernelBody) -> bool:
+    """True if an iteration loads one operand, and keeps few other values."""
+    loop_deps = loop_dependencies(kernel)
+    loads = [part for part in loop_deps if part.fn == "load" and loop_deps[part]]
+    return len(loads) == 1 and not _computes_moments(kernel)
 
 
-def _takes_moments(lanes: KernelBody) -> bool:
-    """True where each turn keeps a count, a mean and squares of its own."""
-    return any(part.extra == "moments" for level in levels_of(lanes.stores) for part in level)
+def _computes_moments(kernel: KernelBody) -> bool:
+    """True if iterations accumulate a count, a mean and squared deviations."""
+    return any(
+        part.extra == "moments" for level in reduction_levels(kernel.stores) for part in level
+    )
 
 
-def _read_again(lanes: KernelBody) -> set[int]:
-    """The loops that are gone through more than once."""
-    reach = reach_of(lanes)
-    passes = [loop_of(parts[0]) for parts in levels_of(lanes.stores)]
-    passes += {n for root in roots_of(lanes.stores) for n in reach[root]}
-    return {n for n in passes if passes.count(n) > 1} | _held_loops(lanes, "scan", "order")
+def _repeated_loops(kernel: KernelBody) -> set[int]:
+    """The loops that need more than one pass."""
+    loop_deps = loop_dependencies(kernel)
+    passes = [reduced_loop(parts[0]) for parts in reduction_levels(kernel.stores)]
+    passes += {n for root in store_roots(kernel.stores) for n in loop_deps[root]}
+    return {n for n in passes if passes.count(n) > 1} | _persistent_loops(kernel, "scan", "order")
 
 
-def _held_loops(lanes: KernelBody, *functions: str) -> set[int]:
-    """The loops in which functions need all turns at once."""
-    return {loop_of(part) for part in reach_of(lanes) if part.fn in functions}
+def _persistent_loops(kernel: KernelBody, *functions: str) -> set[int]:
+    """The loops of functions that need all iterations in one tile."""
+    return {reduced_loop(part) for part in loop_dependencies(kernel) if part.fn in functions}
 
 
-def _lanes(count: Size, turns: int, least: int, elements: int) -> int:
-    """Elements of a program: fewer where there would be too few programs."""
-    width = max(least, elements // turns)
+def _elements_per_program(count: Size, iterations: int, least: int, elements: int) -> int:
+    """Elements of a program, reduced if there would be too few programs."""
+    width = max(least, elements // iterations)
     if isinstance(count, Dim):
         return width
     width = min(width, power_of_two(count))
-    while width > least and width * turns > LEAST and -(-count // width) < ENOUGH:
+    while (
+        width > least and width * iterations > MIN_ELEMENTS and -(-count // width) < TARGET_PROGRAMS
+    ):
         width //= 2
     return width

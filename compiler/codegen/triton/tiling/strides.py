@@ -1,7 +1,7 @@
-"""How far apart neighbours lie in memory: what one lane, or one turn of a loop, has after another.
+"""Memory strides between adjacent elements, or adjacent iterations of a loop, of a kernel.
 
-Threads that stand side by side should read what lies side by side. Which way that is, along lanes
-or along turns, shows in the places that a kernel reads and writes.
+Adjacent threads should access adjacent memory (coalescing). The strides of a kernel's loads and
+stores show whether that is along elements or along iterations.
 """
 
 from __future__ import annotations
@@ -10,59 +10,59 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.expressions import roots_of
+from compiler.codegen.triton.expressions import store_roots
 from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of, size_of
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
 
 
-def turns_lie_apart(lanes: KernelBody) -> bool:
-    """True where more of what differs in lanes and turns lies side by side along the lanes.
+def iterations_are_strided(kernel: KernelBody) -> bool:
+    """True if more accesses are contiguous along elements than along iterations.
 
-    A column of a matrix is summed so: its turns are a row apart, its lanes are neighbours.
+    Example: a column sum, whose iterations are a row apart, and whose elements are adjacent.
     """
     votes = 0
-    for indices, shape in _places(lanes):
-        along_lanes = _distance(indices, shape, _inner_axis(lanes), None)
-        along_turns = [_distance(indices, shape, None, n) for n in range(len(lanes.loops))]
-        if along_lanes != 0 and any(each != 0 for each in along_turns):
-            votes += (along_lanes == 1) - (1 in along_turns)
+    for indices, shape in _accesses(kernel):
+        element_stride = _stride(indices, shape, _innermost_axis(kernel), None)
+        iteration_strides = [_stride(indices, shape, None, n) for n in range(len(kernel.loops))]
+        if element_stride != 0 and any(each != 0 for each in iteration_strides):
+            votes += (element_stride == 1) - (1 in iteration_strides)
     return votes > 0
 
 
-def _inner_axis(lanes: KernelBody) -> int | None:
-    """The axis along which lanes go first."""
-    axes = [axis for axis, size in enumerate(lanes.shape) if size != 1]
+def _innermost_axis(kernel: KernelBody) -> int | None:
+    """The axis that varies fastest between elements."""
+    axes = [axis for axis, size in enumerate(kernel.shape) if size != 1]
     return axes[-1] if axes else None
 
 
-def _places(lanes: KernelBody) -> Iterator[tuple[Sequence[Term], Shape]]:
-    """The indices of each element that is read or written, and the shape they are in."""
-    for part in all_parts(roots_of(lanes.stores)):
+def _accesses(kernel: KernelBody) -> Iterator[tuple[Sequence[Term], Shape]]:
+    """The indices of each load and store, with the shape they refer to."""
+    for part in all_parts(store_roots(kernel.stores)):
         if part.fn == "load":
             source = cast(Source, part.extra)
             yield part.args[: len(source.shape)], source.shape
-    for store in lanes.stores:
+    for store in kernel.stores:
         yield store.indices, store.shape
 
 
-def _distance(
+def _stride(
     indices: Sequence[Term], shape: Shape, axis: int | None, loop: int | None
 ) -> Size | None:
-    """How many elements further the next lane of an axis, or the next turn of a loop, is."""
+    """The distance, in elements, to the next element along an axis, or to the next iteration."""
     total: Size = 0
-    for place, index in enumerate(indices):
-        step = step_of(index, axis, loop)
+    for axis_number, index in enumerate(indices):
+        step = index_stride(index, axis, loop)
         if step is None:
             return None
-        total = total + step * product(shape[place + 1 :])
+        total = total + step * product(shape[axis_number + 1 :])
     return total
 
 
-def step_of(term: Term, axis: int | None, loop: int | None) -> Size | None:
-    """What a number grows by from a lane to the next of an axis, or from a turn to the next.
+def index_stride(term: Term, axis: int | None, loop: int | None) -> Size | None:
+    """How much a term grows per element along an axis, or per iteration of a loop.
 
-    None where it does not grow evenly. Divisions are taken where nothing wraps round.
+    None if the growth is not constant. Divisions are assumed not to wrap around.
     """
     if not isinstance(term, Expr):
         return 0
@@ -106,7 +106,7 @@ def _scaled(step: Size, factor: Term) -> Size | None:
 
 
 def _divided(step: Size, divisor: Term) -> Size | None:
-    """Smaller steps than the divisor hardly ever show."""
+    """Steps smaller than the divisor are taken as 0."""
     size = size_of(divisor)
     if size is None:
         return None
