@@ -1,9 +1,9 @@
-"""Kernels that are machine code already, called as generated modules call them.
+"""Kernels compiled to machine code, called as generated modules call them.
 
-A module says `kernel[(grid,)](x, y, N, LANES=1024, INDEX=INDEX)`. What is known when a kernel is
-compiled is in its code; it is only held against what the module says now. The rest is laid out as
-the manifest has it: addresses of tensors and numbers, eight bytes apart, and a list of where each
-is. Behind them Triton's compiler has addresses of scratch memory, which these kernels do not need.
+A module calls `kernel[(grid,)](x, y, N, LANES=1024, INDEX=INDEX)`. Arguments known when a kernel is
+compiled are in its code; they are only compared with those of the call. The others are packed as
+the manifest describes: addresses of tensors and numbers, eight bytes apart, and a list of their
+addresses. Triton's compiler appends addresses of scratch memory, which these kernels do not need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAYOUT = {
     "i1": "?7x", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
     "i64": "q", "u64": "Q", "fp32": "f4x", "fp64": "d",
 }  # fmt: skip
-"""How a parameter of a type lies in its slot."""
+"""The struct format of a parameter of each type, eight bytes each."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ class Row:
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> Row:
-        """A row from plain data. Raises KeyError, TypeError or ValueError for what is none."""
+        """Parse a row from plain data. Raises KeyError, TypeError or ValueError if it is
+        malformed.
+        """
         made = Row(
             row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
             row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
@@ -60,7 +62,7 @@ class Row:
 
 
 class Launcher:
-    """A kernel of one device. `stream` gives the stream that work goes to now."""
+    """A kernel of one device. `stream` returns the current stream."""
 
     def __init__(self, row: Row, driver: Driver, code: bytes, stream: Callable[[], int]) -> None:
         self.row = row
@@ -90,7 +92,7 @@ class Launcher:
         self._driver.launch(self._function, grid, row.threads, row.shared, stream, places)
 
     def _packed(self, arguments: Sequence[Any]) -> bytes:
-        """Addresses and numbers as the code takes them."""
+        """Pack addresses and numbers as the code expects them."""
         values = [each if isinstance(each, int) else each.data_ptr() for each in arguments]
         for index in self._aligned:
             if values[index] % 16:

@@ -1,6 +1,6 @@
-"""Region: memory that two processes share, through a file that has no name and so cannot leak.
+"""Region: memory shared by two processes, through an unnamed file, which cannot leak.
 
-Arrays lie in it one after the other. What says where is checked against the memory before use.
+Arrays are stored in it consecutively. Offsets are checked against the memory before use.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from compiler.ir.types import Array, DType
 from runtime.errors import CollectiveError, TooLarge
 
 ALIGN = 64
-"""Bytes to whose multiple arrays are aligned."""
+"""Alignment of arrays in bytes."""
 
 FIRST_SIZE = 1 << 16
-"""Bytes of a new region."""
+"""Initial size of a region in bytes."""
 
 MOST_AXES = 64
 
@@ -30,11 +30,11 @@ Value: TypeAlias = "Array | list[Array]"
 """An array, or the arrays of a tensor array."""
 
 Place: TypeAlias = list[Any]
-"""Where an array lies: `[dtype, shape, offset]`; a list of these for a tensor array."""
+"""Location of an array: `[dtype, shape, offset]`; a list of these for a tensor array."""
 
 
 class Region:
-    """Shared memory behind a descriptor, grown by whoever needs more of it."""
+    """Shared memory behind a descriptor, grown by either process on demand."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -43,7 +43,7 @@ class Region:
 
     @staticmethod
     def create() -> Region:
-        """A new region, in memory that is freed with its last descriptor and mapping."""
+        """Create a region, in memory that is freed with its last descriptor and mapping."""
         descriptor = os.memfd_create("fluid", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, FIRST_SIZE)
         return Region(descriptor)
@@ -54,7 +54,7 @@ class Region:
         return len(self._map)
 
     def write(self, values: Sequence[Value]) -> list[Place]:
-        """Copy arrays in, from the beginning on; where each lies. Raises TooLarge."""
+        """Copy arrays in, from the start; return their locations. Raises TooLarge."""
         self._end = 0
         places = [self._place(value) for value in values]
         self._reserve(self._end)
@@ -63,7 +63,9 @@ class Region:
         return places
 
     def read(self, places: object, *, copies: bool) -> list[Value]:
-        """The arrays at these places, copied or as views. Raises CollectiveError where none lie."""
+        """Return the arrays at these locations, copied or as views. Raises CollectiveError if
+        invalid.
+        """
         if not isinstance(places, list):
             raise CollectiveError(f"places of arrays are a list, not {places!r:.80}")
         return [self._value(place, copies) for place in cast("list[object]", places)]
@@ -108,7 +110,7 @@ class Region:
         return [cast(Array, self._value(each, copies)) for each in found]
 
     def _view(self, dtype: str, shape: Sequence[int], offset: int) -> Array:
-        """An array over a part of the memory, which the other process may have grown."""
+        """Return an array over a part of the memory, which the other process may have grown."""
         kind = _element_type(dtype)
         count = prod(shape)
         if count and offset + count * kind.itemsize > self.nbytes:
@@ -125,25 +127,27 @@ class Region:
 
 @cache
 def _element_name(dtype: np.dtype[Any]) -> str:
-    """The name of an element type; NumPy computes it anew each time, which takes microseconds."""
+    """The name of an element type, cached: NumPy recomputes it each time, which takes
+    microseconds.
+    """
     return dtype.name
 
 
 @cache
 def _element_type(name: str) -> np.dtype[Any]:
-    """The element type of a name, one of those that tensors may have."""
+    """Return the dtype with this name, one of those that tensors may have."""
     return DType.of(name).numpy
 
 
 def free_memory() -> int:
-    """Bytes of memory that a process can still take, as the kernel estimates it."""
+    """Bytes of memory that a process can still allocate, as the kernel estimates it."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     (line,) = [each for each in lines if each.startswith("MemAvailable:")]
     return int(line.split()[1]) << 10
 
 
 def _checked(place: Place) -> Place:
-    """The place of one array; CollectiveError where a number of it is none."""
+    """Validate the location of one array; CollectiveError if a field is not a valid number."""
     if len(place) == 3 and isinstance(place[1], list):
         shape, offset = cast("list[object]", place[1]), place[2]
         numbers: list[object] = [*shape, offset]
