@@ -36,7 +36,7 @@ from runtime.ps.wire.packets import (
 Answer = tuple[dict[str, Any], bytes]
 
 STEP_SECONDS = 60.0
-"""How long a trainer that asks for the values after a later step is kept waiting."""
+"""Maximum wait of a trainer that requests the values after a later step."""
 
 
 class Calls:
@@ -65,7 +65,7 @@ class Calls:
         }
 
     def answer(self, message: bytes, context: Any) -> bytes:
-        """Answer a call. Raises WireError for one that there is not."""
+        """Answer a call. Raises WireError for an unknown one."""
         header, raw = unpack(message)
         does = self._does.get(field(header, "do", str))
         if header["do"] != "sum" and does is None:
@@ -96,7 +96,7 @@ class Calls:
         return state | {"time": time.time_ns()}, b""
 
     def _complete(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        """A trainer has completed; to say so again changes nothing."""
+        """Mark a trainer as completed; idempotent."""
         trainer = self._trainer(header)
         if trainer not in self._members.finished():
             self._shard.drop(trainer)
@@ -151,7 +151,7 @@ class Calls:
         return {"done": self._delayed.push_rows(*sent, trainer, name, rows, values)}, b""
 
     def _whole(self, header: Mapping[str, Any], raw: memoryview) -> memoryview | None:
-        """The data of a push once all its parts are there."""
+        """Return the data of a push once all its parts have arrived."""
         part, parts = field(header, "part", int), field(header, "parts", int)
         if parts == 1:
             return raw
@@ -171,7 +171,7 @@ class Calls:
         return memoryview(b"".join(found[index] for index in range(parts)))
 
     def _most_parts(self, name: str) -> int:
-        """The most parts that a gradient can have."""
+        """The maximum number of parts of a gradient."""
         for each in self._service.gradients:
             if each.name == name:
                 size = (prod(each.shape) + each.shape[0] * each.is_sparse * 2) * 8
@@ -181,7 +181,7 @@ class Calls:
     # ---- variables
 
     def fetch(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Answer one request for variables or rows. Raises WireError for what does not lie here."""
+        """Answer one request for variables or rows. Raises WireError for those not stored here."""
         message = first_message(messages)
         self._traffic.received += len(message)
         self._traffic.messages += 1
@@ -215,13 +215,13 @@ class Calls:
             return found
 
     def _await(self, step: int, context: Any) -> None:
-        """Wait for a step. Raises WireError at the end of the call or of the job, or too late."""
+        """Wait for a step. Raises WireError at the end of the call or of the job, or on timeout."""
         ended = ending(context, self._shard.changed)
         if not self._shard.wait(step, ended, STEP_SECONDS):
             raise WireError(self._shard.failure or f"step {step} is not there: {self._shard.step}")
 
     def _before(self, name: str) -> Array:
-        """A variable after the last step but one, where a message has it; else as it is now."""
+        """A variable after the last step but one, if a message has it; else its current value."""
         for key, messages in self._shard.previous.messages.items():
             if name in key:
                 layout = self._shard.layout(key)

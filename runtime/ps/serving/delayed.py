@@ -1,6 +1,4 @@
-"""One server's part of a job whose trainers do not wait for each other: each gradient is applied
-when it comes, exactly once.
-"""
+"""One server's part of an asynchronous job: each gradient is applied on arrival, exactly once."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ class Delayed:
         self._gradients = {each.name: each for each in service.gradients}
 
     def push(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
-        """Apply a dense gradient; False where this number of a sender was applied before.
+        """Apply a dense gradient; False if this number of a sender was applied before.
 
-        Raises WireError for a gradient that is none of this server's.
+        Raises WireError for a gradient that does not belong to this server.
         """
         gradient = self._expected(name, array, trainer)
         if gradient.is_sparse or array.shape != gradient.shape:
@@ -77,14 +75,14 @@ class Delayed:
             return True
 
     def _is_repeated(self, sender: str, number: int) -> bool:
-        """Whether this number was applied; else it is noted. The lock is held."""
+        """Whether this number was already applied; if not, it is recorded. The lock is held."""
         if number <= self.applied.get(sender, 0):
             return True
         self.applied[sender] = number
         return False
 
     def read(self, names: Sequence[str]) -> list[Array]:
-        """Copies of variables, between two updates."""
+        """Return copies of variables, consistent between two updates."""
         with self.lock:
             variables = self.service.variables()
             return [np.array(variables[name]) for name in names]

@@ -1,4 +1,4 @@
-"""Heartbeats of a trainer: from a thread of its own, over channels of its own."""
+"""Heartbeats of a trainer, from a separate thread over separate channels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.ps.wire.peers import Peers
 
 
 class Watch:
-    """Tells servers that a trainer is alive; `lose` is called for one that does not answer."""
+    """Sends heartbeats to servers; `lose` is called for one that does not answer."""
 
     def __init__(self, trainer: int, settings: Settings, lose: Callable[[str, str], None]) -> None:
         self._trainer, self._settings, self._lose = trainer, settings, lose
@@ -22,7 +22,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def add(self, endpoint: str) -> None:
-        """Begin to beat for a server."""
+        """Start heartbeats for a server."""
         self._seen[endpoint] = time.monotonic()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True, name="fluid-ps-beats")

@@ -1,4 +1,4 @@
-"""Single calls to servers: with deadlines, repeated until the server answers or time is up."""
+"""Single calls to servers: with deadlines, retried until the server answers or the deadline."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_cal
 
 RETRY_SECONDS = 0.2
 MOST_BYTES = 1 << 38
-"""The most bytes of one answer, where the caller expects no particular number."""
+"""Maximum bytes of one response, if the caller expects no particular number."""
 
 
 class Peers:
-    """Channels to servers, opened when first used."""
+    """Channels to servers, opened on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Peers:
     def call(
         self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", seconds: float = 0.0
     ) -> tuple[dict[str, Any], memoryview]:
-        """Call a server, again where it does not answer. Raises WireError naming it in the end."""
+        """Call a server, retrying if it does not answer. Finally raises WireError naming it."""
         send = unary_call(self.channel(endpoint), "Call")
         message = pack(header, raw)
         limit = seconds or self.settings.reconnect
@@ -50,7 +50,7 @@ class Peers:
     def fetch(
         self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", most: int = MOST_BYTES
     ) -> tuple[dict[str, Any], list[Array]]:
-        """Variables of a server; raises as `call` does, and for more than `most` bytes."""
+        """Fetch variables of a server; raises as `call` does, and for more than `most` bytes."""
         request = pack(header, raw)
         stream = stream_call(self.channel(endpoint), "Fetch")
         metadata = self.settings.security.metadata()
@@ -63,7 +63,7 @@ class Peers:
         return self._repeated(endpoint, self.settings.deadline, once)
 
     def contribution(self, endpoint: str, name: str, step: int) -> bytes:
-        """What a server contributed to a sum at a step."""
+        """Fetch a server's contribution to a sum at a step."""
         header = {"do": "sum", "name": name, "step": step}
         return bytes(self.call(endpoint, header, seconds=self.settings.deadline)[1])
 
@@ -75,7 +75,7 @@ class Peers:
             self._channels.clear()
 
     def _repeated(self, endpoint: str, limit: float, once: Callable[[float], Any]) -> Any:
-        """The result of a call that is repeated while its server does not answer."""
+        """Retry a call while its server does not answer; return its result."""
         rpc, end = grpc(), time.monotonic() + limit
         while True:
             try:
@@ -87,12 +87,12 @@ class Peers:
 
 
 def is_passing(rpc: Any, error: Any) -> bool:
-    """Whether a call that failed so may succeed when it is repeated."""
+    """Whether a failure is transient, so that a retry may succeed."""
     return error.code() in (rpc.StatusCode.UNAVAILABLE, rpc.StatusCode.CANCELLED)
 
 
 def unreachable(endpoint: str, error: Any) -> WireError:
-    """The error of a call that failed: what the server said, or that it does not answer."""
+    """Build the error of a failed call: the server's message, or that it does not answer."""
     code, details = error.code().name, error.details() or ""
     if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED"):
         return WireError(f"server {endpoint}: {details}")
