@@ -156,7 +156,7 @@ def wrong_endpoints(which: int, deadline: float) -> Outcome:
     other = list(specs[0]["endpoints"])
     other[which] = f"127.0.0.1:{free_ports(1)[0]}"
     specs[1]["endpoints"] = other
-    texts = ("did not come", "nobody hosts") if which == 0 else ("endpoint 1 is",) * 2
+    texts = ("did not arrive", "nobody hosts") if which == 0 else ("endpoint 1 is",) * 2
     wanted = {rank: ("RendezvousError", -1, text) for rank, text in enumerate(texts)}
     return separate(specs, wanted, deadline)
 
@@ -172,7 +172,7 @@ def same_rank(deadline: float) -> Outcome:
     """Two processes have rank 1 of 3."""
     specs = ranks(3)
     specs[2]["rank"] = 1
-    first, second = ("RendezvousError", -1, "did not come"), ("RendezvousError", -1, "rank ")
+    first, second = ("RendezvousError", -1, "did not arrive"), ("RendezvousError", -1, "rank ")
     return separate(specs, {0: first, 1: second, 2: second}, deadline)
 
 

@@ -198,7 +198,7 @@ class Executor(Generic[P]):
             plan = loaded.latest if fetch is None else next(reversed(fitting), None)
             if plan is None:
                 return None
-            ran = plan.executable.module  # while times are recorded, it has clocks in it
+            ran = plan.executable.module  # while times are recorded, it is instrumented with clocks
             known = (each for each in self._modules.values() if each.record is ran.record)
             return next(known, ran), plan.executable.sizes
 
@@ -280,7 +280,7 @@ class Executor(Generic[P]):
         except ShapeError:
             _remember(self._unfit, key, None, KEPT_MODULES)
             raise
-        with suppress(NotInitialized):  # what is missing may be fed
+        with suppress(NotInitialized):  # missing params may be fed
             executable.prepare(exact)
         return executable
 

@@ -49,14 +49,14 @@ class Fed:
         if not self.mismatches or isinstance(error, FeedError):
             return self._translated(error)
         first = self.mismatches[0]
-        first.add_note(f"as it is fed: {error}")
+        first.add_note(f"for the feed as passed: {error}")
         return first
 
     def _translated(self, error: CompileError) -> CompileError:
         """Add a note to an error for each feed it names that the user knows by another name."""
         for name, called in self.called.items():
             if repr(name) in error.message:
-                error.add_note(f"{name!r} is what a reader feeds as {called!r}")
+                error.add_note(f"{name!r} is fed by a reader as {called!r}")
         return error
 
 

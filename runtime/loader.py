@@ -93,9 +93,9 @@ def load(
     are cached; `poison` fills the arena with 0xFF at every binding, to expose reads of
     uninitialised memory. `names` are extra globals of the source: the Python functions of
     `py_func`, a clock, the rings that its collectives use. `memory_limit` is the maximum number of
-    bytes of a step, by default that of the module: sizes that need more raise MemoryLimitExceeded
-    when they are bound, before any memory is allocated. Raises PlaceError if the place does not run
-    the module's target and ParseError if the source defines no `bind`.
+    bytes of a step, by default that of the module; binding sizes that need more raises
+    MemoryLimitExceeded. Raises PlaceError if the place does not run the module's target and
+    ParseError if the source defines no `bind`.
     """
     where = place or CPUPlace()
     expect_target(module.target, where)
@@ -156,7 +156,7 @@ class Executable:
     def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
         """Run one step; return copies of the fetched arrays in the order of `module.fetches`.
 
-        Names that the module does not take are ignored. Raises FeedError for a feed that is missing
+        Unknown names are ignored. Raises FeedError for a feed that is missing
         or has the wrong dtype, ShapeError for one of the wrong shape, and NotInitialized for params
         that do not exist yet.
         """
@@ -168,7 +168,7 @@ class Executable:
         Raises StepError if an op cannot compute its outputs, and TooLarge if there is no memory for
         a value of data-dependent size.
         """
-        if not self._device:  # steps of the host may take microseconds: nothing is entered
+        if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
         with current(self._device):
             step = self._step_for(feeds)
@@ -183,18 +183,16 @@ class Executable:
         if self._enter is not None:
             self._enter()
         try:
-            with np.errstate(all="ignore"):  # NaN and infinity are results like others
+            with np.errstate(all="ignore"):  # NaN and infinity are valid results
                 return [_copy(value) for value in step(*feeds)]
         except Exception as error:
             blame(error, self._filename, self.module.source)
             raise
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Bind to feeds of these shapes in advance, so that the first step on them is as fast as
-        others.
+        """Bind to feeds of these shapes in advance, so that their first step is as fast as others.
 
-        Raises FeedError if one is missing, ShapeError if sizes are inconsistent, and NotInitialized
-        for params that do not exist yet.
+        Raises FeedError for missing feeds, ShapeError, and NotInitialized for missing params.
         """
         with current(self._device):
             self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
@@ -356,7 +354,7 @@ def _has_product(tensor: Tensor) -> bool:
 
 def _said(sizes: Mapping[str, int]) -> str:
     """The sizes that earlier feeds have fixed, as text for a hint."""
-    return ", ".join(f"{name} is {size} by the feeds before it" for name, size in sizes.items())
+    return ", ".join(f"{name} is {size} in earlier feeds" for name, size in sizes.items())
 
 
 def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
@@ -368,7 +366,7 @@ def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
 
 def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return ShapeError(f"the sizes fed do not go together ({given}): {why}")
+    return ShapeError(f"the sizes of the feeds are inconsistent ({given}): {why}")
 
 
 def _taker(

@@ -124,7 +124,7 @@ class Prefetcher(Generic[T]):
 
     def __init__(self, source: Callable[[], Iterable[T]], capacity: int) -> None:
         self.queue: Queue[T] = Queue(capacity)
-        # The thread knows the queue alone, and so does not keep this object alive.
+        # The thread refers only to the queue, so it does not keep this object alive.
         self._thread = Thread(target=_fill, args=(self.queue, source), daemon=True)
         self._thread.start()
 
@@ -150,7 +150,7 @@ class Prefetcher(Generic[T]):
         self.close()
 
     def __del__(self) -> None:
-        # It does not wait as `close` does: whoever drops the last reference may hold locks.
+        # Unlike `close` it does not wait: the caller that drops the last reference may hold locks.
         self.queue.close()
 
 

@@ -66,7 +66,7 @@ class Work:
         except RuntimeError:
             if not self.engine.is_completed():
                 return False
-            self.engine.wait()  # it may have completed after the slice: only its own error counts
+            self.engine.wait()  # it may have completed after the slice: only its own error matters
         return True
 
 

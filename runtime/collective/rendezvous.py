@@ -158,12 +158,12 @@ def _client(address: Address, limit: float) -> Any:
 
 def _stranger(endpoint: str, why: str) -> RendezvousError:
     return RendezvousError(
-        f"what listens at {endpoint} is not the rendezvous of these ranks: {why}",
+        f"the server at {endpoint} is not the rendezvous of these ranks: {why}",
         hint="does another program use this port? is the list of endpoints the same on all ranks?",
     )
 
 
-# Introductions
+# Registrations
 
 
 def meet(store: Store, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
@@ -267,8 +267,8 @@ def _parse_introduction(text: str) -> dict[str, Any]:
         if all(isinstance(found[name], kind) for name, kind in wanted.items()):
             return found
     except (ValueError, KeyError, TypeError) as error:
-        raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}") from error
-    raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}")
+        raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}") from error
+    raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}")
 
 
 def _compare(seat: Seat, other: dict[str, Any]) -> None:
@@ -291,7 +291,7 @@ def _compare(seat: Seat, other: dict[str, Any]) -> None:
 def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> RendezvousError:
     each = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
     return RendezvousError(
-        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not come in "
+        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not arrive in "
         f"{limit:.1f} s; rank {seat.rank} waited for {seat.size} ranks",
         hint="are all ranks started, with the same list of endpoints?",
     )

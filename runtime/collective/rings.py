@@ -46,7 +46,7 @@ class Rings(RingTable):
         expect_operation(op)
         found = self._issue(ring, "all_reduce", name, f"{op}, {describe(array)}")
         if name in found.pending:
-            raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is under way already")
+            raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is already in progress")
         tensor = tensor_of(array, writes=True)
         what = found.member.record.call
         stages = self._all_reduce_stages(found, tensor, op) if found.size > 1 else []
@@ -223,7 +223,7 @@ def _part_shape(ring: Ring, array: Any, name: str) -> tuple[int, ...]:
     if not array.ndim or rows % ring.size:
         raise ValueError(
             f"{name!r} of shape {tuple(array.shape)} cannot be divided among {ring.size} ranks: "
-            "its first size must be a multiple of it"
+            "axis 0 must be a multiple of it"
         )
     return (rows // ring.size, *array.shape[1:])
 

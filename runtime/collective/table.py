@@ -55,7 +55,7 @@ class RingTable:
         self._pid = os.getpid()
         self._finalizer = weakref.finalize(self, _leave, self._members, self._pid)
 
-    # Making rings
+    # Creating rings
 
     def create_id(
         self,
@@ -78,7 +78,7 @@ class RingTable:
             return
         count = len(endpoints) if size is None else size
         seat = Seat(name, rank, count, tuple(endpoints))
-        distributed()  # imported before the time runs, and before others can connect
+        distributed()  # imported before the timeout starts, and before others can connect
         limits = self.deadline, self.deadline if limit is None else limit
         member = take_seat(seat, *limits, store, self._look_at_hooks)
         vigil = Vigil(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
@@ -215,7 +215,7 @@ class RingTable:
         found = self._rings.get(ring)
         return None if found is None else found.member.monitor.known(rank)
 
-    # What waits
+    # Waiting
 
     def _look_at_hooks(self) -> None:
         for hook in self.hooks:

@@ -93,7 +93,7 @@ class Vigil:
         self._expect_no_schedule_error()
         suspect = self._suspect()
         if suspect is not None:
-            self._run_hooks()  # a child may have ended first, and the others because of it
+            self._run_hooks()  # a child may have ended first and caused the others to end
             raise self._error(suspect)
         if self.elapsed > SETTLING:
             self._expect_same_calls()
@@ -191,7 +191,7 @@ class Vigil:
             lost = self._monitor.lost if record.rank == 0 else ""
             return f"it hosts the rendezvous, whose connection was lost ({lost})" if lost else ""
         first = self._silent.get(0, 0.0)
-        if record.rank and first > limit:  # without the store nobody is heard
+        if record.rank and first > limit:  # without the store no heartbeats are received
             return ""
         state = process_state(record.pid, record.started) if self._is_near(record) else ""
         shown = f" (its process is {state})" if state == "stopped" else ""

@@ -153,7 +153,7 @@ class _Draft:
         """Write the record, which commits the save."""
         record.write(self.path / RECORD)
         _sync([self.path / RECORD, self.path])
-        self.counts = True  # also where an interrupt hits the rename
+        self.counts = True  # also if an interrupt hits the rename
         (self.path / RECORD).replace(self.folder / RECORD)
 
     def _record(self, names: Sequence[str], removed: Sequence[str]) -> Record:
@@ -232,7 +232,7 @@ def _sync(paths: Iterable[Path]) -> None:
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
         try:
             done = pool.map(_sync_one, given)
-        except RuntimeError:  # the interpreter is ending, and starts no threads
+        except RuntimeError:  # the interpreter is shutting down and starts no threads
             done = map(_sync_one, given)
         for _ in done:
             pass
@@ -261,7 +261,7 @@ def _reporting(path: Path) -> Generator[None]:
         known = str(error.filename or "")
         if error.errno is None or (known and DRAFTS not in known):
             raise
-        text = f"{error.strerror}; what was saved here before is unharmed"
+        text = f"{error.strerror}; the previous save is intact"
         raise OSError(error.errno, text, str(path)) from error
 
 
@@ -327,7 +327,7 @@ def _refuse(record: Record) -> NoReturn:
     raise TornSaveError(
         f"{record.folder}: a save was interrupted and its files were changed since ({few}): they "
         "may be of different saves; save all of them again, or load another checkpoint, or "
-        f"remove {record.folder / RECORD} to take them as they are"
+        f"remove {record.folder / RECORD} to accept them as they are"
     )
 
 
@@ -337,7 +337,7 @@ def _finish_started(record: Record) -> None:
         _sync([record.folder])
         _finish(record)
     except OSError as error:
-        text = f"{error.strerror}; all was written, and the next load or save puts it in place"
+        text = f"{error.strerror}; all files were written; the next load or save moves them"
         raise OSError(error.errno, text, str(record.folder)) from error
     except BaseException:
         with suppress(OSError):

@@ -60,7 +60,7 @@ def _wait(handle: int, folder: Path, kind: int) -> None:
     while not _take(handle, kind):
         if time.monotonic() > end:
             hint = "wait for it or end it, then try again"
-            raise TimeoutError(f"another process has saved to or read {folder} for long: {hint}")
+            raise TimeoutError(f"another process has locked {folder} for too long: {hint}")
         time.sleep(_PAUSE)
 
 

@@ -34,10 +34,10 @@ class TornSaveError(CheckpointError):
 class Place(Enum):
     """The location of the new version of a file."""
 
-    DRAFT = "beside the old file"
+    DRAFT = "next to the old file"
     TARGET = "in place"
     LOST = "nowhere, the old file is in place"
-    OTHER_OVER_DRAFT = "beside a file that another program wrote"
+    OTHER_OVER_DRAFT = "next to a file that another program wrote"
     OTHER = "nowhere, another program wrote the file"
 
 
@@ -110,28 +110,28 @@ def read_record(folder: Path) -> Record | None:
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-            raise ValueError("it is no such file, or too large")
+            raise ValueError("it is not a record, or too large")
         return _parsed(folder, json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        hint = "save into another folder, or remove the file to take the others as they are"
-        raise TornSaveError(f"{path} is no record of a save: {error}; {hint}") from error
+        hint = "save into another folder, or remove the file to accept the others as they are"
+        raise TornSaveError(f"{path} is not a save record: {error}; {hint}") from error
 
 
 def _parsed(folder: Path, held: Mapping[str, Any]) -> Record:
     draft = _plain(held["draft"])
     if not draft.startswith(DRAFTS) or "/" in draft or (folder / draft).is_symlink():
-        raise ValueError(f"{draft!r} is no folder of drafts")
+        raise ValueError(f"{draft!r} is not a draft folder")
     changes = tuple(_change(folder, *each) for each in held["changes"])
     if type(held["inode"]) is not int:
-        raise ValueError("its inode is no number")
+        raise ValueError("its inode is not a number")
     return Record(folder, held["inode"], draft, changes)
 
 
 def _change(folder: Path, name: Any, draft: Any, old: Any, new: Any) -> Change:
     if "/" in _plain(draft):
-        raise ValueError(f"{draft!r} is no draft")
+        raise ValueError(f"{draft!r} is not a draft")
     expect_inside(folder, _plain(name))
     return Change(name, draft, _stamp(old), _stamp(new))
 
@@ -139,7 +139,7 @@ def _change(folder: Path, name: Any, draft: Any, old: Any, new: Any) -> Change:
 def _plain(name: Any) -> str:
     """Return a relative path without `..`; ValueError for anything else."""
     if not isinstance(name, str):
-        raise ValueError(f"{name!r} is no name of a file")
+        raise ValueError(f"{name!r} is not a file name")
     path = PurePath(name)
     if path.anchor or ".." in path.parts or not path.parts or path.as_posix() != name:
         raise ValueError(f"{name!r} does not name a file in the folder")

@@ -128,7 +128,7 @@ def out_of_memory(what: str, device: str) -> Generator[None]:
     try:
         yield
     except import_module("torch").OutOfMemoryError as error:
-        raise TooLarge(f"{what}, is more than {device} has free") from error
+        raise TooLarge(f"{what}, does not fit in the free memory of {device}") from error
 
 
 class DeviceArena:
@@ -148,7 +148,7 @@ class DeviceArena:
     def reserve(self, nbytes: int) -> None:
         """Make the block at least this large. Raises TooLarge if the device is out of memory."""
         if nbytes > self.nbytes:
-            self._bytes = self._empty(0)  # lets go of the old block before the new one is there
+            self._bytes = self._empty(0)  # releases the old block before allocating the new one
             self._bytes = self._empty(nbytes)
         if self._poison:
             self._bytes.fill_(0xFF)
@@ -165,7 +165,7 @@ class DeviceArena:
 
         Strides are ignored: only host values have gaps.
         """
-        assert strides is None, "values of a device have no gaps"
+        assert strides is None, "device arrays cannot have strides"
         kind = getattr(self._torch, dtype)
         stop = offset + prod(shape) * kind.itemsize
         if offset < 0 or stop > self.nbytes:

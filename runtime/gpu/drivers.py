@@ -120,7 +120,7 @@ def _opened(calls: Calls) -> Any:
     try:
         library = ctypes.CDLL(_mapped(calls.library) or calls.library)
     except OSError as error:
-        raise PlaceError(f"{calls.library} cannot be opened: is a GPU's driver here?") from error
+        raise PlaceError(f"{calls.library} cannot be opened: is a GPU driver installed?") from error
     getattr(library, calls.launch).argtypes = _LAUNCH
     if calls is CALLS["hip"]:
         getattr(library, calls.error).restype = ctypes.c_char_p

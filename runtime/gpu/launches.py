@@ -52,12 +52,12 @@ class Row:
         )  # fmt: skip
         words: list[object] = [made.kernel, made.gpu, made.file, made.entry, *made.parameters]
         if not all(isinstance(each, str) for each in words):
-            raise TypeError(f"these are no names: {words}")
+            raise TypeError(f"not a list of names: {words}")
         numbers = (made.nothing, made.threads, made.shared)
         if not all(type(each) is int and 0 <= each <= _MOST for each in numbers):
-            raise ValueError(f"these are no numbers of a kernel: {numbers}")
+            raise ValueError(f"not valid kernel numbers: {numbers}")
         if any(_plain(each) not in _LAYOUT for each in made.parameters if each[:1] != "*"):
-            raise ValueError(f"these are no parameters: {made.parameters}")
+            raise ValueError(f"not a list of parameters: {made.parameters}")
         return made
 
 

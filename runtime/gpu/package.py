@@ -94,14 +94,14 @@ def read_package(folder: Path) -> Package:
         rows = tuple(Row.of(each) for each in told["kernels"])
         return Package(folder, files, tuple(map(str, told["params"])), rows)
     except FileNotFoundError as error:
-        raise PackageError(f"{folder} is no package: it has no {MANIFEST}") from error
+        raise PackageError(f"{folder} is not a package: it has no {MANIFEST}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise PackageError(f"{path} is no list of kernels: {error}") from error
+        raise PackageError(f"{path} is not a valid list of kernels: {error}") from error
 
 
 def _file(name: str, told: Mapping[str, Any]) -> File:
     if not _NAME.fullmatch(name) or name.startswith(".") or "/." in name:
-        raise ValueError(f"{name!r} is no file of a package")
+        raise ValueError(f"{name!r} is not a file of a package")
     nbytes = told["nbytes"]
     if type(nbytes) is not int or nbytes < 0:
         raise ValueError(f"{name} has {nbytes!r} bytes")

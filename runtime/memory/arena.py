@@ -48,7 +48,7 @@ class Arena:
         TooLarge if there is not enough memory; the block is empty then.
         """
         if nbytes > self.nbytes:
-            self._bytes = self._block(0)  # lets go of the old block before the new one is there
+            self._bytes = self._block(0)  # releases the old block before allocating the new one
             self._bytes = self._block(nbytes)
         if self._poison:
             self._bytes.fill(POISON)
@@ -95,6 +95,6 @@ def new_array(what: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         return np.empty(shape, dtype)
     except (MemoryError, OverflowError, ValueError) as error:
         raise TooLarge(
-            f"{what}, {dtype} of shape {shape}, is larger than there is memory for",
+            f"{what}, {dtype} of shape {shape}, does not fit in memory",
             hint="a size of the program or of a feed may be wrong",
         ) from error

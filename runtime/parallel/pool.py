@@ -212,9 +212,7 @@ class Pool:
             self._receive_all("setting of state", wanted)
 
     def get_state(self, rank: int, scope: str, names: Iterable[str]) -> dict[str, Array]:
-        """Return copies of arrays of a scope of one worker. Raises WorkerError for unknown
-        names.
-        """
+        """Return copies of arrays in a worker's scope. Raises WorkerError for unknown names."""
         (worker,) = [each for each in self.workers if each.rank == rank]
         found: dict[str, Array] = {}
         for name in names:
@@ -253,7 +251,7 @@ class Pool:
         if a feed is missing, and the error that ended a worker.
         """
         if self._running:
-            raise CollectiveError(f"a step of {self._running!r} is under way already")
+            raise CollectiveError(f"a step of {self._running!r} is already in progress")
         self._expect_open()
         while self.forgotten:
             self.drop(scopes=[self.forgotten.pop()])
@@ -346,7 +344,7 @@ class Pool:
             self.abort()
             raise
 
-    # Faults
+    # Failures
 
     def look(self) -> None:
         """Raise if a worker ended or reported an error; called while the caller waits."""
@@ -359,9 +357,7 @@ class Pool:
                 self._diagnose()
 
     def _diagnose(self) -> NoReturn:
-        """Raise the error that ended a worker; a consequence of another rank's only if no other
-        arrives.
-        """
+        """Raise the error that ended a worker, preferring root causes to consequences."""
         end = monotonic() + SETTLING
         error, is_first = find_cause(self.workers, self.rings, self.first)
         while not is_first and monotonic() < end:

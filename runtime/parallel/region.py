@@ -67,7 +67,7 @@ class Region:
         invalid.
         """
         if not isinstance(places, list):
-            raise CollectiveError(f"places of arrays are a list, not {places!r:.80}")
+            raise CollectiveError(f"array locations must be a list, not {places!r:.80}")
         return [self._value(place, copies) for place in cast("list[object]", places)]
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Region:
         if nbytes <= self.nbytes:
             return
         free = free_memory()
-        if nbytes > free:  # the kernel would end a process once the pages are written
+        if nbytes > free:  # the kernel would kill a process once the pages are written
             raise TooLarge(
                 f"arrays for a worker need {nbytes} bytes, but only {free} bytes are free"
             )
@@ -102,7 +102,7 @@ class Region:
 
     def _value(self, place: object, copies: bool) -> Value:
         if not isinstance(place, list):
-            raise CollectiveError(f"this is not the place of an array: {place!r:.80}")
+            raise CollectiveError(f"malformed array location: {place!r:.80}")
         found = cast(Place, place)
         if found and isinstance(found[0], str):
             view = self._view(*_checked(found))
@@ -117,7 +117,7 @@ class Region:
             self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
         if count and offset + count * kind.itemsize > self.nbytes:
             raise CollectiveError(
-                f"{dtype} of shape {tuple(shape)} at byte {offset} does not lie in the "
+                f"{dtype} of shape {tuple(shape)} at byte {offset} is outside the "
                 f"{self.nbytes} bytes shared with a worker"
             )
         if not count:
@@ -153,4 +153,4 @@ def _checked(place: Place) -> Place:
         numbers: list[object] = [*shape, offset]
         if len(shape) <= MOST_AXES and all(type(each) is int and each >= 0 for each in numbers):
             return place
-    raise CollectiveError(f"this is not the place of an array: {place!r:.80}")
+    raise CollectiveError(f"malformed array location: {place!r:.80}")

@@ -41,7 +41,7 @@ class ElementAccess:
             raise ValueError("the tensor is empty: call set first")
         return self.array
 
-    # Sizes and memory
+    # Dims and memory
 
     def _set_dims(self, dims: Sequence[int]) -> None:
         """Set the dims; memory for them is allocated by `_alloc_*` or `_mutable_data`."""
@@ -80,7 +80,7 @@ class ElementAccess:
         """The place of its elements."""
         return CPUPlace()
 
-    # Single elements, counted through all axes
+    # Single elements, by flat index
 
     def _get_float_element(self, offset: int) -> float:
         """Return one element."""

@@ -75,7 +75,7 @@ class LoDTensor(ElementAccess):
         """The storage itself, updated from its device copy; None while empty."""
         self._take_back()
         if self._mirror is not None and self._mirror.pull() and self._clock is not None:
-            self._clock.tick()  # who was given the array may write into it
+            self._clock.tick()  # holders of the array may write into it
         return self._array
 
     def peek(self) -> Array | None:
@@ -110,13 +110,13 @@ class LoDTensor(ElementAccess):
         """
         self._take_back()
         if self._array is None:
-            raise CompileError("an empty LoDTensor has no twin on a device: call set first")
+            raise CompileError("an empty LoDTensor has no device copy: call set first")
         mirror = self._mirror
         if mirror is None or mirror.array is not self._array or mirror.device != device:
             array = cast(Array, self.array)
             self._mirror = mirror = Mirror(array, device)
         if mirror.push() and self._clock is not None:
-            self._clock.tick()  # who holds the array has to ask for it anew
+            self._clock.tick()  # holders of the array must request it again
         return mirror.tensor
 
     def set(self, array: object, place: Place) -> None:
@@ -136,7 +136,7 @@ class LoDTensor(ElementAccess):
             self.adopt(np.array(values, order="C"))
 
     def _fits(self, values: Array) -> bool:
-        mine = self._array  # lent elements are replaced without a look at them
+        mine = self._array  # elements held by another process are replaced without being read
         return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
 
     def adopt(self, array: Array) -> None:
@@ -247,7 +247,7 @@ def _expect_elements(values: Array) -> None:
     try:
         DType.of(values.dtype)
     except TypeError as error:
-        error.add_note("  hint: give a NumPy array, for example np.array(values, dtype='float32')")
+        error.add_note("  hint: pass a NumPy array, for example np.array(values, dtype='float32')")
         raise
 
 

@@ -103,7 +103,7 @@ class Variable:
 
 def _holds(held: object, wanted: str) -> CompileError:
     found = "nothing yet" if held is None else type(held).__name__
-    return CompileError(f"{wanted} was asked of a variable of a scope that holds {found}")
+    return CompileError(f"a variable of a scope holds {found}, not {wanted}")
 
 
 class Scope:

@@ -69,7 +69,7 @@ class Calls:
         header, raw = unpack(message)
         does = self._does.get(field(header, "do", str))
         if header["do"] != "sum" and does is None:
-            raise WireError(f"there is no call {header['do']!r}")
+            raise WireError(f"unknown call {header['do']!r}")
         self._traffic.received += len(message)
         self._traffic.messages += 1
         return pack(*(self._sum(header, context) if does is None else does(header, raw)))
@@ -136,7 +136,7 @@ class Calls:
         if whole is None:
             return {"done": False}, b""
         if self._service.is_synchronous:
-            raise WireError(f"server {self._service.endpoint} takes gradients in steps alone")
+            raise WireError(f"server {self._service.endpoint} only accepts gradients in steps")
         trainer = self._trainer(header)
         sent = field(header, "sender", str), field(header, "number", int)
         name = field(header, "name", str)
@@ -157,7 +157,7 @@ class Calls:
             return raw
         sender, number = field(header, "sender", str), field(header, "number", int)
         if not 0 <= part < parts <= self._most_parts(field(header, "name", str)):
-            raise WireError(f"a push says part {part} of {parts}")
+            raise WireError(f"a push claims part {part} of {parts}")
         known, found = self._parts.get(sender, (number, {}))
         if known != number:
             found = {}
@@ -176,7 +176,7 @@ class Calls:
             if each.name == name:
                 size = (prod(each.shape) + each.shape[0] * each.is_sparse * 2) * 8
                 return 4 + size // (1 << 20)
-        raise WireError(f"gradient {name!r} is none of server {self._service.endpoint}")
+        raise WireError(f"gradient {name!r} does not belong to server {self._service.endpoint}")
 
     # ---- variables
 
@@ -205,7 +205,7 @@ class Calls:
             missing = [name for name in names if name not in variables]
             if missing:
                 raise WireError(
-                    f"variable {missing[0]!r} does not lie on server {self._service.endpoint}"
+                    f"variable {missing[0]!r} is not on server {self._service.endpoint}"
                 )
             if step == self._shard.previous.step < self._shard.step:
                 return [self._before(name) for name in names]
@@ -232,13 +232,13 @@ class Calls:
     def _rows(self, header: Mapping[str, Any], raw: memoryview) -> Array:
         name = field(header, "name", str)
         if len(raw) % 8:
-            raise WireError(f"{len(raw)} bytes are no row numbers")
+            raise WireError(f"{len(raw)} bytes are not row numbers")
         name, divisor = self._service.lookups.get(name, (name, 1))
         rows = np.frombuffer(raw, known_dtype("int64")) // divisor
         with self._shard.changed, self._delayed.lock:
             table = self._service.variables().get(name)
             if table is None or not table.ndim:
-                raise WireError(f"table {name!r} does not lie on server {self._service.endpoint}")
+                raise WireError(f"table {name!r} is not on server {self._service.endpoint}")
             if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
                 raise WireError(f"a row is not among the {len(table)} of {name!r}")
             found = np.empty((len(rows), *table.shape[1:]), table.dtype)

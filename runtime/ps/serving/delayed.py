@@ -51,7 +51,7 @@ class Delayed:
         """Add to a counter of the learning-rate schedule; returns as `push` does."""
         found = self.service.variables().get(name)
         if found is None or found.shape != array.shape or found.dtype != array.dtype:
-            raise WireError(f"counter {name!r} does not lie on server {self.service.endpoint}")
+            raise WireError(f"counter {name!r} is not on server {self.service.endpoint}")
         with self.lock:
             if self._is_repeated(sender, number):
                 return False
@@ -61,7 +61,7 @@ class Delayed:
     def _expected(self, name: str, array: Array, trainer: int) -> Gradient:
         gradient = self._gradients.get(name)
         if gradient is None:
-            raise WireError(f"gradient {name!r} is none of server {self.service.endpoint}")
+            raise WireError(f"gradient {name!r} does not belong to server {self.service.endpoint}")
         if str(array.dtype) != gradient.dtype or not 0 <= trainer < self.service.trainers:
             raise WireError(f"trainer {trainer} sent {name!r} as {array.dtype}")
         return gradient

@@ -112,7 +112,7 @@ def _wanted(hello: Frame) -> list[str]:
     try:
         header: Any = json.loads(hello.data.tobytes())
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the first message of an exchange is no JSON: {error}") from error
+        raise WireError(f"the first message of an exchange is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise WireError("the first message of an exchange must be a JSON object")
     return names_field(cast("dict[str, Any]", header), "names")

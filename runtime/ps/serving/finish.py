@@ -43,7 +43,7 @@ class Finish:
     def hear(self, endpoint: str) -> None:
         """Record that all trainers have completed at another server. WireError if it is unknown."""
         if endpoint not in self._others:
-            raise WireError(f"{endpoint} is no other server of this job")
+            raise WireError(f"{endpoint} is not another server of this job")
         self._heard.add(endpoint)
 
     def is_over(self, members: Members) -> bool:

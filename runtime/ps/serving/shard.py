@@ -203,5 +203,5 @@ def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
     """Name, dtype and shape of a variable; WireError if it is not stored here."""
     found = service.variables().get(name)
     if found is None:
-        raise WireError(f"variable {name!r} does not lie on server {service.endpoint}")
+        raise WireError(f"variable {name!r} is not on server {service.endpoint}")
     return name, str(found.dtype), found.shape

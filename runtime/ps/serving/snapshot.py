@@ -70,13 +70,13 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return _parsed(raw)
     except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
         hint = "remove it to start from the startup program"
-        raise WireError(f"{path} is no whole snapshot: {error}", hint=hint) from error
+        raise WireError(f"{path} is not a complete snapshot: {error}", hint=hint) from error
 
 
 def _parsed(raw: Array) -> Snapshot:
     head = raw[: len(_MAGIC) + _LENGTH.size].tobytes()
     if head[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("it begins with other bytes")
+        raise ValueError("it does not start with the magic bytes")
     (size,) = _LENGTH.unpack(head[len(_MAGIC) :])
     if size > min(MOST_HEADER, len(raw)):
         raise ValueError(f"its header claims {size} bytes")

@@ -78,7 +78,7 @@ def read_role(path: Path) -> RoleFile:
         role, number = str(about["role"]), int(about["number"])
         events = [_event(each) for each in found["traceEvents"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WireError(f"{path} is no trace of a server or trainer: {error}") from error
+        raise WireError(f"{path} is not a trace of a server or trainer: {error}") from error
     return RoleFile(path, role, number, str(about["endpoint"]), clocks, events)
 
 

@@ -174,8 +174,8 @@ class Pair:
         """Resend the messages of all steps after `step`, which the server has."""
         if (self._log and self._log[0][0] > step + 1) or (not self._log and step < self.step):
             raise WireError(
-                f"server {self.endpoint} is at step {step}, of which this trainer keeps nothing: "
-                f"it is at step {self.step}",
+                f"server {self.endpoint} is at step {step}, whose messages this trainer has "
+                f"dropped: it is at step {self.step}",
                 hint="set FLUID_PS_SNAPSHOT_DIR, so that a server that restarts continues",
             )
         for number, messages in self._log:

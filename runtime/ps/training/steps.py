@@ -66,7 +66,7 @@ class Steps:
         """Send one gradient. Raises WireError if it does not match the server's catalogue."""
         known = self._known.get(name)
         if known is None or name in self._sent:
-            what = "twice in a step" if known else "which it does not take"
+            what = "twice in a step" if known else "which does not expect it"
             raise WireError(f"{name!r} is sent to server {self._endpoint} {what}")
         self._expect(known, array, rows)
         self._sent.add(name)

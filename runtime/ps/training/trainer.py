@@ -161,7 +161,7 @@ class Trainer:
     def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
         """Write an array as `fluid.io.save_vars` does; FileExistsError without `overwrite`."""
         if not overwrite and Path(file_path).exists():
-            raise FileExistsError(f"{file_path} is there, and 'overwrite' is False")
+            raise FileExistsError(f"{file_path} exists, and 'overwrite' is False")
         save_tensor(file_path, array)
 
     def sum_over_servers(self, name: str, array: Array) -> Array:

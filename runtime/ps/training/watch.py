@@ -45,12 +45,12 @@ class Watch:
         try:
             self._peers.call(endpoint, {"do": "beat", "trainer": self._trainer}, seconds=seconds)
             self._seen[endpoint] = time.monotonic()
-        except ValueError as error:  # also what a channel raises that was closed meanwhile
+        except ValueError as error:  # also raised by a channel that was closed meanwhile
             if self._ended.is_set():
                 return
             if not isinstance(error, WireError):
                 raise
             silent = time.monotonic() - self._seen[endpoint]
             if silent > max(self._settings.reconnect, self._settings.lost_after):
-                why = f"server {endpoint} gave no sign of life for {silent:.0f} s"
+                why = f"server {endpoint} did not respond for {silent:.0f} s"
                 self._lose(endpoint, why)

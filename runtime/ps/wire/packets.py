@@ -34,7 +34,7 @@ def unpack(message: bytes) -> tuple[dict[str, Any], memoryview]:
     try:
         header: Any = json.loads(message[_HEAD.size : _HEAD.size + size])
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the header of a call is no JSON: {error}") from error
+        raise WireError(f"the header of a call is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise WireError(f"the header of a call is a {type(header).__name__}, expected an object")
     return cast("dict[str, Any]", header), memoryview(message)[_HEAD.size + size :]
@@ -81,7 +81,7 @@ def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
 def known_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy dtype of a name. Raises WireError for one that no tensor has."""
     if name not in _DTYPES:
-        raise WireError(f"{name!r} is no element type; expected one of {', '.join(_DTYPES)}")
+        raise WireError(f"{name!r} is not a dtype; expected one of {', '.join(_DTYPES)}")
     return np.dtype(name)
 
 

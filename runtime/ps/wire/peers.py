@@ -98,5 +98,5 @@ def unreachable(endpoint: str, error: Any) -> WireError:
         return WireError(f"server {endpoint}: {details}")
     return WireError(
         f"server {endpoint} does not answer ({code}: {details[:200]})",
-        hint="is it running? FLUID_PS_RECONNECT_SECONDS says how long trainers wait for it",
+        hint="is it running? FLUID_PS_RECONNECT_SECONDS sets how long trainers wait for it",
     )

@@ -88,7 +88,7 @@ def read_rows(data: Array, dtype: str, shape: Sequence[int]) -> tuple[int, int, 
     part, parts, count = _PART.unpack(data[: _PART.size].tobytes())
     if not part < parts or _PART.size + count * (8 + width) != len(data):
         raise WireError(
-            f"a message of rows says part {part} of {parts} with {count} rows, which are not "
+            f"a message of rows claims part {part} of {parts} with {count} rows, which are not "
             f"its {len(data)} bytes"
         )
     middle = _PART.size + count * 8

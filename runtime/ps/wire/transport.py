@@ -93,7 +93,7 @@ def _checked(rpc: Any, handler: Handler, security: Security) -> Handler:
 
     def call(request: Any, context: Any) -> Any:
         if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job needs its token")
+            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
         try:
             return handler(request, context)
         except WireError as error:
@@ -107,7 +107,7 @@ def _flowing(rpc: Any, handler: Handler, security: Security) -> Handler:
 
     def call(requests: Any, context: Any) -> Any:
         if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job needs its token")
+            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
         try:
             yield from handler(requests, context)
         except WireError as error:
