@@ -1,11 +1,11 @@
-"""Everything a GPU can tell, in one go and under nine minutes: `make gpu`.
+"""All GPU tests and measurements in one run of under nine minutes: `make gpu`.
 
     python bench/gpu.py                          # tests, compute-sanitizer, kernels; on the GPU
     python bench/gpu.py --out results --minutes 5
 
-Tests marked `gpu` and `device` run for real (recorded ops and trainings among them), those of
-kernels once more under compute-sanitizer where it is installed, then `kernels.py`. All of it goes
-into results/<device>.json, and a summary for people beside it. Nothing is fetched or installed.
+Tests marked `gpu` and `device` run on the GPU (including recorded ops and trainings), those of
+kernels once more under compute-sanitizer if it is installed, then `kernels.py`. All results are
+written to results/<device>.json, with a readable summary. Nothing is fetched or installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bench.support.lines import machine
 ROOT = Path(__file__).resolve().parents[1]
 
 SHARES = {"tests": 0.55, "sanitizer": 0.15, "kernels": 0.3}
-"""What part of the minutes each stage may take; what one leaves over, the next ones have."""
+"""Fraction of the time for each stage; unused time is available to later stages."""
 
 SANITIZED = ("tests/codegen/test_triton.py", "tests/codegen/test_triton_epilogue.py")
 """Tests small enough for a tool that slows kernels down a hundredfold."""
@@ -47,10 +47,10 @@ PYTEST = (
 )
 
 OWN = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""What stages find around them: plugins that others installed have no say in the tests."""
+"""Environment of the stages: installed third-party pytest plugins are not loaded."""
 
 _GRACE = 10
-"""Seconds that a command has to say what it found when its time is over."""
+"""Seconds that a command has to report its findings after its time is up."""
 
 _COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 _LAST = re.compile(r"^.* in [\d.]+s.*$", re.MULTILINE)
@@ -70,7 +70,7 @@ class Ended:
 
 
 def ran(command: Sequence[str], seconds: float) -> Ended:
-    """Run a command in the project and show what it says; asked to end when late, then stopped."""
+    """Run a command in the project and show its output; interrupted when late, then killed."""
     begun, lines = time.monotonic(), list[str]()
     environment = {**os.environ, **OWN, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -101,7 +101,7 @@ def ran(command: Sequence[str], seconds: float) -> Ended:
 
 
 def tests(seconds: float) -> dict[str, Any]:
-    """The tests that need or use a GPU, on as many processes as may share it."""
+    """Run the tests that need or use a GPU, on as many processes as may share it."""
     workers = min(12, os.cpu_count() or 1)
     spread = ["-p", "xdist", "-n", str(workers)] if find_spec("xdist") else []
     command = [
@@ -119,7 +119,7 @@ def tests(seconds: float) -> dict[str, Any]:
 
 
 def sanitizer(seconds: float) -> dict[str, Any]:
-    """Tests of kernels under compute-sanitizer, which sees every access to memory."""
+    """Run tests of kernels under compute-sanitizer, which checks every memory access."""
     tool = shutil.which("compute-sanitizer") or shutil.which(
         "compute-sanitizer", path="/usr/local/cuda/bin"
     )
@@ -141,7 +141,7 @@ def _counted(ended: Ended) -> dict[str, Any]:
 
 
 def measured(seconds: float, out: Path) -> dict[str, Any]:
-    """What `kernels.py` measures, in a process of its own."""
+    """Run `kernels.py` in a separate process."""
     path = out / "kernels.json"
     # torch.compile is slow to begin with: half of the time is for it.
     command = [sys.executable, "bench/kernels.py", "--json", str(path), "--seconds"]
@@ -154,7 +154,7 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
 
 
 def summary(told: Mapping[str, Any]) -> str:
-    """The results in a page of Markdown."""
+    """Format the results as a page of Markdown."""
     rows, limits = told["kernels"].get("kernels", []), told["kernels"].get("limits", {})
     lines = [
         f"# {told['device']}",
@@ -185,7 +185,7 @@ _WORDS = ("passed", "failed", "error", "skipped", "memory errors")
 
 
 def main() -> int:
-    """Run the stages within the minutes, and write what they found."""
+    """Run the stages within the time, and write their results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

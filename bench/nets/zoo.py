@@ -1,4 +1,4 @@
-"""Every model by its name, small or as large as its paper has it, to train or to predict with.
+"""Every model by its name, small or as large as in its paper, for training or inference.
 
     from bench.nets import zoo
     recorded = zoo.build(fluid, "resnet50", image=112)          # a training and a test program
@@ -19,18 +19,18 @@ import numpy as np
 from bench.nets import images, joined, sequences, timed, transformer
 
 Entry = namedtuple("Entry", "build draw optimizer small")
-Entry.__doc__ = """A builder (fluid, **settings), what draws a batch (random, n, **settings), what
-it is trained with, and the settings that make a test of it quick."""
+Entry.__doc__ = """A builder (fluid, **settings), a batch generator (random, n, **settings), the
+optimizer, and small settings for quick tests."""
 
 QUICK = {"image": 32, "width": 0.125}
-"""Settings that leave every layer of a network on pictures in its place, but little in it."""
+"""Settings that keep every layer of an image network, with few channels."""
 
 
 def build(fluid, name, train=True, optimizer=None, **settings):
-    """Record a model: `timed.Recorded`, with no optimizer in `main` where `train` is false.
+    """Record a model: `timed.Recorded`, with no optimizer in `main` if `train` is false.
 
-    Settings are its builder's: `image` (pixels a side), `width` (a factor of all channels),
-    `classes` and others of networks on pictures, `shape` of transformers. Names count from zero.
+    Settings are its builder's: `image` (pixels per side), `width` (a factor of all channels),
+    `classes` and others of image networks, `shape` of transformers. Names count from zero.
     """
     entry = MODELS[name]
     chosen = (optimizer or entry.optimizer) if train else None
@@ -40,15 +40,15 @@ def build(fluid, name, train=True, optimizer=None, **settings):
 
 
 def draw(name, random, n, **settings):
-    """A batch of n from a `numpy.random.RandomState`; sequences come as (array, lengths).
+    """A batch of n from a `numpy.random.RandomState`; sequences are (array, lengths).
 
-    Settings are those `build` was given; the ones that no batch depends on are passed over.
+    Settings are those passed to `build`; those that do not affect batches are ignored.
     """
     return MODELS[name].draw(random, n, **settings)
 
 
 def small(name):
-    """Settings with which a model is built and trained in a moment."""
+    """Settings with which a model is built and trained quickly."""
     return dict(MODELS[name].small)
 
 
@@ -66,7 +66,7 @@ def _pictures_of_classes(random, n, image=32, classes=2, **_):
 
 
 def _small_model(name):
-    """One of `timed.MODELS`, which have no settings."""
+    """An entry for one of `timed.MODELS`, which have no settings."""
     return Entry(
         timed.MODELS[name],
         functools.partial(timed.draw, name),

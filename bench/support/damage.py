@@ -1,7 +1,7 @@
-"""Files made wrong on purpose: bytes changed where they lie, or fields changed and written anew.
+"""Damages files on purpose: changes bytes in place, or changes fields and re-encodes them.
 
-Damaged bytes try what reads a file; damaged fields, which are well-formed, try what then believes
-what it says. All chance is the caller's, so that the same seed damages the same.
+Damaged bytes test the parser; damaged fields, which are well-formed, test the code that uses them.
+All randomness is the caller's, so that the same seed damages the same.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ TELLING_BYTES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 0x7F, 0x80, 0xFF)
 TELLING_INTEGERS = (0, 1, -1, 2, 3, 5, 7, 11, 17, 99, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TELLING_FLOATS = (0.0, -1.0, 1e30, float("inf"), float("nan"))
 LONGEST = 40
-"""Bytes that one change takes away, doubles or makes up, at most."""
+"""Maximum bytes that one change removes, duplicates or invents."""
 HEADER = 64
-"""Bytes at the start of a file that every second change aims at: sizes and types lie there."""
+"""Bytes at the start of a file that every second change targets: sizes and types are there."""
 
 
 def damaged_bytes(chance: Random, data: bytes, other: bytes) -> bytes:
-    """The bytes after one to three changes; `other` lends pieces."""
+    """The bytes after one to three changes; `other` provides pieces."""
     for _ in range(chance.randint(1, 3)):
         if data:
             reach = min(len(data), HEADER) if chance.random() < 0.5 else len(data)
@@ -32,14 +32,14 @@ def damaged_bytes(chance: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damaged_fields(chance: Random, message: Message, words: Sequence[str]) -> Message:
-    """The message after one or two changes to its fields, or to those of messages inside it."""
+    """The message after one or two changes to its fields, or to those of nested messages."""
     for _ in range(chance.randint(1, 2)):
         message = _changed(chance, message, words)
     return message
 
 
 def words_of(message: Message) -> list[str]:
-    """Every string in a message, for others to be mistaken for."""
+    """Every string in a message, to be confused with each other."""
     found: list[str] = []
     for value in message.values.values():
         for item in value if isinstance(value, tuple) else (value,):
@@ -83,7 +83,7 @@ def _graft(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
 
 
 def _boast(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    """A length as large as varints go."""
+    """Insert a length as large as a varint can be."""
     return data[:at] + b"\xff" * chance.randint(1, 9) + b"\x01" + data[at + 1 :]
 
 
@@ -109,7 +109,7 @@ def _changed(chance: Random, message: Message, words: Sequence[str]) -> Message:
 
 
 def _rearranged(chance: Random, items: tuple, words: Sequence[str]) -> tuple:
-    """Items with one of them dropped, doubled, moved to the front or, mostly, changed."""
+    """Items with one of them dropped, duplicated, moved to the front or, mostly, changed."""
     at, how = chance.randrange(len(items)), chance.random()
     before, item, after = items[:at], items[at], items[at + 1 :]
     if how < 0.06:
@@ -122,7 +122,7 @@ def _rearranged(chance: Random, items: tuple, words: Sequence[str]) -> tuple:
 
 
 def _other(chance: Random, item: int | float | str | Message, words: Sequence[str]):
-    """Something else of the same kind."""
+    """Another value of the same kind."""
     if isinstance(item, Message):
         return _changed(chance, item, words)
     if isinstance(item, bool):

@@ -1,6 +1,4 @@
-"""`PaddleCloudRoleMaker`: the role defined by a launcher's environment variables (fluid_spec
-F.1).
-"""
+"""`PaddleCloudRoleMaker`: the role from a launcher's environment (fluid_spec F.1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Hierarchical all-reduce: within groups of consecutive ranks first, then between their first
-ranks.
+"""Hierarchical all-reduce: within groups of consecutive ranks, then between the groups.
 
 If consecutive ranks share a machine, one rank of each machine communicates with the other machines.
 (Paddle 1.8.5, `use_hierarchical_allreduce` of DistributeTranspiler.)

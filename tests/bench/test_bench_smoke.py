@@ -64,7 +64,7 @@ def test_transpilers_on_a_model() -> None:
         ["mobilenet_block"], lambda name, s: transpilers.folded(name, one["rows"], s), image=8
     )
     assert (row["norms"], row["folded"], row["left"]) == (4, 4, 0)
-    assert "met     0 norms with a layer before them are left" in transpilers.report_folded([row])
+    assert "met     0 norms with a preceding layer remain" in transpilers.report_folded([row])
     row = transpilers.rewritten("fit_a_line", one["rows"], one["steps"], {})
     assert (row["moved"], row["deletions"]) == (0.0, 7)
     assert row["level 1"] <= row["level 0"] < row["MB by name"]

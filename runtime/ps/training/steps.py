@@ -1,6 +1,4 @@
-"""The gradients of one trainer for one server: written into the messages of a step as they
-arrive.
-"""
+"""The gradients of one trainer for one server, written into the messages of a step."""
 
 from __future__ import annotations
 
