@@ -31,10 +31,10 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.options import Options
 from fluid.contrib.mixed_precision import decorate
 
-PICTURES = {"image": 224, "classes": 1000}
+IMAGES = {"image": 224, "classes": 1000}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "resnet50": PICTURES,
-    "mobilenet_v2": PICTURES,
+    "resnet50": IMAGES,
+    "mobilenet_v2": IMAGES,
     "transformer": {"shape": transformer.BASE},
 }
 """The models, with the settings of their papers."""
@@ -69,7 +69,7 @@ def measure(names: Sequence[str], gpu: Gpu, batch: int) -> Iterator[Row]:
 def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     """Compile a model for a device, recording each pass."""
     trains, settings = work == "training", SETTINGS[name]
-    optimizer = _narrow(name) if trains and dtype == "bf16" else None
+    optimizer = _mixed_precision(name) if trains and dtype == "bf16" else None
     made = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
     program = made.main if trains else made.test
     fetched = made.loss if trains else made.output
@@ -81,7 +81,7 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
 
-def _narrow(name: str) -> Any:
+def _mixed_precision(name: str) -> Any:
     """The optimizer of a model, with bfloat16 mixed precision."""
     plain = zoo.MODELS[name].optimizer
     return lambda module: decorate(plain(module), dtype="bfloat16")

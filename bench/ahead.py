@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [_timed(list(found.values()), gpu) for gpu in targets]
     print(table("\nAll of them", rows, TIMES), flush=True)
     peer = next(iter(found))
-    peers = [_beside(found[peer], gpu) for gpu in targets]
+    peers = [_compared(found[peer], gpu) for gpu in targets]
     print(table(f"\n{peer}, vs. Triton by itself", peers, PEERS))
     return _judged(rows)
 
@@ -80,7 +80,7 @@ def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
     }  # fmt: skip
 
 
-def _beside(module: Module, gpu: Gpu) -> Row:
+def _compared(module: Module, gpu: Gpu) -> Row:
     """Time to build the kernels of a model, by all processes and sequentially by one."""
     spent = [_cold(module, gpu, processes) for processes in (None, 1)]
     count = len(module.kernels)

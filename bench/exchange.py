@@ -70,7 +70,7 @@ COLUMNS |= {"losses": ".1e"}
 # ---- processes ----------------------------------------------------------------------------------
 
 
-def told(python: str | None, request: Mapping[str, Any]) -> None:
+def run_worker(python: str | None, request: Mapping[str, Any]) -> None:
     """Run a process that writes or reads; RuntimeError with its last output if it dies."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     path = {"PYTHONPATH": "" if python else str(ROOT), "GLOG_minloglevel": "2"}
@@ -85,7 +85,7 @@ def told(python: str | None, request: Mapping[str, Any]) -> None:
 def write(python: str | None, model: str, folder: Path) -> None:
     """Write every kind of files into a folder, and convert those for inference."""
     folder.mkdir()
-    told(python, {"do": "write", "model": model, "folder": str(folder)})
+    run_worker(python, {"do": "write", "model": model, "folder": str(folder)})
     for source, target, *options in CONVERSIONS:
         convert(str(folder / source), str(folder / target), *options)
 
@@ -102,7 +102,7 @@ def read(python: str | None, model: str, folder: Path) -> dict[str, NDArray[Any]
     """The results computed from each kind of files in a folder; texts for failures."""
     out = folder / "found.npz"
     request = {"do": "read", "model": model, "folder": str(folder), "out": str(out)}
-    told(python, {**request, "models": INFERENCE})
+    run_worker(python, {**request, "models": INFERENCE})
     with np.load(out) as found:
         return dict(found)
 

@@ -136,8 +136,8 @@ def sanitizer(seconds: float) -> dict[str, Any]:
 def _counted(ended: Ended) -> dict[str, Any]:
     last = next(iter(_LAST.findall(ended.text)[::-1]), "")
     counts = {word.rstrip("s"): int(number) for number, word in _COUNTS.findall(last)}
-    told = {"seconds": round(ended.seconds, 1), "timed out": ended.timed_out, **counts}
-    return told | {"exit code": ended.code, "failures": _FAILED.findall(ended.text)}
+    results = {"seconds": round(ended.seconds, 1), "timed out": ended.timed_out, **counts}
+    return results | {"exit code": ended.code, "failures": _FAILED.findall(ended.text)}
 
 
 def measured(seconds: float, out: Path) -> dict[str, Any]:
@@ -153,26 +153,26 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
     return found | {"seconds": round(ended.seconds, 1)}
 
 
-def summary(told: Mapping[str, Any]) -> str:
+def summary(results: Mapping[str, Any]) -> str:
     """Format the results as a page of Markdown."""
-    rows, limits = told["kernels"].get("kernels", []), told["kernels"].get("limits", {})
+    rows, limits = results["kernels"].get("kernels", []), results["kernels"].get("limits", {})
     lines = [
-        f"# {told['device']}",
+        f"# {results['device']}",
         "",
-        ", ".join(f"{name} {value}" for name, value in told["machine"].items()),
+        ", ".join(f"{name} {value}" for name, value in results["machine"].items()),
         "",
-        f"- tests: {_said(told['tests'])}",
-        f"- compute-sanitizer: {_said(told['sanitizer'])}",
-        f"- kernels: {told['kernels'].get('left out', f'{len(rows)} cases')}",
+        f"- tests: {_stage_text(results['tests'])}",
+        f"- compute-sanitizer: {_stage_text(results['sanitizer'])}",
+        f"- kernels: {results['kernels'].get('left out', f'{len(rows)} cases')}",
         "",
         "```",
-        kernels.report(rows, limits) if rows else told["kernels"].get("log", ""),
+        kernels.report(rows, limits) if rows else results["kernels"].get("log", ""),
         "```",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _said(stage: Mapping[str, Any]) -> str:
+def _stage_text(stage: Mapping[str, Any]) -> str:
     if "left out" in stage:
         return str(stage["left out"])
     numbers = [f"{stage[word]} {word}" for word in _WORDS if stage.get(word)]
@@ -196,24 +196,24 @@ def main() -> int:
         print("there is no CUDA GPU here: `make test` runs the same kernels in an interpreter")
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
-    told = _all(given.out, given.minutes * 60)
-    name = re.sub(r"\W+", "-", told["device"].lower()).strip("-")
-    (given.out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    (given.out / f"{name}.md").write_text(summary(told), encoding="utf-8")
-    print(f"\n{summary(told)}\nwritten: {given.out / name}.json and .md")
-    return int(bool(told["tests"]["exit code"]))
+    results = _all(given.out, given.minutes * 60)
+    name = re.sub(r"\W+", "-", results["device"].lower()).strip("-")
+    (given.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (given.out / f"{name}.md").write_text(summary(results), encoding="utf-8")
+    print(f"\n{summary(results)}\nwritten: {given.out / name}.json and .md")
+    return int(bool(results["tests"]["exit code"]))
 
 
 def _all(out: Path, seconds: float) -> dict[str, Any]:
     begun, left = time.monotonic(), 1.0
-    told: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "machine": machine()}
+    results: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "machine": machine()}
     stages = {"tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, out)}
     for name, stage in stages.items():
         rest = seconds - (time.monotonic() - begun)
         print(f"== {name}: at most {rest * SHARES[name] / left:.0f} s", flush=True)
-        told[name] = stage(rest * SHARES[name] / left)
+        results[name] = stage(rest * SHARES[name] / left)
         left -= SHARES[name]
-    return told
+    return results
 
 
 if __name__ == "__main__":

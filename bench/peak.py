@@ -48,7 +48,7 @@ def measure(
                 if name != "reference" or reference
             ]
             eager = next((row for row in rows if row["who"] == "torch"), None)
-            yield from (_beside(row, eager) for row in rows)
+            yield from (_compared(row, eager) for row in rows)
 
 
 def _row(
@@ -78,7 +78,7 @@ def _settings(who: str, cache: str) -> dict[str, str]:
     return found | ({"FLUID_MEMORY_BUDGET": BUDGET} if who == "recomputed" else {})
 
 
-def _beside(row: dict[str, Any], eager: Row | None) -> dict[str, Any]:
+def _compared(row: dict[str, Any], eager: Row | None) -> dict[str, Any]:
     keys = {"peak ÷ torch": "peak MB", "above ÷ torch": "above import MB"}
     return row | {ratio: row[key] / eager[key] if eager else None for ratio, key in keys.items()}
 

@@ -47,7 +47,7 @@ def main() -> int:
             print(f"{number + 1} programs, {len(failures)} failures", file=sys.stderr, flush=True)
     for failure in failures:
         print(failure)
-    print(told(given.count, done, len(failures), time.perf_counter() - since))
+    print(summary(given.count, done, len(failures), time.perf_counter() - since))
     return 1 if failures else 0
 
 
@@ -94,7 +94,7 @@ def computed(graph: Graph, feed: dict, params: dict) -> dict:
     return dict(enumerate(results)) | params
 
 
-def told(count: int, done: dict[str, int], failures: int, seconds: float) -> str:
+def summary(count: int, done: dict[str, int], failures: int, seconds: float) -> str:
     """The counts as a table, and whether the goal is met."""
     row = {"programs": count, **done, "moved": failures, "seconds": seconds}
     columns = dict.fromkeys(row, ",d") | {"seconds": ",.0f"}

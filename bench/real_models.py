@@ -121,11 +121,11 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> Iterator[Row]:
             row = {"model": name, "input": request.title, "ours ms": ours.ms, "said": said}
             row |= {"failed": bool(ours.error)}
             for python in given.reference or [None]:
-                yield row | (_beside(python, model, request, ours, given) if python else {})
+                yield row | (_compared(python, model, request, ours, given) if python else {})
                 row = {"model": name, "input": request.title, "ours ms": ours.ms}
 
 
-def _beside(
+def _compared(
     python: str, model: Model, request: Request, ours: Answer, given: argparse.Namespace
 ) -> Row:
     """The columns of a row for a reference; ours is timed again, right after it."""

@@ -19,7 +19,7 @@ _LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"
 """Paths of the libraries that generated code calls."""
 
 
-def blame(error: Exception, filename: str, source: str) -> None:
+def raise_step_error(error: Exception, filename: str, source: str) -> None:
     """Raise a StepError for an error that a library or generated code raised; TooLarge if out of
     memory.
 

@@ -30,10 +30,10 @@ from runtime.profiler import Recorder
 from runtime.sizes import LOD, Pattern, twins_of
 from runtime.tensors.scope import Arrays, Scope
 
-KEPT_PLANS = 1024
+MAX_PLANS = 1024
 """Maximum number of plans cached for a program and a scope; past it all are dropped."""
 
-KEPT_MODULES = 256
+MAX_MODULES = 256
 """Maximum number of modules cached by an Executor; past it all are dropped."""
 
 Signature: TypeAlias = tuple[object, ...]
@@ -145,12 +145,12 @@ class Executor(Generic[P]):
         loaded = self._loaded(program, scope)
         plans = loaded.plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
-        twins = twins_of(feed) if any(LOD in name for name in feed) else {}
-        signature = (fetch, *kinds, *twins.items())
+        lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+        signature = (fetch, *kinds, *lod_owners.items())
         plan = plans.get(signature)
         if plan is None:
-            plan = self._plan(program, feed, fetch, scope, twins)
-            _remember(plans, signature, plan, KEPT_PLANS)
+            plan = self._plan(program, feed, fetch, scope, lod_owners)
+            _remember(plans, signature, plan, MAX_PLANS)
         loaded.latest = plan
         return self._step(program, plan, feed, fetch, scope)
 
@@ -174,8 +174,8 @@ class Executor(Generic[P]):
         """
         with self._busy:
             self._compiled(program)
-            twins = twins_of(feed) if any(LOD in name for name in feed) else {}
-            fed = self._fed(program, feed, twins)
+            lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+            fed = self._fed(program, feed, lod_owners)
             names = list(dict.fromkeys(fetch))
             for pattern in fed.patterns[:-1]:
                 with suppress(ShapeError):
@@ -238,9 +238,9 @@ class Executor(Generic[P]):
 
     def _plan(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
-        twins: Mapping[str, str],
+        lod_owners: Mapping[str, str],
     ) -> Plan:  # fmt: skip
-        fed = self._fed(program, feed, twins)
+        fed = self._fed(program, feed, lod_owners)
         try:
             executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
         except CompileError as error:
@@ -248,9 +248,9 @@ class Executor(Generic[P]):
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
         return Plan(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
 
-    def _fed(self, program: P, feed: Mapping[str, Array], twins: Mapping[str, str]) -> Fed:
+    def _fed(self, program: P, feed: Mapping[str, Array], lod_owners: Mapping[str, str]) -> Fed:
         declared = {name: self._declare(program, name) for name in feed if LOD not in name}
-        return fed_as(declared, feed, twins)
+        return fed_as(declared, feed, lod_owners)
 
     def _fitting(self, program: P, fed: Fed, fetch: list[str], scope: Scope) -> Executable:
         """Return the program for a shape signature, or for exactly these sizes if it fixes some
@@ -278,7 +278,7 @@ class Executor(Generic[P]):
         try:
             executable = self._executable(program, pattern, fetch, scope)
         except ShapeError:
-            _remember(self._unfit, key, None, KEPT_MODULES)
+            _remember(self._unfit, key, None, MAX_MODULES)
             raise
         with suppress(NotInitialized):  # missing params may be fed
             executable.prepare(exact)
@@ -311,7 +311,7 @@ class Executor(Generic[P]):
         """Return the program compiled for a shape signature."""
         key = self._key(program, pattern, fetch)
         if key not in self._modules:
-            _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
+            _remember(self._modules, key, self._compile(program, pattern, fetch), MAX_MODULES)
             self.counters.compiles += 1
         return self._modules[key]
 

@@ -61,9 +61,9 @@ class Fed:
 
 
 def fed_as(
-    declared: Mapping[str, Declared], feed: Mapping[str, Array], twins: Mapping[str, str]
+    declared: Mapping[str, Declared], feed: Mapping[str, Array], lod_owners: Mapping[str, str]
 ) -> Fed:
-    """Compare feeds with their declarations; `twins` maps feeds to others of the same LoD.
+    """Compare feeds with their declarations; `lod_owners` maps feeds to others of the same LoD.
 
     Raises FeedError for a wrong dtype and ShapeError for a wrong shape if a feed must be as
     declared.
@@ -74,7 +74,7 @@ def fed_as(
             raise error
     kept = tuple(name for name, known in declared.items() if known.kept)
     shapes = {n: _shape(known, feed[n]) for n, known in declared.items() if n not in kept}
-    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, twins)
+    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, lod_owners)
     exact = {name: feed[name].shape for name in pattern}
     types = {n: DType.of(feed[n].dtype) for n in shapes if feed[n].dtype != declared[n].dtype.numpy}
     tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]

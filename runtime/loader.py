@@ -22,17 +22,17 @@ from compiler.pack import Life
 from compiler.plan import Tensor
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
-from runtime.error_location import blame
+from runtime.error_location import raise_step_error
 from runtime.errors import missing_feed, wrong_dtype, wrong_shape
 from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.memory.arena import Arena
-from runtime.memory.arenas import Block, Memory, Places
+from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
 from runtime.memory.params import Params, state_arrays
 from runtime.source_lines import SourceLines
 from runtime.tensors.scope import Arrays, Scope
 
-KEPT_BINDINGS = 16
+DEFAULT_BINDINGS = 16
 """Default number of bindings cached by an Executable; the least recently used is dropped first."""
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Binding:
     """
 
     sizes: Mapping[str, int]
-    places: Places
+    placement: Placement
     params: Mapping[str, Any]
     step: Step
     token: object
@@ -82,7 +82,7 @@ def load(
     params: Params | Scope | None = None,
     *,
     counters: Counters | None = None,
-    keep: int = KEPT_BINDINGS,
+    keep: int = DEFAULT_BINDINGS,
     poison: bool = False,
     names: Mapping[str, Any] | None = None,
     memory_limit: int | None = None,
@@ -186,7 +186,7 @@ class Executable:
             with np.errstate(all="ignore"):  # NaN and infinity are valid results
                 return [_copy(value) for value in step(*feeds)]
         except Exception as error:
-            blame(error, self._filename, self.module.source)
+            raise_step_error(error, self._filename, self.module.source)
             raise
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -211,18 +211,13 @@ class Executable:
         return _sizes(self.module, given)
 
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
-        """Report the memory of the buffers for feeds of these shapes; nothing is allocated.
-
-        Raises FeedError if one is missing and ShapeError if the shapes do not fit.
-        """
+        """Report the memory of the buffers without allocating anything; raises as `lives`."""
         lives = self.lives(shapes)
-        places = self._memory.exact(lives)
-        return MemoryReport(places.height, places.bound, sum(life.size for life in lives))
+        placement = self._memory.exact(lives)
+        return MemoryReport(placement.height, placement.bound, sum(life.size for life in lives))
 
     def _binding(self, shapes: Shapes) -> Binding:
-        """Return the binding for these shapes, now the most recently used, over the current
-        params.
-        """
+        """Return the binding for these shapes, most recently used, over the current params."""
         binding = self._bindings.pop(shapes, None) or self._new_binding(shapes)
         if binding.token != self._token():
             self._renew(binding)
@@ -232,24 +227,25 @@ class Executable:
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
         lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
-        places = self._memory.find(lives, sizes)
+        placement = self._memory.find(lives, sizes)
         if self._memory_limit is not None:
-            check_limit(self.module, self._memory_limit, sizes, lives, places.height, self._params)
-        if self._memory.outgrown(places):
+            height = placement.height
+            check_limit(self.module, self._memory_limit, sizes, lives, height, self._params)
+        if self._memory.outgrown(placement):
             self._bindings.clear()  # their views would keep the old memory alive
-        self._memory.reserve(places)
+        self._memory.reserve(placement)
         while len(self._bindings) >= self._keep:
             del self._bindings[next(iter(self._bindings))]
         params = self._state(sizes)
-        step = self._step(sizes, places, params)
+        step = self._step(sizes, placement, params)
         self.counters.bindings += 1
-        return Binding(sizes, places, params, step, self._token())
+        return Binding(sizes, placement, params, step, self._token())
 
     def _renew(self, binding: Binding) -> None:
         """Rebind to the current params; the offsets of the buffers are unchanged."""
         params = self._state(binding.sizes)
         if any(params[name] is not array for name, array in binding.params.items()):
-            binding.step = self._step(binding.sizes, binding.places, params)
+            binding.step = self._step(binding.sizes, binding.placement, params)
             binding.params = params
         binding.token = self._token()
 
@@ -260,17 +256,19 @@ class Executable:
         state: dict[str, Any] = state_arrays(mine, params, sizes)
         theirs = [each for each in self.module.params if each.on_device]
         peeking = params.peeking() if isinstance(params, Arrays) else params
-        return state | {n: self._twin(n) for n in state_arrays(theirs, peeking, sizes)}
+        return state | {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
 
-    def _twin(self, name: str) -> Any:
+    def _device_copy(self, name: str) -> Any:
         if isinstance(self._params, Arrays):
             return self._params.on_device(name, self._device)
-        return self._mirrors.twin(name, self._params[name])
+        return self._mirrors.device_copy(name, self._params[name])
 
-    def _step(self, sizes: Mapping[str, int], places: Places, params: Mapping[str, Any]) -> Step:
+    def _step(
+        self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
+    ) -> Step:
         dims = [sizes[name] for name in self.module.dims]
         try:
-            step = self._bind(_taker(self.module, sizes, places, self._memory), params, *dims)
+            step = self._bind(_taker(self.module, sizes, placement, self._memory), params, *dims)
             return (
                 step
                 if self._device
@@ -342,7 +340,7 @@ def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
         for size, number in zip(tensor.shape, given, strict=True):
             sizes |= solve(size, number, sizes)
             if evaluate(size, sizes) != number:
-                raise wrong_shape(tensor.name, tensor.shape, given, _said(known))
+                raise wrong_shape(tensor.name, tensor.shape, given, _sizes_text(known))
     return sizes
 
 
@@ -352,7 +350,7 @@ def _has_product(tensor: Tensor) -> bool:
     return any(len(monomial) > 1 for size in sizes for monomial, _ in size.terms)
 
 
-def _said(sizes: Mapping[str, int]) -> str:
+def _sizes_text(sizes: Mapping[str, int]) -> str:
     """The sizes that earlier feeds have fixed, as text for a hint."""
     return ", ".join(f"{name} is {size} in earlier feeds" for name, size in sizes.items())
 
@@ -370,7 +368,7 @@ def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
 
 
 def _taker(
-    module: Module, sizes: Mapping[str, int], places: Places, memory: Memory
+    module: Module, sizes: Mapping[str, int], placement: Placement, memory: Memory
 ) -> Callable[..., Any]:
     """Return the `take` of a module: an array over a buffer, by its number, or over part of it."""
     limits = [life.size for life in lives_of(module.buffers, sizes)]
@@ -382,7 +380,7 @@ def _taker(
         offset: int = 0,
         strides: Sequence[int] | None = None,
     ) -> Any:
-        array = memory.take(places, buffer, dtype, shape, offset, strides)
+        array = memory.take(placement, buffer, dtype, shape, offset, strides)
         taken = offset + _span(array, strides)
         if buffer is not None and taken > limits[buffer]:
             held, name = limits[buffer], module.buffers[buffer].name

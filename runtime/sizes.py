@@ -32,14 +32,14 @@ The entry of a feed that does not have the declared dtype starts with its dtype.
 def name_sizes(
     declared: Mapping[str, Shape],
     given: Mapping[str, Sequence[int]],
-    twins: Mapping[str, str] | None = None,
+    lod_owners: Mapping[str, str] | None = None,
 ) -> Pattern:
     """Return the shapes of feeds with names for the dynamic sizes of a program.
 
     Equal sizes get the same name, in the order of the feeds' names and then of the axes, so that
     another batch size gets the same names. Next to other sizes a 1 remains 1, since it may
-    broadcast. The levels of a LoD, `x@LOD0`, name the number of their sequences; `twins` maps a
-    feed to the first one that has its LoD.
+    broadcast. The levels of a LoD, `x@LOD0`, name the number of their sequences; `lod_owners` maps
+    a feed to the first one that has its LoD.
 
     >>> any = Dim.named("?")
     >>> name_sizes({"y": (any, 1), "x": (any, 13)}, {"x": (20, 13), "y": (20, 1)})
@@ -61,8 +61,8 @@ def name_sizes(
     for name in sorted(rows):
         other = given[name][0] if given[name][0] in numbers else None
         known = None if other is None or other in levels.values() else names[other]
-        twin = (twins or {}).get(name, name)
-        own[name] = known or own.get(twin) or next(letters)
+        lod_owner = (lod_owners or {}).get(name, name)
+        own[name] = known or own.get(lod_owner) or next(letters)
     entries = {(name, axis): names.get(number, number) for name, axis, number in plain}
     entries |= {(name, 0): letter for name, letter in own.items() if _is_open(declared[name], 0)}
     shapes: Pattern = {
@@ -128,8 +128,8 @@ def _is_open(shape: Shape, axis: int) -> bool:
 
 def _letters() -> Iterator[str]:
     """N, M, … T, N1, M1 and so on."""
-    turns = ((letter, turn) for turn in count() for letter in LETTERS)
-    return (letter + (str(turn) if turn else "") for letter, turn in turns)
+    pairs = ((letter, number) for number in count() for letter in LETTERS)
+    return (letter + (str(number) if number else "") for letter, number in pairs)
 
 
 def twins_of(feed: Mapping[str, Array]) -> dict[str, str]:

@@ -53,7 +53,7 @@ def cases(small: bool, dtypes: Sequence[str]) -> Iterator[Case]:
         yield from _reductions(dtype, small)
         yield from _norms(dtype, small)
         yield from _products(dtype, small)
-        yield from _pictures(dtype, small)
+        yield from _images(dtype, small)
         yield from _moves(dtype, small)
 
 
@@ -149,7 +149,7 @@ def _products(dtype: str, small: bool) -> Iterator[Case]:
     )  # fmt: skip
 
 
-def _pictures(dtype: str, small: bool) -> Iterator[Case]:
+def _images(dtype: str, small: bool) -> Iterator[Case]:
     batch, side = (2, 8) if small else (64, 56)
     kinds = (
         ("1×1", 16 if small else 256, 8 if small else 64, 1, 1),

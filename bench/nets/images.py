@@ -7,7 +7,7 @@ the class probabilities. As `timed.py`: Python 3.7, NumPy and a fluid that is pa
 
 from __future__ import annotations
 
-from bench.nets.layers import Net, pictured
+from bench.nets.layers import Net, image_inputs
 
 # ---- VGG (Simonyan and Zisserman, 2014) ---------------------------------------------------------
 
@@ -19,7 +19,7 @@ def vgg16(fluid, image=32, width=1.0, classes=10, norm=False, dropout=True):
     norms.
     """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     for channels, count in VGG16:
         for _ in range(count):
             found = _vgg_conv(fluid, net, found, net.scaled(channels), norm)
@@ -57,7 +57,7 @@ def resnet50(fluid, image=32, width=1.0, classes=10):
 
 def _resnet(fluid, block, depths, image, width, classes):
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     for stage, depth in enumerate(depths):
         for place in range(depth):
@@ -94,7 +94,7 @@ GROUPS, SQUEEZED = 32, 16
 def se_resnext50(fluid, image=32, width=1.0, classes=10, dropout=True):
     """ResNet-50 with grouped convolutions and squeeze-and-excitation."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     groups = max(1, int(GROUPS * width))
     for stage, depth in enumerate((3, 4, 6, 3)):
@@ -138,7 +138,7 @@ INVERTED += ((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 def mobilenet_v1(fluid, image=32, width=1.0, classes=10):
     """Thirteen pairs of a depthwise and a pointwise convolution."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(32), stride=2)
     for channels, stride in SEPARABLE:
         found = net.conv(net.depthwise(found, stride), net.scaled(channels), size=1)
@@ -148,7 +148,7 @@ def mobilenet_v1(fluid, image=32, width=1.0, classes=10):
 def mobilenet_v2(fluid, image=32, width=1.0, classes=10):
     """Seventeen inverted residual blocks."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(32), stride=2, act="relu6")
     for factor, channels, count, stride in INVERTED:
         for place in range(count):
@@ -161,7 +161,7 @@ def mobilenet_v2(fluid, image=32, width=1.0, classes=10):
 def mobilenet_block(fluid, image=16, width=1.0, classes=10):
     """A single inverted residual block with expansion 3."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(8), stride=2, act="relu6")
     found = _inverted(fluid, net, found, net.scaled(8), factor=3, stride=1)
     return net.classified(net.means(found), label, classes)

@@ -5,7 +5,7 @@ As `images.py`: builders of an image size, a width and a number of classes.
 
 from __future__ import annotations
 
-from bench.nets.layers import Net, pictured
+from bench.nets.layers import Net, image_inputs
 
 # ---- Inception-v1 (Szegedy et al., 2014) --------------------------------------------------------
 
@@ -26,7 +26,7 @@ def inception_v1(fluid, image=32, width=1.0, classes=10, heads=True, dropout=Tru
     0.3.
     """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = _stem(fluid, net, found)
     early = []
     for stage, modules in enumerate(INCEPTIONS):
@@ -89,7 +89,7 @@ def densenet121(fluid, image=32, width=1.0, classes=10):
     convolutions.
     """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     for stage, count in enumerate(DENSE):
         for _ in range(count):

@@ -54,7 +54,7 @@ class Net:
         return self.layers.mean(losses), chances
 
 
-def pictured(fluid, image):
+def image_inputs(fluid, image):
     """The variables of square colour images, `image` pixels per side, and of their classes."""
     picture = fluid.layers.data(name="img", shape=[3, image, image], dtype="float32")
     return picture, fluid.layers.data(name="label", shape=[1], dtype="int64")

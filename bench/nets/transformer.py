@@ -54,8 +54,8 @@ def encoder(fluid, words, away, shape):
     """Self-attention layers over a sentence: float32[n, steps, width]."""
     found = _embedded(fluid, words, shape, "source")
     for _ in range(shape.depth):
-        found = _beside(fluid, found, attention(fluid, found, found, away, shape), shape)
-        found = _beside(fluid, found, _feed_forward(fluid, found, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, found, away, shape), shape)
+        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
     return found
 
 
@@ -65,9 +65,9 @@ def decoder(fluid, words, encoded, away, shape):
     later = fluid.layers.assign(later)
     found = _embedded(fluid, words, shape, "target")
     for _ in range(shape.depth):
-        found = _beside(fluid, found, attention(fluid, found, found, later, shape), shape)
-        found = _beside(fluid, found, attention(fluid, found, encoded, away, shape), shape)
-        found = _beside(fluid, found, _feed_forward(fluid, found, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, found, later, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, encoded, away, shape), shape)
+        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
     return found
 
 
@@ -98,7 +98,7 @@ def _feed_forward(fluid, found, shape):
     return fluid.layers.fc(_dropped(fluid, inner, shape), size=shape.width, num_flatten_dims=2)
 
 
-def _beside(fluid, found, more, shape):
+def _residual_norm(fluid, found, more, shape):
     """The residual sum, layer-normalised per word."""
     total = fluid.layers.elementwise_add(found, _dropped(fluid, more, shape))
     return fluid.layers.layer_norm(total, begin_norm_axis=2)

@@ -52,15 +52,15 @@ def small(name):
     return dict(MODELS[name].small)
 
 
-def _pictures(random, n, image=32, classes=10, **_):
+def _images(random, n, image=32, classes=10, **_):
     """`img` float32[n, 3, image, image] and `label` int64[n, 1]."""
     pixels = random.rand(n, 3, image, image).astype(np.float32)
     return {"img": pixels, "label": random.randint(0, classes, (n, 1)).astype(np.int64)}
 
 
-def _pictures_of_classes(random, n, image=32, classes=2, **_):
+def _images_with_pixel_classes(random, n, image=32, classes=2, **_):
     """The same with a class for each pixel: `label` int64[n, 1, image, image]."""
-    batch = _pictures(random, n, image, classes)
+    batch = _images(random, n, image, classes)
     batch["label"] = random.randint(0, classes, (n, 1, image, image)).astype(np.int64)
     return batch
 
@@ -77,10 +77,10 @@ def _small_model(name):
 
 MODELS = {name: _small_model(name) for name in timed.MODELS}
 for _name, _build in dict(images.MODELS, **joined.MODELS).items():
-    MODELS[_name] = Entry(_build, _pictures, timed.momentum, QUICK)
+    MODELS[_name] = Entry(_build, _images, timed.momentum, QUICK)
 MODELS.update(
-    mobilenet_block=Entry(images.mobilenet_block, _pictures, timed.sgd, {"image": 16}),
-    unet=Entry(joined.unet, _pictures_of_classes, timed.adam, QUICK),
+    mobilenet_block=Entry(images.mobilenet_block, _images, timed.sgd, {"image": 16}),
+    unet=Entry(joined.unet, _images_with_pixel_classes, timed.adam, QUICK),
     transformer_classifier=Entry(
         transformer.encoder_classifier, transformer.draw_classified, timed.adam, {}
     ),

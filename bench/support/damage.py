@@ -16,7 +16,7 @@ from compiler.ir.program import EMPTY
 TELLING_BYTES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 0x7F, 0x80, 0xFF)
 TELLING_INTEGERS = (0, 1, -1, 2, 3, 5, 7, 11, 17, 99, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TELLING_FLOATS = (0.0, -1.0, 1e30, float("inf"), float("nan"))
-LONGEST = 40
+MAX_CHANGE = 40
 """Maximum bytes that one change removes, duplicates or invents."""
 HEADER = 64
 """Bytes at the start of a file that every second change targets: sizes and types are there."""
@@ -62,15 +62,15 @@ def _tell(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
 
 
 def _take_away(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + data[at + chance.randint(1, LONGEST) :]
+    return data[:at] + data[at + chance.randint(1, MAX_CHANGE) :]
 
 
 def _double(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + data[at : at + chance.randint(1, LONGEST)] + data[at:]
+    return data[:at] + data[at : at + chance.randint(1, MAX_CHANGE)] + data[at:]
 
 
 def _make_up(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + chance.randbytes(chance.randint(1, LONGEST)) + data[at:]
+    return data[:at] + chance.randbytes(chance.randint(1, MAX_CHANGE)) + data[at:]
 
 
 def _cut(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
@@ -78,17 +78,17 @@ def _cut(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
 
 
 def _graft(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    start, length = chance.randrange(len(other)), chance.randint(1, LONGEST)
+    start, length = chance.randrange(len(other)), chance.randint(1, MAX_CHANGE)
     return data[:at] + other[start : start + length] + data[at + length :]
 
 
-def _boast(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
+def _oversized_length(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
     """Insert a length as large as a varint can be."""
     return data[:at] + b"\xff" * chance.randint(1, 9) + b"\x01" + data[at + 1 :]
 
 
 _CHANGES: tuple[Callable[[Random, bytes, int, bytes], bytes], ...] = (
-    _flip, _tell, _take_away, _double, _make_up, _cut, _graft, _boast,
+    _flip, _tell, _take_away, _double, _make_up, _cut, _graft, _oversized_length,
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 from runtime.collective.history import History
-from runtime.collective.record import LONGEST_FAILURE, Record
+from runtime.collective.record import MAX_FAILURE_CHARS, Record
 
 INTERVAL = 0.5
 """Seconds between two heartbeats."""
@@ -94,7 +94,7 @@ class Monitor:
         if self._ended:
             return
         self.record.has_left = True
-        self.record.failure = failure[:LONGEST_FAILURE]
+        self.record.failure = failure[:MAX_FAILURE_CHARS]
         self.record.blames = blames
         self._ended = True
         self._wake.set()
@@ -116,7 +116,7 @@ class Monitor:
     def fail(self, failure: str, blames: int) -> None:
         """Publish immediately that this rank raised an error, which may name another rank."""
         if not self.record.failure:
-            self.record.failure = failure[:LONGEST_FAILURE]
+            self.record.failure = failure[:MAX_FAILURE_CHARS]
             self.record.blames = blames
             self._wake.set()
 

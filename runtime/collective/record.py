@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from runtime.collective.processes import host_name, machine_id, own_pid, start_time
 
-LONGEST_RECORD = 1 << 16
+MAX_RECORD_BYTES = 1 << 16
 """Maximum size of a record in bytes; longer ones are not read."""
 
-LONGEST_FAILURE = 4000
+MAX_FAILURE_CHARS = 4000
 """Maximum number of characters of an error in a record."""
 
 
@@ -49,8 +49,8 @@ class Record:
     @staticmethod
     def parse(text: bytes) -> Record:
         """Parse a record. Raises ValueError if it is malformed."""
-        if len(text) > LONGEST_RECORD:
-            raise ValueError(f"a record of {len(text)} bytes is longer than {LONGEST_RECORD}")
+        if len(text) > MAX_RECORD_BYTES:
+            raise ValueError(f"a record of {len(text)} bytes is longer than {MAX_RECORD_BYTES}")
         loaded = json.loads(text)
         default = asdict(Record(0))
         if not isinstance(loaded, dict) or set(cast("dict[str, Any]", loaded)) != set(default):

@@ -15,7 +15,7 @@ from runtime.collective.monitor import Difference
 from runtime.collective.slices import call_in_slices
 from runtime.errors import ScheduleError
 
-LONGEST_SCHEDULE = 1 << 24
+MAX_SCHEDULE_BYTES = 1 << 24
 """Maximum size of a schedule in bytes."""
 
 
@@ -32,8 +32,10 @@ def exchange_schedules(
     Raises ScheduleError, on every rank, if one differs.
     """
     encoded = text.encode()
-    if len(encoded) > LONGEST_SCHEDULE:
-        raise ScheduleError(f"a schedule of {len(encoded)} bytes is longer than {LONGEST_SCHEDULE}")
+    if len(encoded) > MAX_SCHEDULE_BYTES:
+        raise ScheduleError(
+            f"a schedule of {len(encoded)} bytes is longer than {MAX_SCHEDULE_BYTES}"
+        )
     digest = schedule_digest(text)
     member.call(lambda store: store.set(member.key("schedule", digest), text), look)
     digests = member.exchange(f"schedules/{ring}/{number}", digest, look)

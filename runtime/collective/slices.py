@@ -24,7 +24,7 @@ DEADLINE_FLAG = "FLAGS_rpc_deadline"
 SLICE = 0.1
 """Seconds between two checks of the other ranks."""
 
-LONGEST_SLICE = 1.0
+MAX_SLICE = 1.0
 """Maximum seconds counted for one slice: time while the process was suspended is not waiting."""
 
 DEFAULT_DEADLINE = 180.0
@@ -65,9 +65,9 @@ class Stopwatch:
         self._last = monotonic()
 
     def tick(self) -> float:
-        """Seconds since the last tick, `LONGEST_SLICE` at most, added to `elapsed`."""
+        """Seconds since the last tick, `MAX_SLICE` at most, added to `elapsed`."""
         now = monotonic()
-        passed = min(now - self._last, LONGEST_SLICE)
+        passed = min(now - self._last, MAX_SLICE)
         self._last = now
         self.elapsed += passed
         return passed

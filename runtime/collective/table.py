@@ -31,7 +31,7 @@ from runtime.collective.slices import SLICE, rpc_deadline
 from runtime.collective.vigil import SETTLING, Vigil
 from runtime.errors import CollectiveError, RankError
 
-MOST_CALLS = 1 << 16
+MAX_CALLS = 1 << 16
 """Maximum number of agreed calls kept for a ring; past it all are dropped, on every rank."""
 
 Look = Callable[[], None]
@@ -282,7 +282,7 @@ class RingTable:
             ring.exchanges.append(name)
             if len(ring.exchanges) > 1:
                 member.forget(ring.exchanges.pop(0), look)
-        if len(ring.seen) >= MOST_CALLS:
+        if len(ring.seen) >= MAX_CALLS:
             ring.seen.clear()
         ring.seen.add(call)
 

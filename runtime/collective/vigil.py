@@ -17,8 +17,8 @@ from runtime.collective.schedule import different_histories
 from runtime.collective.slices import Stopwatch
 from runtime.errors import CollectiveError, RankError, ScheduleError
 
-SHORTEST_SILENCE = 3.0
-LONGEST_SILENCE = 20.0
+MIN_SILENCE = 3.0
+MAX_SILENCE = 20.0
 """Maximum seconds without a heartbeat before a rank counts as stopped; see `silence_limit`."""
 
 SETTLING = 1.0
@@ -44,7 +44,7 @@ def silence_limit(deadline: float) -> float:
     >>> silence_limit(30.0), silence_limit(180.0)
     (10.0, 20.0)
     """
-    return min(LONGEST_SILENCE, max(SHORTEST_SILENCE, deadline / 3))
+    return min(MAX_SILENCE, max(MIN_SILENCE, deadline / 3))
 
 
 class Vigil:

@@ -298,23 +298,23 @@ def _finish_interrupted_here(folder: Path) -> None:
     record = read_record(folder)
     if record is None:
         return
-    places = {record.place(change) for change in record.changes}
-    if places <= {Place.DRAFT, Place.TARGET}:
+    locations = {record.place(change) for change in record.changes}
+    if locations <= {Place.DRAFT, Place.TARGET}:
         _finish(record)
-    elif places <= {Place.LOST} or _is_written_anew(record, places):
+    elif locations <= {Place.LOST} or _is_rewritten(record, locations):
         _drop(record)
     else:
         _refuse(record)
 
 
-def _is_written_anew(record: Record, places: set[Place]) -> bool:
+def _is_rewritten(record: Record, locations: set[Place]) -> bool:
     """Whether another program replaced all files, or some after all were in place.
 
     In a copy of the folder file times may differ though nobody wrote the files.
     """
     others = {Place.OTHER, Place.OTHER_OVER_DRAFT}
     is_copy = record.folder.stat().st_ino != record.inode
-    return not is_copy and (places <= others or places <= {Place.TARGET, Place.OTHER})
+    return not is_copy and (locations <= others or locations <= {Place.TARGET, Place.OTHER})
 
 
 def _refuse(record: Record) -> NoReturn:

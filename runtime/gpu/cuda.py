@@ -230,7 +230,7 @@ class Mirrors:
         self._device = device
         self._held: dict[str, Mirror] = {}
 
-    def twin(self, name: str, array: Array) -> Any:
+    def device_copy(self, name: str, array: Array) -> Any:
         """The device copy of an array."""
         mirror = self._held.get(name)
         if mirror is None or mirror.array is not array:

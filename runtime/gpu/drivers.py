@@ -21,7 +21,7 @@ USUAL_SHARED = 48 << 10
 _MAX_SHARED = 8
 """The function attribute that opts in to more (MAX_DYNAMIC_SHARED_SIZE_BYTES)."""
 
-_LOST = (201, 400)
+_NO_CONTEXT = (201, 400)
 """Driver error codes in a thread without a context, or with that of another device."""
 
 
@@ -82,11 +82,11 @@ class Driver:
         x, y, z = (*grid, 1, 1)[:3]
         size = (x, y, z, threads, 1, 1, shared)
         answer = self._launcher(function, *size, stream, given, None)
-        if answer in _LOST:
+        if answer in _NO_CONTEXT:
             self._enter()
             answer = self._launcher(function, *size, stream, given, None)
         if answer:
-            raise PlaceError(f"{self._calls.launch} failed: {self._said(answer)}")
+            raise PlaceError(f"{self._calls.launch} failed: {self._error_text(answer)}")
 
     def _enter(self) -> None:
         """Make the device's context current in this thread."""
@@ -103,9 +103,9 @@ class Driver:
     def _do(self, name: str, *arguments: Any) -> None:
         answer = getattr(self._library, name)(*arguments)
         if answer:
-            raise PlaceError(f"{name} failed: {self._said(answer)}")
+            raise PlaceError(f"{name} failed: {self._error_text(answer)}")
 
-    def _said(self, answer: int) -> str:
+    def _error_text(self, answer: int) -> str:
         """The driver's text for an error code."""
         call = getattr(self._library, self._calls.error)
         if self.maker == "hip":

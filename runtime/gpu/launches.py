@@ -72,7 +72,7 @@ class Launcher:
         layout = "".join(map(_layout, row.parameters)) + "Q" * row.nothing
         self._layout = struct.Struct(f"<{layout}")
         count = len(row.parameters) + row.nothing
-        self._places = ctypes.c_void_p * count
+        self._addresses = ctypes.c_void_p * count
         self._nothing = (0,) * row.nothing
         self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
 
@@ -86,10 +86,10 @@ class Launcher:
             return
         held = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
         start = ctypes.addressof(held)
-        places = self._places(*range(start, start + self._layout.size, _SLOT))
+        addresses = self._addresses(*range(start, start + self._layout.size, _SLOT))
         row = self.row
         stream = self._stream()
-        self._driver.launch(self._function, grid, row.threads, row.shared, stream, places)
+        self._driver.launch(self._function, grid, row.threads, row.shared, stream, addresses)
 
     def _packed(self, arguments: Sequence[Any]) -> bytes:
         """Pack addresses and numbers as the code expects them."""

@@ -87,25 +87,25 @@ def read_package(folder: Path) -> Package:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError("it is too large")
-        told = json.loads(path.read_bytes())
-        if told["format"] != FORMAT:
-            raise ValueError(f"its format is {told['format']!r}, not {FORMAT}")
-        files = {str(name): _file(name, each) for name, each in told["files"].items()}
-        rows = tuple(Row.of(each) for each in told["kernels"])
-        return Package(folder, files, tuple(map(str, told["params"])), rows)
+        manifest = json.loads(path.read_bytes())
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"its format is {manifest['format']!r}, not {FORMAT}")
+        files = {str(name): _file(name, each) for name, each in manifest["files"].items()}
+        rows = tuple(Row.of(each) for each in manifest["kernels"])
+        return Package(folder, files, tuple(map(str, manifest["params"])), rows)
     except FileNotFoundError as error:
         raise PackageError(f"{folder} is not a package: it has no {MANIFEST}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise PackageError(f"{path} is not a valid list of kernels: {error}") from error
 
 
-def _file(name: str, told: Mapping[str, Any]) -> File:
+def _file(name: str, manifest: Mapping[str, Any]) -> File:
     if not _NAME.fullmatch(name) or name.startswith(".") or "/." in name:
         raise ValueError(f"{name!r} is not a file of a package")
-    nbytes = told["nbytes"]
+    nbytes = manifest["nbytes"]
     if type(nbytes) is not int or nbytes < 0:
         raise ValueError(f"{name} has {nbytes!r} bytes")
-    return File(nbytes, str(told["sha256"]))
+    return File(nbytes, str(manifest["sha256"]))
 
 
 # ---- a package on a device -----------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Block(Protocol):
 
 
 @dataclass(frozen=True)
-class Places:
+class Placement:
     """The placement of every buffer: its memory (0 for the host, 1 for the device) and its
     offset.
     """
@@ -72,33 +72,33 @@ class Memory:
         """Select the entries of the buffers in one memory."""
         return list(compress(each, (mine == side for mine in self._sides)))
 
-    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Places:
+    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Placement:
         """Place buffers of these lifetimes, which follow from the sizes."""
         pairs = enumerate(self._packings)
         return self._places([each.find(self._of(side, lives), sizes) for side, each in pairs])
 
-    def exact(self, lives: Sequence[Life]) -> Places:
+    def exact(self, lives: Sequence[Life]) -> Placement:
         """Place buffers of exactly these lifetimes; nothing is cached."""
         pairs = enumerate(self._packings)
         return self._places([each.pack(self._of(side, lives)) for side, each in pairs])
 
-    def _places(self, packings: Sequence[Packing]) -> Places:
+    def _places(self, packings: Sequence[Packing]) -> Placement:
         offsets = [iter(packing.offsets) for packing in packings]
-        return Places(self._sides, tuple(next(offsets[s]) for s in self._sides), tuple(packings))
+        return Placement(self._sides, tuple(next(offsets[s]) for s in self._sides), tuple(packings))
 
-    def outgrown(self, places: Places) -> bool:
+    def outgrown(self, placement: Placement) -> bool:
         """Whether a block must grow for this placement."""
-        pairs = zip(self._blocks, places.packings, strict=True)
+        pairs = zip(self._blocks, placement.packings, strict=True)
         return any(packing.height > block.nbytes for block, packing in pairs)
 
-    def reserve(self, places: Places) -> None:
+    def reserve(self, placement: Placement) -> None:
         """Grow the blocks as required; arrays returned before keep their memory."""
-        for block, packing in zip(self._blocks, places.packings, strict=True):
+        for block, packing in zip(self._blocks, placement.packings, strict=True):
             block.reserve(packing.height)
 
     def take(
         self,
-        places: Places,
+        placement: Placement,
         buffer: int | None,
         dtype: str,
         shape: Sequence[int],
@@ -112,5 +112,5 @@ class Memory:
         """
         if buffer is None:
             return self._blocks[1].fresh(dtype, shape)
-        block = self._blocks[places.sides[buffer]]
-        return block.take(places.offsets[buffer] + offset, dtype, shape, strides)
+        block = self._blocks[placement.sides[buffer]]
+        return block.take(placement.offsets[buffer] + offset, dtype, shape, strides)

@@ -18,7 +18,7 @@ import numpy as np
 from runtime.errors import CollectiveError
 from runtime.parallel.region import Region, Value
 
-LONGEST_INLINE = 1 << 15
+MAX_INLINE_BYTES = 1 << 15
 """Maximum bytes of a message in the socket; a longer one is stored in the region."""
 
 OUTSIDE = b"@"
@@ -45,7 +45,7 @@ class Channel:
         """Send a message with arrays. Raises OSError if the other side has ended."""
         message["values"] = self.region.write(values) if values else []
         data = json.dumps(message).encode()
-        if len(data) > LONGEST_INLINE:
+        if len(data) > MAX_INLINE_BYTES:
             text = np.frombuffer(data, "uint8")
             message["values"] = self.region.write([*values, text])
             data = OUTSIDE + json.dumps(message["values"][-1]).encode()
@@ -59,7 +59,7 @@ class Channel:
         """Wait for the next message; None if the other side has ended."""
         self._spins()
         try:
-            data = self.connection.recv(2 * LONGEST_INLINE)
+            data = self.connection.recv(2 * MAX_INLINE_BYTES)
         except ConnectionResetError:
             return None
         if not data:

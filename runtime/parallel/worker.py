@@ -31,7 +31,7 @@ from runtime.parallel.channel import Channel, Message, value_text
 from runtime.parallel.region import Region, Value
 
 PR_SET_PDEATHSIG = 1
-LONGEST_TRACE = 20000
+MAX_TRACE_CHARS = 20000
 """Maximum number of characters of a traceback that are sent, from its end."""
 
 
@@ -103,11 +103,11 @@ class Worker:
     def _report(self, error: BaseException) -> None:
         """Send the error of a step; the caller then ends this process."""
         self._rings.fail(error)
-        trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+        trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
         blamed = error.rank if isinstance(error, RankError) else -1
         self._channel.send(
             {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
-             "kind": type(error).__name__, "text": str(error)[:LONGEST_TRACE], "trace": trace,
+             "kind": type(error).__name__, "text": str(error)[:MAX_TRACE_CHARS], "trace": trace,
              "blames": blamed}
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from runtime.ps.wire.peers import Peers
 
 STATUS_SECONDS = 5.0
 """Timeout of a server's answer."""
-MOST_TABLES = 8
+MAX_TABLES = 8
 """Maximum number of tables listed, the largest first."""
 
 
@@ -39,9 +39,9 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         late = ", the step waits for it" if each["trainer"] in status["waiting_for"] else ""
         lines.append(f"  trainer {each['trainer']}: {each['state']}, last seen {beat}{late}")
     tables = sorted(status["tables"].items(), key=lambda each: -each[1][1])
-    lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MOST_TABLES]]
-    if len(tables) > MOST_TABLES:
-        lines.append(f"  and {len(tables) - MOST_TABLES} smaller variables")
+    lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MAX_TABLES]]
+    if len(tables) > MAX_TABLES:
+        lines.append(f"  and {len(tables) - MAX_TABLES} smaller variables")
     return [*lines, f"  failed: {status['failure']}"] if status["failure"] else lines
 
 

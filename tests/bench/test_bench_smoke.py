@@ -129,7 +129,7 @@ def test_kernels_are_built_beside_triton_alone(capsys: pytest.CaptureFixture[str
     pytest.importorskip("triton")
     ahead.main(["--target", "hip:gfx942", "--models", "lenet_bn"])
     shown = capsys.readouterr().out
-    assert "lenet_bn, beside Triton by itself" in shown
+    assert "lenet_bn, vs. Triton by itself" in shown
     assert "met     0 memory-bound kernels spill" in shown
 
 

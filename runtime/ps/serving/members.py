@@ -93,7 +93,7 @@ class Members:
             return [number for number, each in enumerate(self.members) if each.completed]
 
     @property
-    def all_told(self) -> bool:
+    def all_disconnected(self) -> bool:
         """Whether every trainer has connected, and none has an open exchange."""
         with self._lock:
             return all(each.beat is not None and not each.streams for each in self.members)

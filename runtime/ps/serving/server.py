@@ -138,7 +138,7 @@ class Server:
     def _tell(self) -> None:
         """Report the failure of the job to trainers that are waiting or connect soon."""
         end = time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < end and not self.members.all_told:
+        while time.monotonic() < end and not self.members.all_disconnected:
             time.sleep(LOOK_SECONDS)
 
     def _lose(self, trainer: int, why: str) -> None:

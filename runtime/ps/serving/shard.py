@@ -26,7 +26,7 @@ from runtime.ps.wire.layout import Layout, Piece, make_layout
 
 UPDATES = 0
 """The row of a trace with the updates."""
-MOST_LAG = (1 << 16) - 1
+MAX_LAG = (1 << 16) - 1
 """Maximum number of steps since the last snapshot that a message can encode."""
 
 
@@ -181,7 +181,7 @@ class Shard:
 
     def _read(self, step: int) -> Version:
         """Copy the variables of every subscription into messages."""
-        lag = min(step - self.snapshot_step, MOST_LAG) if self.takes_snapshots else 0
+        lag = min(step - self.snapshot_step, MAX_LAG) if self.takes_snapshots else 0
         return Version(step, {key: self._messages(key, step, lag) for key in self._layouts})
 
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:

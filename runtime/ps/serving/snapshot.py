@@ -23,7 +23,7 @@ from runtime.ps.wire.packets import known_dtype
 
 _MAGIC = b"FPSSNAP1"
 _LENGTH = struct.Struct("<Q")
-MOST_HEADER = 64 << 20
+MAX_HEADER_BYTES = 64 << 20
 """Maximum bytes of a header."""
 
 
@@ -78,7 +78,7 @@ def _parsed(raw: Array) -> Snapshot:
     if head[: len(_MAGIC)] != _MAGIC:
         raise ValueError("it does not start with the magic bytes")
     (size,) = _LENGTH.unpack(head[len(_MAGIC) :])
-    if size > min(MOST_HEADER, len(raw)):
+    if size > min(MAX_HEADER_BYTES, len(raw)):
         raise ValueError(f"its header claims {size} bytes")
     end = len(head) + size
     header = json.loads(raw[len(head) : end].tobytes())

@@ -23,7 +23,7 @@ from runtime.chrome_trace import (
     trace_text,
 )
 
-MOST_SPANS = 100_000
+MAX_SPANS = 100_000
 """Maximum number of spans kept; in a longer job, the last ones."""
 
 Kept = tuple[str, int, int, int, dict[str, Any], str, bool]
@@ -38,7 +38,7 @@ class RoleTrace:
     def __init__(self, folder: str, role: str, number: int, endpoint: str = "") -> None:
         self.role, self.number, self.endpoint = role, number, endpoint
         self._path = Path(folder) / f"{role}_{number}.{os.getpid()}.json"
-        self._spans: deque[Kept] = deque(maxlen=MOST_SPANS)
+        self._spans: deque[Kept] = deque(maxlen=MAX_SPANS)
         self._ahead = time_ns() - perf_counter_ns()
         self.rows: dict[int, str] = {}
         self.clocks: dict[str, int] = {}

@@ -29,7 +29,7 @@ STEPS = 0
 """The row of a trace with the steps; those of the servers follow."""
 CLOCK_CALLS = 5
 """Number of calls to estimate the clock offset of a server."""
-MOST_IDS = 1 << 17
+MAX_IDS = 1 << 17
 """Maximum number of rows requested by one call."""
 LEAVE_SECONDS = 1.0
 """Timeout of a server's answer at process exit; the server may have exited."""
@@ -122,9 +122,9 @@ class Trainer:
                 found[index] = pair.variable(name)
             else:
                 asked.setdefault(endpoint, []).append(index)
-        for endpoint, places in asked.items():
-            values = self.read(endpoint, [names[index] for index in places])
-            for index, value in zip(places, values, strict=True):
+        for endpoint, positions in asked.items():
+            values = self.read(endpoint, [names[index] for index in positions])
+            for index, value in zip(positions, values, strict=True):
                 found[index] = value
         return found
 
@@ -335,8 +335,8 @@ class Trainer:
     def _rows(self, endpoint: str, name: str, ids: Array) -> Array:
         self.remote(endpoint)
         parts: list[Array] = []
-        for start in range(0, max(1, len(ids)), MOST_IDS):
-            some = ids[start : start + MOST_IDS]
+        for start in range(0, max(1, len(ids)), MAX_IDS):
+            some = ids[start : start + MAX_IDS]
             header = {"do": "rows", "name": name}
             parts += self._peers.fetch(endpoint, header, some.tobytes())[1]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -14,7 +14,7 @@ from runtime.ps.wire.packets import field, pack, read_values, unpack
 from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
 
 RETRY_SECONDS = 0.2
-MOST_BYTES = 1 << 38
+MAX_RESPONSE_BYTES = 1 << 38
 """Maximum bytes of one response, if the caller expects no particular number."""
 
 
@@ -48,7 +48,11 @@ class Peers:
         return self._repeated(endpoint, limit, once)
 
     def fetch(
-        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", most: int = MOST_BYTES
+        self,
+        endpoint: str,
+        header: Mapping[str, Any],
+        raw: bytes = b"",
+        most: int = MAX_RESPONSE_BYTES,
     ) -> tuple[dict[str, Any], list[Array]]:
         """Fetch variables of a server; raises as `call` does, and for more than `most` bytes."""
         request = pack(header, raw)
