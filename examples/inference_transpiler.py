@@ -34,14 +34,14 @@ def network(picture):
     return fluid.layers.fc(fluid.layers.batch_norm(hidden, act="relu"), size=10, act="softmax")
 
 
-def answers(executor, program, guess, pictures, times=20):
+def answers(executor, program, guess, images, times=20):
     """The predictions of a program for images, without its loss, and the milliseconds."""
     spent = []
     for _ in range(times):
         start = perf_counter()
-        (said,) = executor.run(program, {"picture": pictures}, [guess], use_prune=True)
+        (predictions,) = executor.run(program, {"picture": images}, [guess], use_prune=True)
         spent.append(perf_counter() - start)
-    return said, min(spent) * 1000
+    return predictions, min(spent) * 1000
 
 
 def train(steps=STEPS, save=None):
@@ -57,25 +57,25 @@ def train(steps=STEPS, save=None):
     executor = fluid.Executor(place)
     executor.run(fluid.default_startup_program())
     with np.load(DIGITS) as file:
-        pictures, digits = file["images"], file["labels"]
-    pictures = pictures.reshape(-1, 1, 8, 8).astype(np.float32) / 8 - 1
+        images, digits = file["images"], file["labels"]
+    images = images.reshape(-1, 1, 8, 8).astype(np.float32) / 8 - 1
     with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         while len(losses) < steps:
             some = draw.integers(0, 1500, 64)
-            feed = {"picture": pictures[some], "digit": digits[some].reshape(-1, 1).astype("int64")}
+            feed = {"picture": images[some], "digit": digits[some].reshape(-1, 1).astype("int64")}
             losses.append(executor.run(feed=feed, fetch_list=[loss])[0].item())
             if len(losses) % 20 == 0:
                 print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     rewritten = test_program.clone(for_test=True)
     fluid.InferenceTranspiler().transpile(rewritten, place)
-    said = {}
+    predictions = {}
     for name, program in {"as recorded": test_program, "rewritten": rewritten}.items():
         kinds = [op.type for op in program.global_block().ops]
-        said[name], spent = answers(executor, program, guess, pictures[1500:])
+        predictions[name], spent = answers(executor, program, guess, images[1500:])
         norms = kinds.count("batch_norm")
         print(f"{name:11s}  {len(kinds)} ops, {norms} batch norms, {spent:.2f} ms")
-    moved = np.abs(said["rewritten"] - said["as recorded"]).max()
+    moved = np.abs(predictions["rewritten"] - predictions["as recorded"]).max()
     print(f"outputs differ by at most {moved:.0e}")
     if save:
         fluid.io.save_inference_model(save, ["picture"], [guess], executor, rewritten)

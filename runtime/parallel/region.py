@@ -56,19 +56,19 @@ class Region:
     def write(self, values: Sequence[Value]) -> list[Place]:
         """Copy arrays in, from the start; return their locations. Raises TooLarge."""
         self._end = 0
-        places = [self._place(value) for value in values]
+        locations = [self._place(value) for value in values]
         self._reserve(self._end)
-        for value, place in zip(values, places, strict=True):
+        for value, place in zip(values, locations, strict=True):
             self._fill(value, place)
-        return places
+        return locations
 
-    def read(self, places: object, *, copies: bool) -> list[Value]:
+    def read(self, locations: object, *, copies: bool) -> list[Value]:
         """Return the arrays at these locations, copied or as views. Raises CollectiveError if
         invalid.
         """
-        if not isinstance(places, list):
-            raise CollectiveError(f"array locations must be a list, not {places!r:.80}")
-        return [self._value(place, copies) for place in cast("list[object]", places)]
+        if not isinstance(locations, list):
+            raise CollectiveError(f"array locations must be a list, not {locations!r:.80}")
+        return [self._value(place, copies) for place in cast("list[object]", locations)]
 
     def close(self) -> None:
         """Close the descriptor; the mapping ends with the last view of it."""
