@@ -1,1 +1,1 @@
-"""Benchmarks: memory of the arena, milliseconds of compiling, milliseconds of a training step."""
+"""Benchmarks: memory of the arena, compile time in ms, time of a training step in ms."""

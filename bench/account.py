@@ -1,12 +1,12 @@
-"""What large models move and compute on a GPU, before and after fusion, beside the ideal: no GPU.
+"""Bytes moved and flops of large models on a GPU, before and after fusion; needs no GPU.
 
     python bench/account.py
     python bench/account.py --gpu b200 --batch 64 --models mobilenet_v2 --json account.jsonl
 
-ResNet-50 and MobileNetV2 at 224 pixels and the Transformer (base, 64 words a sentence) are compiled
-for a device: inference in bfloat16 with its weights lent, training in float32 and in bfloat16.
-Bytes are those of the loads and stores of their kernels; the ideal reads each input of a step once
-and writes each output once (docs/inspect.md).
+ResNet-50 and MobileNetV2 at 224 pixels and the Transformer (base, sentences of 64 words) are
+compiled for a device: inference in bfloat16 with constant weights, training in float32 and in
+bfloat16. Bytes are those of the loads and stores of their kernels; the ideal reads each input of a
+step once and writes each output once (docs/inspect.md).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.options import Options
 from fluid.contrib.mixed_precision import decorate
 
-PICTURES = {"image": 224, "classes": 1000}
+IMAGES = {"image": 224, "classes": 1000}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "resnet50": PICTURES,
-    "mobilenet_v2": PICTURES,
+    "resnet50": IMAGES,
+    "mobilenet_v2": IMAGES,
     "transformer": {"shape": transformer.BASE},
 }
-"""The models, as their papers have them."""
+"""The models, with the settings of their papers."""
 
 GOALS = {"resnet50": 60.0, "mobilenet_v2": 30.0}
-"""MB an image in inference in bfloat16."""
+"""MB per image in bfloat16 inference."""
 
 FUSING = "fuse_pointwise"
-"""The pass before which nothing is fused."""
+"""The first pass that fuses."""
 
 UPDATES = ("sgd", "momentum", "adam")
-"""Names that kernels of updates begin with."""
+"""Name prefixes of optimizer update kernels."""
 
 COLUMNS = {
     "model": "", "work": "", "dtype": "", "fused": "", "launches": ",d", "updates": ",d",
@@ -56,7 +56,7 @@ COLUMNS = {
 
 
 def measure(names: Sequence[str], gpu: Gpu, batch: int) -> Iterator[Row]:
-    """Two rows a model and kind of work, before and after fusion."""
+    """Two rows per model and kind of work, before and after fusion."""
     for name in names:
         for work, dtype in (("inference", "bf16"), ("training", "fp32"), ("training", "bf16")):
             seen = compiled(name, work, dtype, batch)
@@ -67,9 +67,9 @@ def measure(names: Sequence[str], gpu: Gpu, batch: int) -> Iterator[Row]:
 
 
 def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
-    """A model compiled for a device under watch."""
+    """Compile a model for a device, recording each pass."""
     trains, settings = work == "training", SETTINGS[name]
-    optimizer = _narrow(name) if trains and dtype == "bf16" else None
+    optimizer = _mixed_precision(name) if trains and dtype == "bf16" else None
     made = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
     program = made.main if trains else made.test
     fetched = made.loss if trains else made.output
@@ -81,8 +81,8 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
 
-def _narrow(name: str) -> Any:
-    """What a model is trained with, in bfloat16."""
+def _mixed_precision(name: str) -> Any:
+    """The optimizer of a model, with bfloat16 mixed precision."""
     plain = zoo.MODELS[name].optimizer
     return lambda module: decorate(plain(module), dtype="bfloat16")
 
@@ -126,7 +126,7 @@ def report(rows: Sequence[Row], gpu: Gpu, batch: int) -> str:
 
 
 def main() -> None:
-    """Print the table; write it where that was asked for."""
+    """Print the table; write it to a file if requested."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

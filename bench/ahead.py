@@ -1,13 +1,13 @@
-"""How long it takes to build every kernel of the models for a GPU that is not here.
+"""Ahead-of-time build time of every kernel of the models, for GPUs that are not present.
 
     python bench/ahead.py                        cuda:80, cuda:90, cuda:100 and hip:gfx942
     python bench/ahead.py --target cuda:90
 
-For each model: what a step launches, how many different kernels that are, and how many of them the
-models before it did not have. For each GPU: seconds to build them all with nothing on disk, and
-again. `cpu` is what all processes worked, which says more on a machine that others use too. The
-peer is Triton by itself, as it compiles at a first step on a GPU: the kernels of one model one
-after the other, in the same run.
+For each model: the kernel launches of a step, the number of distinct kernels, and how many of them
+earlier models did not have. For each GPU: seconds to build them all with an empty cache, and again.
+`cpu` is the CPU time of all processes, which is more reliable on a busy machine. The peer is Triton
+by itself, as it compiles at a first step on a GPU: the kernels of one model sequentially, in the
+same run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PEERS = {"gpu": "", "kernels": "d", "ours s": ".2f", "triton alone s": ".2f", "r
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print three tables and the goals; 1 where one is missed."""
+    """Print three tables and the goals; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=EVERY, metavar="GPU[,GPU…]")
     parser.add_argument("--models", nargs="+", choices=TRAINED, default=list(TRAINED))
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [_timed(list(found.values()), gpu) for gpu in targets]
     print(table("\nAll of them", rows, TIMES), flush=True)
     peer = next(iter(found))
-    peers = [_beside(found[peer], gpu) for gpu in targets]
-    print(table(f"\n{peer}, beside Triton by itself", peers, PEERS))
+    peers = [_compared(found[peer], gpu) for gpu in targets]
+    print(table(f"\n{peer}, vs. Triton by itself", peers, PEERS))
     return _judged(rows)
 
 
@@ -80,8 +80,8 @@ def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
     }  # fmt: skip
 
 
-def _beside(module: Module, gpu: Gpu) -> Row:
-    """The kernels of a model by all processes, and one after the other by one."""
+def _compared(module: Module, gpu: Gpu) -> Row:
+    """Time to build the kernels of a model, by all processes and sequentially by one."""
     spent = [_cold(module, gpu, processes) for processes in (None, 1)]
     count = len(module.kernels)
     row = {"gpu": str(gpu), "kernels": count, "ours s": spent[0], "triton alone s": spent[1]}
@@ -95,7 +95,7 @@ def _cold(module: Module, gpu: Gpu, processes: int | None) -> float:
 
 
 def _clocked(do: Callable[[], list[list[Built]]]) -> tuple[list[list[Built]], float, float]:
-    """What comes of it, the seconds it took, and those that all processes worked for it."""
+    """The result of `do`, its wall time, and the CPU time of all processes, in seconds."""
     worked, start = _worked(), time.perf_counter()
     made = do()
     return made, time.perf_counter() - start, _worked() - worked

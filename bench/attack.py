@@ -1,6 +1,6 @@
 """Runs attacks on the compiler and the runtime: `python bench/attack.py NAME [options]`.
 
-An attack is a module of `bench/attacks` with `main(arguments) -> int`; the exit code is 0 where
+An attack is a module of `bench/attacks` with `main(arguments) -> int`; the exit code is 0 if
 every case held. `python bench/attack.py NAME --help` prints the options of one attack.
 """
 
@@ -26,7 +26,7 @@ ATTACKS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def main() -> int:
-    """Run the attack named on the command line; its exit code."""
+    """Run the attack named on the command line; return its exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

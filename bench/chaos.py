@@ -1,7 +1,7 @@
 """Jobs whose processes are killed and stopped at random moments; no update may be lost or doubled.
 
-Every trainer adds known whole numbers to a parameter, so that its final value says how often each
-step was applied. With policy `wait`, killed servers and trainers are started again and the value
+Every trainer adds known integers to a parameter, so that its final value shows how often each
+step was applied. With policy `wait`, killed servers and trainers are restarted and the value
 must be exact. With `fail`, a killed trainer must end the job by an error that names it. With
 `shrink`, the others must finish without it.
 
@@ -37,11 +37,11 @@ MARGIN = {"wait": 0, "fail": 50, "shrink": 50}
 LOST = {"wait": "30", "fail": "4", "shrink": "4"}
 """FLUID_PS_LOST_SECONDS: with `wait`, how long servers wait for a trainer killed at its end."""
 END_SECONDS = 60.0
-"""How long a job may take behind its last fault."""
+"""Timeout of a job after its last fault."""
 
 
 def amounts(trainer: int, step: int) -> np.ndarray:
-    """What a trainer subtracts in a step; whole numbers, so that sums are exact."""
+    """The values that a trainer subtracts in a step; integers, so that sums are exact."""
     return ((np.arange(SIZE) * 7 + step * (trainer + 1)) % 13).astype("float32").reshape(1, SIZE)
 
 
@@ -108,7 +108,7 @@ class Chaos:
         log.close()
 
     def run(self, faults: int) -> bool:
-        """Run the job with faults; whether it ended as its policy says."""
+        """Run the job with faults; return whether it ended as its policy requires."""
         for role, count in (
             ("server", len(self.job["endpoints"])),
             ("trainer", self.job["trainers"]),
@@ -140,7 +140,7 @@ class Chaos:
         return any(p.poll() is None for p in trainers) and step < last
 
     def _fault(self) -> None:
-        """Kill or stop a process that runs, and with policy `wait` start it again."""
+        """Kill or stop a running process, and with policy `wait` restart it."""
         kinds = ["server", "trainer"] if self.policy == "wait" else ["trainer"]
         role = self.random.choice(kinds)
         number = self.random.choice([n for r, n in self.processes if r == role])
@@ -193,7 +193,7 @@ class Chaos:
 
 
 def ports_are_free(endpoints: list[str]) -> bool:
-    """Whether nobody listens at endpoints any more."""
+    """Whether no process listens at the endpoints any more."""
     for endpoint in endpoints:
         host, port = endpoint.split(":")
         with socket.socket() as probe:
@@ -203,7 +203,7 @@ def ports_are_free(endpoints: list[str]) -> bool:
 
 
 def free_endpoints(count: int) -> list[str]:
-    """Endpoints that nobody listens at."""
+    """Unused endpoints."""
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
         probe.bind(("127.0.0.1", 0))
@@ -216,7 +216,7 @@ def free_endpoints(count: int) -> list[str]:
 def attack(
     policy: str, faults: int, steps: int, seed: int = 0, pause: float = 0.02
 ) -> Chaos | None:
-    """Run one job with faults; None where it ended otherwise than its policy says."""
+    """Run one job with faults; None if it did not end as its policy requires."""
     with tempfile.TemporaryDirectory() as out:
         job = {"endpoints": free_endpoints(2), "trainers": 2, "steps": steps, "out": out}
         chaos = Chaos({**job, "pause": pause}, policy, seed)
@@ -228,7 +228,7 @@ def attack(
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the requested jobs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policy", choices=["wait", "fail", "shrink"], action="append")
     parser.add_argument("--faults", type=int, default=50)

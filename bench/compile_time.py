@@ -1,9 +1,10 @@
-"""Compile time: milliseconds of each stage and pass, and how they grow with the program.
+"""Compile time: milliseconds of each stage and pass, and their growth with program length.
 
-For the training program of `resnet_cifar8` and for synthetic ones of growing length, the median of
-several compilations from a recorded program to Python code. Growth is the exponent e of a fit
-`milliseconds = c · opsᵉ`; that of n · log n over the same lengths stands beside it. Recording the
-program is the user's script, timed apart. `--peer` also times torch.compile, which is slow.
+For the training program of `resnet_cifar8` and for synthetic ones of increasing length, the median
+of several compilations from a recorded program to Python code. Growth is the exponent e of a fit
+`milliseconds = c · opsᵉ`; that of n · log n over the same lengths is printed next to it. Recording
+the program is the user's script, timed separately. `--peer` also times torch.compile, which is
+slow.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from compiler.passes.observers import Timer
 from compiler.passes.pipeline import pipeline
 
 GOAL_MS = 1000.0
-"""All stages of resnet_cifar8's training program, at most."""
+"""Maximum for all stages of resnet_cifar8's training program."""
 
 NOISE = 0.05
-"""By how much a fitted exponent may pass that of n · log n: times are never exact."""
+"""Allowed excess of a fitted exponent over that of n · log n: times are never exact."""
 
 LENGTHS = (1250, 2500, 5000, 10000)
 REPEATS = 3
@@ -53,7 +54,7 @@ Times = dict[str, float]
 
 @dataclass
 class Clock:
-    """Milliseconds of what is called through it, by name."""
+    """Milliseconds of functions called through it, by name."""
 
     times: Times = field(default_factory=dict)
 

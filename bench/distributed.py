@@ -1,11 +1,11 @@
-"""Data-parallel steps on two CPU processes, beside torch's DistributedDataParallel on Gloo.
+"""Data-parallel steps on two CPU processes, vs. torch's DistributedDataParallel on Gloo.
 
     python bench/distributed.py --json bench/results/distributed-2core.jsonl
     python bench/distributed.py --model        # beyond one machine, from bytes and bandwidth
 
-Every rank has one thread. Who takes steps alternates, on the same batches; a time is the median of
-rounds, a ratio the median of the rounds' ratios. `cpu` counts the milliseconds in which rank 0
-computes: on a busy machine those say more. Batch norms keep statistics of their own on each rank,
+Every rank has one thread. The implementations alternate, on the same batches; a time is the median
+of rounds, a ratio the median of the rounds' ratios. `cpu` is the CPU time of rank 0 in
+milliseconds: more reliable on a busy machine. Batch norms keep separate statistics on each rank,
 and DistributedDataParallel does not broadcast its buffers.
 """
 
@@ -47,18 +47,18 @@ COLUMNS |= {"exposed ÷ step": ".2f", "overlap ÷ off": ".2f", "buckets ÷ off":
 START_COLUMNS = {"what": "", "median": ".3f", "least": ".3f", "unit": "", "load": ".1f"}
 
 SIZES = (4, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-"""Bytes of the all-reduces that are timed."""
+"""Bytes of the timed all-reduces."""
 
 NETWORKS = {"1 Gbit/s": 125e6, "10 Gbit/s": 1.25e9, "100 Gbit/s": 12.5e9}
 MESSAGE = 5e-5
-"""Seconds of a message between machines: TCP in one data centre."""
+"""Latency of a message between machines in seconds: TCP in one data centre."""
 
 MACHINES = (2, 4, 8, 16)
 Ask = Callable[[], dict[str, float]]
 
 
 def load() -> float:
-    """Processes that want to run, the mean of a minute."""
+    """The one-minute load average."""
     return os.getloadavg()[0]
 
 
@@ -81,7 +81,7 @@ def measure(names: Sequence[str], pairs: int) -> Iterator[Row]:
 
 
 def _race(asks: Mapping[str, Ask], pairs: int) -> dict[str, float]:
-    """Medians of the rounds that all take in turn."""
+    """Medians of alternating rounds."""
     for ask in asks.values():
         ask()
     rounds = [{name: ask() for name, ask in asks.items()} for _ in range(pairs)]
@@ -165,7 +165,7 @@ def measure_rings(ranks: int, rounds: int = 15) -> dict[int, float]:
 
 
 def compare_rings(network: Network, measured: Mapping[int, Mapping[int, float]]) -> list[Row]:
-    """Measured and computed milliseconds of all-reduces."""
+    """Measured and predicted milliseconds of all-reduces."""
     return [
         {
             "ranks": ranks, "bytes": size, "measured": seconds * 1e3,
@@ -185,7 +185,9 @@ def buckets(name: str) -> list[int]:
 
 
 def predict(compute: Mapping[str, float]) -> list[Row]:
-    """Steps between machines, each with its own batch, by the milliseconds a step computes."""
+    """Predict steps between machines, each with its own batch, from the compute time of a step in
+    ms.
+    """
     rows: list[Row] = []
     for name, milliseconds in compute.items():
         for title, bandwidth in NETWORKS.items():
@@ -199,7 +201,7 @@ def predict(compute: Mapping[str, float]) -> list[Row]:
 
 
 def scaling() -> dict[str, list[Row]]:
-    """Measure Gloo here, fit the model, and print what it says beyond one machine."""
+    """Measure Gloo here, fit the model, and print its predictions beyond one machine."""
     measured = {ranks: measure_rings(ranks) for ranks in (2, 3)}
     network = fitted(measured[2])
     print(f"latency {network.latency * 1e6:.0f} µs, bandwidth {network.bandwidth / 1e9:.2f} GB/s")
@@ -218,7 +220,7 @@ def scaling() -> dict[str, list[Row]]:
 
 
 def _computing(peer: Any, name: str) -> float:
-    """Milliseconds that one device computes in a step of half a batch."""
+    """Compute time in ms of one device in a step of half a batch."""
     peer.ask(name, "half", STEPS)
     return median(peer.reply(name, "half", STEPS)["cpu"] for _ in range(PAIRS))
 

@@ -1,12 +1,12 @@
-"""Files of models handed to Paddle 1.8.5 and back: what loads there computes the same.
+"""Model files exchanged with Paddle 1.8.5 in both directions: loaded there, they compute the same.
 
-Each side trains every model of the zoo for a step and writes it in every way that fluid has: for
-inference, with parameters one by one and together, by `save_params`, `save_persistables` and
-`fluid.save`, and its training program. `fluid convert` then writes the models for inference anew.
-Both sides read all of it, predict, and train on: with programs of their own, and with the program
-of the file. What comes out is held against what its writer had.
+Each side trains every model of the zoo for a step and saves it in every way that fluid has: for
+inference, with parameters in separate files and combined, by `save_params`, `save_persistables` and
+`fluid.save`, and its training program. `fluid convert` then rewrites the inference models. Both
+sides read all of it, predict, and continue training: with their own programs, and with the program
+of the file. The results are compared with those of the writer.
 
-`--reference PYTHON` is a Python with Paddle 1.8.5; without it, ours reads what ours wrote.
+`--reference PYTHON` is a Python with Paddle 1.8.5; without it, this package reads its own files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from fluid.cli.main import main as fluid_command
 
 ROOT = Path(__file__).resolve().parents[1]
 LOSSES = ("persistables", "together", "state", "program")
-"""The ways of reading whose numbers are the losses of training on; of the others, an output."""
+"""Ways of reading whose results are losses of continued training; those of the others are
+outputs.
+"""
 
 INFERENCE = {
     "separate": ("separate", None, None),
@@ -46,7 +48,7 @@ INFERENCE = {
     "to pdmodel": ("to_pdmodel", "inference.pdmodel", "inference.pdiparams"),
     "and back": ("back", None, None),
 }
-"""Models for inference by what they are called here: folder, program and parameters."""
+"""Inference models by name: folder, program and parameters."""
 
 CONVERSIONS = (
     ("separate", "to_combined", "--combined"),
@@ -54,11 +56,12 @@ CONVERSIONS = (
     ("combined/model", "to_pdmodel/inference.pdmodel"),
     ("to_pdmodel", "back"),
 )
-"""What `fluid convert` is told, in the folder of a writer."""
+"""Arguments of `fluid convert`, in the folder of a writer."""
 
 UNSTEADY = frozenset(images.MODELS) | frozenset(joined.MODELS)
-"""Models that train with dropout, or with batch norms over so few pixels that they divide by next
-to nothing: their losses go apart whoever reads them, and are not compared."""
+"""Models that train with dropout, or with batch norms over so few pixels that they divide by nearly
+zero: their losses diverge with any reader, and are not compared.
+"""
 
 COLUMNS = {"model": "", "written by": "", "read by": "", "ways": ",d", "outputs": ".1e"}
 COLUMNS |= {"losses": ".1e"}
@@ -67,8 +70,8 @@ COLUMNS |= {"losses": ".1e"}
 # ---- processes ----------------------------------------------------------------------------------
 
 
-def told(python: str | None, request: Mapping[str, Any]) -> None:
-    """Let a process write or read; RuntimeError with its last words where it dies."""
+def run_worker(python: str | None, request: Mapping[str, Any]) -> None:
+    """Run a process that writes or reads; RuntimeError with its last output if it dies."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     path = {"PYTHONPATH": "" if python else str(ROOT), "GLOG_minloglevel": "2"}
     environment = {**os.environ, **threads, **path}
@@ -80,15 +83,15 @@ def told(python: str | None, request: Mapping[str, Any]) -> None:
 
 
 def write(python: str | None, model: str, folder: Path) -> None:
-    """Let a side write every kind of files into a folder, and convert those for inference."""
+    """Write every kind of files into a folder, and convert those for inference."""
     folder.mkdir()
-    told(python, {"do": "write", "model": model, "folder": str(folder)})
+    run_worker(python, {"do": "write", "model": model, "folder": str(folder)})
     for source, target, *options in CONVERSIONS:
         convert(str(folder / source), str(folder / target), *options)
 
 
 def convert(*arguments: str) -> None:
-    """Run `fluid convert`, and say nothing; RuntimeError where it does not end well."""
+    """Run `fluid convert` silently; RuntimeError if it fails."""
     with contextlib.redirect_stdout(io.StringIO()):
         code = fluid_command(["convert", *arguments])
     if code:
@@ -96,10 +99,10 @@ def convert(*arguments: str) -> None:
 
 
 def read(python: str | None, model: str, folder: Path) -> dict[str, NDArray[Any]]:
-    """What a side computes from each kind of files in a folder; texts where it failed."""
+    """The results computed from each kind of files in a folder; texts for failures."""
     out = folder / "found.npz"
     request = {"do": "read", "model": model, "folder": str(folder), "out": str(out)}
-    told(python, {**request, "models": INFERENCE})
+    run_worker(python, {**request, "models": INFERENCE})
     with np.load(out) as found:
         return dict(found)
 
@@ -122,7 +125,7 @@ def measure(names: Sequence[str], reference: str | None) -> Iterator[Row]:
 
 
 def compared(model: str, folder: Path, found: Mapping[str, NDArray[Any]]) -> Row:
-    """How many ways of reading there are, the largest differences, and what failed in which."""
+    """The number of ways of reading, the largest differences, and the failures."""
     failed = {way: str(each) for way, each in found.items() if each.dtype.kind == "U"}
     read = {way: each for way, each in found.items() if way not in failed}
     losses = [each for way, each in read.items() if way in LOSSES]
@@ -136,7 +139,7 @@ def compared(model: str, folder: Path, found: Mapping[str, NDArray[Any]]) -> Row
 
 
 def report(rows: Sequence[Row]) -> str:
-    """The table, what failed, and whether the goal is met."""
+    """The table, the failures, and whether the goal is met."""
     lines = [table("Files handed over", rows, COLUMNS)]
     for row in rows:
         who = f"{row['model']}, {row['written by']} → {row['read by']}"
@@ -151,7 +154,7 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def main() -> int:
-    """Hand over and print; 1 where a reading failed."""
+    """Exchange and print; return 1 if a reading failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(zoo.MODELS), choices=zoo.MODELS)
     parser.add_argument("--json", type=Path, help="append the rows to this file")

@@ -1,11 +1,11 @@
-"""Faults of ranks: each again and again, what the others saw of it, and after how long.
+"""Failures of ranks, each repeated: the errors of the other ranks, and their delay.
 
     python -m bench.faults --count 20            # all faults
     python -m bench.faults --only pool --count 3 --jobs 1
 
 Ranks that were started separately meet at endpoints; those of a pool are workers of a caller. A
-fault counts as named where every rank that is left raises the error that is expected, of the rank
-that is expected, within the deadline, and ends; and no process and no shared memory is left.
+fault counts as named if every remaining rank raises the expected error, naming the expected rank,
+within the deadline, and exits; and no process and no shared memory remains.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from bench.support.table import Row, goal, table  # noqa: E402
 
 WORKERS = ROOT / "bench" / "workers"
 START_LIMIT = 60.0
-"""Seconds for imports and the rendezvous, on a machine that others use."""
+"""Seconds for imports and the rendezvous, on a busy machine."""
 
 ENDING = 10.0
-"""Seconds that a rank may take to end after its error."""
+"""Seconds that a rank may take to exit after its error."""
 
 COLUMNS = {"fault": "", "named": "d", "of": "d", "median s": ".2f", "worst s": ".2f", "error": ""}
 
@@ -67,17 +67,17 @@ class Case:
 
 @cache
 def forks() -> Forks:
-    """What ranks and callers are forked from: one for all faults."""
+    """The process from which ranks and callers are forked: one for all faults."""
     return Forks()
 
 
 def start(script: str, spec: Spec, deadline: float) -> Forked:
-    """Start a script of `bench/workers` with a specification, in a process of its own."""
+    """Start a script of `bench/workers` with a specification, in a separate process."""
     return forks().start(script, spec, {"FLAGS_rpc_deadline": str(int(deadline * 1000))})
 
 
 def finish(process: Forked, limit: float) -> Ended:
-    """What a process printed until its end, or until it was given up."""
+    """The output of a process until its end, or until a timeout."""
     process.wait(limit)
     out, complaints = process.wrote()
     return Ended(events(out), complaints, process.code)
@@ -87,7 +87,7 @@ def finish(process: Forked, limit: float) -> Ended:
 
 
 def separate(specs: Sequence[Spec], wanted: Mapping[int, Expected], deadline: float) -> Outcome:
-    """Run ranks; `wanted` maps those that are left to their error: type, rank named, text."""
+    """Run ranks; `wanted` maps those that remain to their error: type, rank named, text."""
     outcome, before = Outcome(), shared_memory()
     processes = [start("faulty_rank", spec, deadline) for spec in specs]
     end = time.monotonic() + START_LIMIT + deadline + MARGIN + ENDING
@@ -112,7 +112,7 @@ def ranks(size: int, **more: Any) -> list[Spec]:
 
 
 def killed(size: int, rank: int, when: str, number: int, deadline: float) -> Outcome:
-    """A rank that ends or stops itself at one place of a step."""
+    """A rank that kills or stops itself at one point of a step."""
     fault = {"rank": rank, "when": when, "signal": number, "step": 3}
     specs = ranks(size, fault=fault)
     text = "ended" if number == signal.SIGKILL else "heartbeat"
@@ -142,7 +142,9 @@ def swapped(deadline: float) -> Outcome:
 
 
 def port_taken(deadline: float) -> Outcome:
-    """The port of the first endpoint is another program's, which listens and never answers."""
+    """The port of the first endpoint is used by another program, which listens and never
+    answers.
+    """
     specs = ranks(2)
     host, port = specs[0]["endpoints"][0].split(":")
     with socket.create_server((host, int(port))):
@@ -156,7 +158,7 @@ def wrong_endpoints(which: int, deadline: float) -> Outcome:
     other = list(specs[0]["endpoints"])
     other[which] = f"127.0.0.1:{free_ports(1)[0]}"
     specs[1]["endpoints"] = other
-    texts = ("did not come", "nobody hosts") if which == 0 else ("endpoint 1 is",) * 2
+    texts = ("did not arrive", "nobody hosts") if which == 0 else ("endpoint 1 is",) * 2
     wanted = {rank: ("RendezvousError", -1, text) for rank, text in enumerate(texts)}
     return separate(specs, wanted, deadline)
 
@@ -172,7 +174,7 @@ def same_rank(deadline: float) -> Outcome:
     """Two processes have rank 1 of 3."""
     specs = ranks(3)
     specs[2]["rank"] = 1
-    first, second = ("RendezvousError", -1, "did not come"), ("RendezvousError", -1, "rank ")
+    first, second = ("RendezvousError", -1, "did not arrive"), ("RendezvousError", -1, "rank ")
     return separate(specs, {0: first, 1: second, 2: second}, deadline)
 
 
@@ -180,7 +182,7 @@ def same_rank(deadline: float) -> Outcome:
 
 
 def pooled(spec: Spec, expected: Expected, deadline: float) -> Outcome:
-    """A pool of three with a fault, in a caller of its own."""
+    """A pool of three with a fault, in a separate caller."""
     outcome, before = Outcome(), shared_memory()
     process = start("faulty_pool", {"size": 3, **spec}, deadline)
     result = finish(process, START_LIMIT + deadline + MARGIN + ENDING)
@@ -200,13 +202,13 @@ def _judge_caller(outcome: Outcome, seen: Spec, expected: Expected, deadline: fl
     if seen["type"] != kind or text not in seen["message"] or seen["rank"] not in (rank, -1):
         outcome.problems.append(f"the caller raised {seen['type']}: {seen['message']}")
     if seen["left"]:
-        outcome.problems.append(f"processes are left: {seen['left']}")
+        outcome.problems.append(f"processes remain: {seen['left']}")
     if seen["seconds"] > deadline + MARGIN:
         outcome.problems.append(f"the error came after {seen['seconds']:.1f} s")
 
 
 def pool_signal(rank: int, when: str, number: int, deadline: float) -> Outcome:
-    """A worker that ends or stops itself."""
+    """A worker that kills or stops itself."""
     fault = {"rank": rank, "when": when, "signal": number, "step": 3}
     text = "SIGKILL" if number == signal.SIGKILL else "heartbeat"
     return pooled({"fault": fault}, ("RankError", rank, text), deadline)
@@ -242,11 +244,11 @@ def pool_caller(number: int, deadline: float) -> Outcome:
 
 
 def _end_by(outcome: Outcome, end: Callable[[], None], pids: list[int], deadline: float) -> None:
-    """Do what ends processes, and see that they end within the deadline."""
+    """Run `end`, and check that the processes exit within the deadline."""
     end()
     began = time.monotonic()
     if not settles(lambda: not any(map(runs, pids)), deadline):
-        outcome.problems.append(f"workers are left: {[pid for pid in pids if runs(pid)]}")
+        outcome.problems.append(f"workers remain: {[pid for pid in pids if runs(pid)]}")
     outcome.seconds = time.monotonic() - began
 
 
@@ -321,7 +323,7 @@ def cases() -> list[Case]:
 
 
 def measure(case: Case, count: int, jobs: int) -> tuple[Row, list[str]]:
-    """Run a fault `count` times, `jobs` at once: a line of the table, and what went wrong."""
+    """Run a fault `count` times, `jobs` at once: a row of the table, and the failures."""
     with ThreadPoolExecutor(jobs) as threads:
         outcomes = list(threads.map(lambda _: case.run(case.deadline), range(count)))
     good = [each for each in outcomes if not each.problems]

@@ -1,9 +1,9 @@
-"""Fusion: what inference passes leave of a network, whether its numbers stay, and what it wins.
+"""Fusion: the effect of inference passes on ops, numbers and run time.
 
 For every model of `zoo.py`, and every one that the reference saved for the tests: ops and kernels
-as written and after all passes, batch norms as written and left, the largest relative difference
-of any result with the passes and without those that rewrite or fuse, and the time of a run with
-them ÷ without, taken in turns. What batch norms hold is drawn, so that folding them counts.
+as written and after all passes, batch norms before and after, the largest relative difference of
+any result with the passes and without those that rewrite or fuse, and the time of a run with them ÷
+without, alternating. Batch-norm parameters are random, so that folding them has an effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 
 LIMIT = 1e-4
-"""Relative difference of any result, at most."""
+"""Maximum relative difference of any result."""
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "inference"
 
@@ -44,10 +44,10 @@ REWRITES = frozenset(
     " merge_transposes merge_reshapes merge_common eliminate_dead fuse_pointwise"
     " fuse_epilogue".split()
 )
-"""The passes that are compared with none; memory is planned in either case."""
+"""The passes that are switched on and off; memory is planned in either case."""
 
 NORMS = {"Scale": (0.5, 1.5), "Bias": (-0.5, 0.5), "Mean": (-0.5, 0.5), "Variance": (0.5, 2.0)}
-"""Between what the vectors of a batch norm are drawn."""
+"""Ranges of the random batch-norm vectors."""
 
 COLUMNS = {"model": "", "ops": "", "kernels": "", "batch norms": "", "moved": ".1e"}
 COLUMNS |= {"run ms": ".2f", "fused ÷ not": ".2f"}
@@ -62,7 +62,7 @@ class Subject:
     feed: Mapping[str, Any]
 
     def graph(self, lent: bool) -> Graph:
-        """The model's graph as written; with state that is `lent`, after all passes."""
+        """The model's graph as written; with constant state (`lent`), after all passes."""
         feed = [var.name for var in self.model.feeds]
         fetch = [var.name for var in self.model.fetches]
         if not lent:
@@ -71,7 +71,7 @@ class Subject:
         return compile_stages(self.model.program, feed=feed, fetch=fetch, params=params).graph
 
     def predictor(self, options: Options | None = None) -> Predictor:
-        """The model loaded."""
+        """A predictor of the model."""
         return Predictor(self.model, options=options)
 
 
@@ -83,7 +83,7 @@ def _shapes(subject: Subject) -> Mapping[str, Any]:
 
 
 def saved(folder: Path = GOLDEN) -> Iterator[Subject]:
-    """The models of the reference, each with what it was fed there."""
+    """The models of the reference, each with its recorded feed."""
     for path in sorted(folder.glob("*__separate")):
         case = path.name.removesuffix("__separate")
         with np.load(folder / f"{case}__io.npz") as io:
@@ -100,7 +100,7 @@ def _recorded(name: str, arrays: Mapping[str, Any]) -> Any:
 
 
 def recorded(name: str, batch: int, **settings: Any) -> Subject:
-    """A model of the zoo, its batch norms drawn, saved and read again."""
+    """A model of the zoo with random batch norms, saved and loaded."""
     found = zoo.build(fluid, name, train=False, **settings)
     random = np.random.RandomState(0)
     drawn = zoo.draw(name, random, batch, **settings)
@@ -166,7 +166,7 @@ def moved(results: Sequence[Any], others: Sequence[Any]) -> float:
 def _times(
     fused: Predictor, plain: Predictor, feed: Mapping[str, Any], repeats: int
 ) -> dict[str, float]:
-    """Milliseconds of the fastest fused run, and its ratio to the fastest that is not."""
+    """Milliseconds of the fastest fused run, and its ratio to the fastest unfused run."""
     turns = [(_spent(fused, feed), _spent(plain, feed)) for _ in range(repeats)]
     mine, other = (min(times) for times in zip(*turns, strict=True))
     return {"run ms": mine, "fused ÷ not": mine / other}
@@ -190,7 +190,7 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def settings_of(name: str, image: int, width: float) -> dict[str, Any]:
-    """What to build a model with: pictures and channels as asked for, if it has any."""
+    """Settings of a model: image size and width as requested, if it has any."""
     asked = {"image": image, "width": width}
     return {key: asked.get(key, value) for key, value in zoo.small(name).items()}
 

@@ -1,11 +1,11 @@
-"""Damaged files of programs, parameters and states: refused in words, or read as what they now say.
+"""Damaged files of programs, parameters and states: rejected with a message, or read.
 
-No crash, no hang, and no more memory than twice what the undamaged file takes. The files are those
-that Paddle 1.8.5 saved for the tests, and a case is always the same by its number and `--seed`.
-With `--compile`, the programs that can be read are compiled too; with `--run`, they may also hold
-hostile strings, and what was compiled is run where it is small, while a guard watches that nothing
-is executed, written or called besides. What fails is reported with its number
-and its file is left where `--keep DIR` says; the exit code is then 1.
+No crash, no hang, and no more memory than twice that for the undamaged file. The files are those
+that Paddle 1.8.5 saved for the tests, and a case is determined by its number and `--seed`. With
+`--compile`, readable programs are compiled too; with `--run`, they may also contain hostile
+strings, and small compiled programs are run, while a guard checks that nothing else is executed,
+written or called. Failures are reported with their number and their file is kept in the folder of
+`--keep DIR`; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from runtime.files.checkpoint import CheckpointError, load_combined, load_tensor
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 CHUNK = 2_500
-"""Cases in a process, so that a crash ends few of them."""
+"""Cases per process, so that a crash ends few of them."""
 
 TIMES = 2
 SPARE = 64 << 10
-"""Bytes that any reading may take beside the file's: for words and what leads to them."""
+"""Additional bytes that any reading may take: for messages and lookup tables."""
 
 SECONDS, WAIT = 10, 90
-"""Seconds of processor and of clock: what takes more of either hangs."""
+"""CPU and wall-clock seconds: a case that takes more of either hangs."""
 
 CAP = 4 << 30
-"""Bytes of address space of a process."""
+"""Maximum address space of a process in bytes."""
 
 FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
     RuntimeError, StopIteration, TypeError, ValueError,
 )  # fmt: skip
-"""What is no word to a user; the rest of Python's errors end the process, and that is told too."""
+"""Errors that are not messages to a user; other Python errors end the process, also reported."""
 
 BYTES, FIELDS, TENSOR, COMBINED = "program: bytes", "program: fields", "parameter", "parameters"
 STATE = "state"
@@ -77,7 +77,7 @@ COLUMNS |= {
 
 @dataclass(frozen=True)
 class Original:
-    """A file that the reference wrote, how it is damaged, and the names of what is in it."""
+    """A file that the reference wrote, how it is damaged, and the names in it."""
 
     kind: str
     data: bytes
@@ -86,7 +86,7 @@ class Original:
 
 @dataclass
 class Tally:
-    """What became of the cases of one kind; failures by the number of the case."""
+    """Outcomes of the cases of one kind; failures by the number of the case."""
 
     cases: int = 0
     refused: int = 0
@@ -99,7 +99,7 @@ class Tally:
     failures: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
-        """Count what another one counted."""
+        """Add the counts of another tally."""
         for name in ("cases", "refused", "read", "compiled", "run", "endless"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.memory = max(self.memory, other.memory)
@@ -111,7 +111,9 @@ class Tally:
 
 
 def originals() -> list[Original]:
-    """Programs, files of one parameter, of all, and of `fluid.save`: of each kind as many."""
+    """Programs, single-parameter files, combined files and files of `fluid.save`: equally many of
+    each.
+    """
     found: list[Original] = []
     states = [path.read_bytes() for path in sorted((GOLDEN / "state").glob("model.pd[op][pa]*"))]
     for place, folder in enumerate(sorted((GOLDEN / "inference").glob("*__separate"))):
@@ -128,7 +130,7 @@ def originals() -> list[Original]:
 
 
 def damaged(original: Original, chance: Random, other: bytes, words: Sequence[str] = ()) -> bytes:
-    """The bytes of a damaged file; the original's where damaged fields cannot be written.
+    """The bytes of a damaged file; the original's if damaged fields cannot be written.
 
     Strings become others of the file, or some of `words`.
     """
@@ -148,9 +150,9 @@ def _parsed(data: bytes) -> tuple[Message, list[str]]:
 
 
 def read(original: Original, path: Path) -> Program | None:
-    """Read a file as what the original is; the program, if it is one.
+    """Read a file as the kind of the original; return the program, if it is one.
 
-    Raises CompileError or CheckpointError where it is refused.
+    Raises CompileError or CheckpointError if it is rejected.
     """
     if original.kind == TENSOR:
         load_tensor(path)
@@ -164,7 +166,7 @@ def read(original: Original, path: Path) -> Program | None:
 
 
 def expect_itself(program: Program) -> None:
-    """AssertionError where a program that can be written is then read as another one."""
+    """Raise AssertionError if a program changes when written and read."""
     try:
         written = dump_program(program)
     except CompileError:
@@ -173,7 +175,7 @@ def expect_itself(program: Program) -> None:
 
 
 def compiled(program: Program) -> Module | None:
-    """The module of a program between its feed and its fetch ops; None where it is refused."""
+    """The module of a program between its feed and its fetch ops; None if it is rejected."""
     ops = program.global_block().ops
     feeds = [name for op in ops if op.type == "feed" for name in op.writes()]
     fetches = [name for op in ops if op.type == "fetch" for name in op.reads()]
@@ -184,7 +186,7 @@ def compiled(program: Program) -> Module | None:
 
 
 def loops(program: Program) -> bool:
-    """Whether a program says itself how often something is done, for which there is no bound."""
+    """Whether a program has a loop count of its own, which is unbounded."""
     return any(op.type in ("while", "recurrent") for block in program.blocks for op in block.ops)
 
 
@@ -192,7 +194,7 @@ def loops(program: Program) -> bool:
 
 
 class Fuzzer:
-    """Runs cases by their numbers and counts what becomes of them."""
+    """Runs cases by their numbers and counts outcomes."""
 
     def __init__(
         self, folder: Path, seed: int, compile_too: bool, keep: Path | None, run_too: bool = False
@@ -251,7 +253,7 @@ class Fuzzer:
             tally.endless += 1
 
     def _read(self, original: Original, data: bytes) -> tuple[Program | None, int, float, bool]:
-        """The program if there is one, bytes taken at once, seconds, whether it was refused."""
+        """The program if there is one, peak bytes, seconds, whether it was rejected."""
         self._path.write_bytes(data)
         tracemalloc.start()
         try:
@@ -264,7 +266,7 @@ class Fuzzer:
 
 
 def timed(call: Callable[[], object]) -> tuple:
-    """What a call gives and the seconds it takes; TimeoutError where it hangs."""
+    """The result of a call and its seconds; TimeoutError if it hangs."""
     for each in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(each, _hang)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -297,7 +299,7 @@ def fuzz(
 
 
 def fuzz_apart(given: argparse.Namespace) -> dict[str, Tally]:
-    """Run all cases asked for, in one process after another."""
+    """Run all requested cases, in consecutive processes."""
     tallies: dict[str, Tally] = {}
     stop = given.start + given.count
     for start in range(given.start, stop, CHUNK):
@@ -325,7 +327,7 @@ def _tally(told: Mapping) -> Tally:
 
 
 def _work(given: argparse.Namespace) -> None:
-    """Run cases here, with an end to memory, and print the tallies as JSON."""
+    """Run cases here, with a memory limit, and print the tallies as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (CAP, CAP))
     indices = range(given.start, given.start + given.count)
     tallies = fuzz(indices, given.seed, given.compile, given.keep, given.run)
@@ -347,7 +349,7 @@ def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
 
 
 def report(tallies: Mapping[str, Tally]) -> str:
-    """The table, what failed, and whether the goal is met."""
+    """The table, the failures, and whether the goal is met."""
     failures = {index: what for tally in tallies.values() for index, what in tally.failures.items()}
     cases = sum(tally.cases for tally in tallies.values())
     return "\n".join([
@@ -358,13 +360,13 @@ def report(tallies: Mapping[str, Tally]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz and print; 1 where a case failed."""
+    """Fuzz and print; return 1 if a case failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20_000, help="how many cases (%(default)s)")
     parser.add_argument("--start", type=int, default=0, help="the first one's number")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
-    parser.add_argument("--compile", action="store_true", help="compile what can be read")
-    parser.add_argument("--run", action="store_true", help="and run it, where it is small")
+    parser.add_argument("--compile", action="store_true", help="compile readable programs")
+    parser.add_argument("--run", action="store_true", help="and run small ones")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave files that fail here")
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

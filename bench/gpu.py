@@ -1,11 +1,11 @@
-"""Everything a GPU can tell, in one go and under nine minutes: `make gpu`.
+"""All GPU tests and measurements in one run of under nine minutes: `make gpu`.
 
     python bench/gpu.py                          # tests, compute-sanitizer, kernels; on the GPU
     python bench/gpu.py --out results --minutes 5
 
-Tests marked `gpu` and `device` run for real (recorded ops and trainings among them), those of
-kernels once more under compute-sanitizer where it is installed, then `kernels.py`. All of it goes
-into results/<device>.json, and a summary for people beside it. Nothing is fetched or installed.
+Tests marked `gpu` and `device` run on the GPU (including recorded ops and trainings), those of
+kernels once more under compute-sanitizer if it is installed, then `kernels.py`. All results are
+written to results/<device>.json, with a readable summary. Nothing is fetched or installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bench.support.lines import machine
 ROOT = Path(__file__).resolve().parents[1]
 
 SHARES = {"tests": 0.55, "sanitizer": 0.15, "kernels": 0.3}
-"""What part of the minutes each stage may take; what one leaves over, the next ones have."""
+"""Fraction of the time for each stage; unused time is available to later stages."""
 
 SANITIZED = ("tests/codegen/test_triton.py", "tests/codegen/test_triton_epilogue.py")
 """Tests small enough for a tool that slows kernels down a hundredfold."""
@@ -47,10 +47,10 @@ PYTEST = (
 )
 
 OWN = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""What stages find around them: plugins that others installed have no say in the tests."""
+"""Environment of the stages: installed third-party pytest plugins are not loaded."""
 
 _GRACE = 10
-"""Seconds that a command has to say what it found when its time is over."""
+"""Seconds that a command has to report its findings after its time is up."""
 
 _COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 _LAST = re.compile(r"^.* in [\d.]+s.*$", re.MULTILINE)
@@ -70,7 +70,7 @@ class Ended:
 
 
 def ran(command: Sequence[str], seconds: float) -> Ended:
-    """Run a command in the project and show what it says; asked to end when late, then stopped."""
+    """Run a command in the project and show its output; interrupted when late, then killed."""
     begun, lines = time.monotonic(), list[str]()
     environment = {**os.environ, **OWN, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -101,7 +101,7 @@ def ran(command: Sequence[str], seconds: float) -> Ended:
 
 
 def tests(seconds: float) -> dict[str, Any]:
-    """The tests that need or use a GPU, on as many processes as may share it."""
+    """Run the tests that need or use a GPU, on as many processes as may share it."""
     workers = min(12, os.cpu_count() or 1)
     spread = ["-p", "xdist", "-n", str(workers)] if find_spec("xdist") else []
     command = [
@@ -119,7 +119,7 @@ def tests(seconds: float) -> dict[str, Any]:
 
 
 def sanitizer(seconds: float) -> dict[str, Any]:
-    """Tests of kernels under compute-sanitizer, which sees every access to memory."""
+    """Run tests of kernels under compute-sanitizer, which checks every memory access."""
     tool = shutil.which("compute-sanitizer") or shutil.which(
         "compute-sanitizer", path="/usr/local/cuda/bin"
     )
@@ -136,12 +136,12 @@ def sanitizer(seconds: float) -> dict[str, Any]:
 def _counted(ended: Ended) -> dict[str, Any]:
     last = next(iter(_LAST.findall(ended.text)[::-1]), "")
     counts = {word.rstrip("s"): int(number) for number, word in _COUNTS.findall(last)}
-    told = {"seconds": round(ended.seconds, 1), "timed out": ended.timed_out, **counts}
-    return told | {"exit code": ended.code, "failures": _FAILED.findall(ended.text)}
+    results = {"seconds": round(ended.seconds, 1), "timed out": ended.timed_out, **counts}
+    return results | {"exit code": ended.code, "failures": _FAILED.findall(ended.text)}
 
 
 def measured(seconds: float, out: Path) -> dict[str, Any]:
-    """What `kernels.py` measures, in a process of its own."""
+    """Run `kernels.py` in a separate process."""
     path = out / "kernels.json"
     # torch.compile is slow to begin with: half of the time is for it.
     command = [sys.executable, "bench/kernels.py", "--json", str(path), "--seconds"]
@@ -153,26 +153,26 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
     return found | {"seconds": round(ended.seconds, 1)}
 
 
-def summary(told: Mapping[str, Any]) -> str:
-    """The results in a page of Markdown."""
-    rows, limits = told["kernels"].get("kernels", []), told["kernels"].get("limits", {})
+def summary(results: Mapping[str, Any]) -> str:
+    """Format the results as a page of Markdown."""
+    rows, limits = results["kernels"].get("kernels", []), results["kernels"].get("limits", {})
     lines = [
-        f"# {told['device']}",
+        f"# {results['device']}",
         "",
-        ", ".join(f"{name} {value}" for name, value in told["machine"].items()),
+        ", ".join(f"{name} {value}" for name, value in results["machine"].items()),
         "",
-        f"- tests: {_said(told['tests'])}",
-        f"- compute-sanitizer: {_said(told['sanitizer'])}",
-        f"- kernels: {told['kernels'].get('left out', f'{len(rows)} cases')}",
+        f"- tests: {_stage_text(results['tests'])}",
+        f"- compute-sanitizer: {_stage_text(results['sanitizer'])}",
+        f"- kernels: {results['kernels'].get('left out', f'{len(rows)} cases')}",
         "",
         "```",
-        kernels.report(rows, limits) if rows else told["kernels"].get("log", ""),
+        kernels.report(rows, limits) if rows else results["kernels"].get("log", ""),
         "```",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _said(stage: Mapping[str, Any]) -> str:
+def _stage_text(stage: Mapping[str, Any]) -> str:
     if "left out" in stage:
         return str(stage["left out"])
     numbers = [f"{stage[word]} {word}" for word in _WORDS if stage.get(word)]
@@ -185,7 +185,7 @@ _WORDS = ("passed", "failed", "error", "skipped", "memory errors")
 
 
 def main() -> int:
-    """Run the stages within the minutes, and write what they found."""
+    """Run the stages within the time, and write their results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -196,24 +196,24 @@ def main() -> int:
         print("there is no CUDA GPU here: `make test` runs the same kernels in an interpreter")
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
-    told = _all(given.out, given.minutes * 60)
-    name = re.sub(r"\W+", "-", told["device"].lower()).strip("-")
-    (given.out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    (given.out / f"{name}.md").write_text(summary(told), encoding="utf-8")
-    print(f"\n{summary(told)}\nwritten: {given.out / name}.json and .md")
-    return int(bool(told["tests"]["exit code"]))
+    results = _all(given.out, given.minutes * 60)
+    name = re.sub(r"\W+", "-", results["device"].lower()).strip("-")
+    (given.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (given.out / f"{name}.md").write_text(summary(results), encoding="utf-8")
+    print(f"\n{summary(results)}\nwritten: {given.out / name}.json and .md")
+    return int(bool(results["tests"]["exit code"]))
 
 
 def _all(out: Path, seconds: float) -> dict[str, Any]:
     begun, left = time.monotonic(), 1.0
-    told: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "machine": machine()}
+    results: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "machine": machine()}
     stages = {"tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, out)}
     for name, stage in stages.items():
         rest = seconds - (time.monotonic() - begun)
         print(f"== {name}: at most {rest * SHARES[name] / left:.0f} s", flush=True)
-        told[name] = stage(rest * SHARES[name] / left)
+        results[name] = stage(rest * SHARES[name] / left)
         left -= SHARES[name]
-    return told
+    return results
 
 
 if __name__ == "__main__":

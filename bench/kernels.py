@@ -1,12 +1,12 @@
-"""Every family of kernels on a GPU, beside torch eager and torch.compile, and the device's limits.
+"""Every family of kernels on a GPU, vs. torch eager and torch.compile, and the device's limits.
 
     python bench/kernels.py                     # all cases, on the GPU
     python bench/kernels.py --only softmax matmul --dtypes float16
-    TRITON_INTERPRET=1 python bench/kernels.py --small    # does it run, without a GPU
+    TRITON_INTERPRET=1 python bench/kernels.py --small    # smoke test without a GPU
 
-Times are medians of rounds that take turns. A limit is a copy's bandwidth, or what torch's own
-product reaches, both measured first; bytes are those a step must move at least. `worst` is the
-largest difference from torch's numbers, by what the case allows: above 1 it is wrong.
+Times are medians of alternating rounds. A limit is a copy's bandwidth, or the throughput of torch's
+matmul, both measured first; bytes are the minimum that a step must move. `worst` is the largest
+difference from torch's numbers, relative to the tolerance: above 1 the result is wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COLUMNS = {
 def measure(
     chosen: Sequence[Case], limits: Mapping[str, float], on_gpu: bool, seconds: float
 ) -> Iterator[Row]:
-    """A row a case; torch.compile is left out once so many seconds are over."""
+    """A row per case; torch.compile is skipped once `seconds` have passed."""
     begun = time.monotonic()
     for case in chosen:
         late = time.monotonic() - begun > seconds
@@ -68,7 +68,7 @@ def _measured(case: Case, limits: Mapping[str, float], on_gpu: bool, compiled: b
 
 
 def _worst(case: Case, ours: runners.Runner, eager: runners.Runner) -> float:
-    """The largest difference from torch's numbers, by what is allowed."""
+    """The largest difference from torch's numbers, relative to the tolerance."""
     ours.step()
     eager.step()
     pairs = zip(ours.results(), eager.results(), strict=True)
@@ -85,7 +85,7 @@ def _scale(case: Case) -> float:
 
 
 def _reached(case: Case, moved: int, ms: float, limits: Mapping[str, float]) -> Row:
-    """How near a case comes to the limit that rules it."""
+    """The fraction of the relevant limit that a case reaches."""
     if not limits:
         return {}
     if not case.flops:
@@ -99,7 +99,7 @@ def report(rows: Sequence[Row], limits: Mapping[str, float]) -> str:
     told = ", ".join(f"{name} {value:,.0f}" for name, value in limits.items())
     wrong = [row["case"] for row in rows if row["worst"] > 1 or row["worst"] != row["worst"]]
     return "\n".join([
-        table(f"Kernels ({told or 'interpreted: times say nothing'})", rows, COLUMNS),
+        table(f"Kernels ({told or 'interpreted: times are meaningless'})", rows, COLUMNS),
         goal(f"{len(wrong)} of {len(rows)} differ from torch", not wrong, "0"),
         *(f"    {name}" for name in wrong),
     ])  # fmt: skip

@@ -1,9 +1,9 @@
-"""How much of what was recorded of Paddle 1.8.5, op by op, runs wholly in kernels on a device.
+"""Coverage of device kernels over the ops recorded from Paddle 1.8.5.
 
     python bench/lowered.py
 
-Every recorded case is compiled for a device, its gradients with it. Cases of which a part stays on
-the host are listed with the reasons that the compiler gives.
+Every recorded case is compiled for a device, including its gradients. Cases with a host fallback
+are listed with the reasons that the compiler reports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WANTED = 400
 
 
 def measure() -> Iterator[tuple[str, list[str]]]:
-    """Each case, and why parts of it stay on the host: nothing where none does."""
+    """Each case, and its reasons for host fallback; empty if there is none."""
     for kind, name, case in CASES:
         made = recorded(kind, case)
         fetched = [*made.outputs, *made.gradients]
@@ -38,7 +38,7 @@ def measure() -> Iterator[tuple[str, list[str]]]:
 
 
 def shapes(feed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The shapes of what is fed, offsets of sequences with it."""
+    """The shapes of feeds, including LoD offsets."""
     found = {name: np.asarray(value).shape for name, value in feed.items()}
     for name, value in feed.items():
         levels = [] if isinstance(value, np.ndarray) else value.lod()

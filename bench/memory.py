@@ -1,12 +1,12 @@
-"""Memory: the arena beside the lower bound, other ways of allocating, and what the passes save.
+"""Memory: the arena vs. the lower bound and other allocators, and the savings of the passes.
 
-For models in training and inference, in bytes: what the temporaries of the program as written take
-without sharing; what the buffers do after fusion and writing in place, with the scratch that ops
-work in; the arena they are packed into, and how long that took; the bound (the largest live sum)
-below which no packing goes. Beside it the same buffers under five other policies, what a step
-allocates outside the arena, and how far any number moves when memory is not reused. A second table
-has the bound itself: as the program was written, and as each pass leaves it. Lives recorded from
-larger networks follow, and with `--cases` the hard ones of MiniMalloc (`packing/files.py`).
+For models in training and inference, in bytes: the temporaries of the program as written without
+sharing; the buffers after fusion and in-place writes, including scratch memory of ops; the arena
+they are packed into, and the packing time; the bound (the largest live sum), a lower bound of any
+packing. Next to it the same buffers under five other policies, what a step allocates outside the
+arena, and how far any number changes when memory is not reused. A second table has the bound
+itself: as the program was written, and after each pass. Lifetimes recorded from larger networks
+follow, and with `--cases` the hard ones of MiniMalloc (`packing/files.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from runtime.sizes import LOD, name_sizes, twins_of
 NAMES = tuple(zoo.MODELS)
 BATCHES = (8,)
 LARGE = {"image": 112, "width": 1.0}
-"""Settings of networks on pictures as large as papers have them, nearly; nothing is run then."""
+"""Settings of networks on images nearly as large as in papers; nothing is run then."""
 
 STEPS = 3
 """Steps after which numbers with and without reuse are compared."""
@@ -62,9 +62,9 @@ BOUNDS = {"model": "", "mode": "", "batch": "d", **BOUND_COLUMNS}
 
 @dataclass(frozen=True)
 class Subject:
-    """A program to compile with what it is fed, what is fetched, and the state it begins with.
+    """A program to compile with its feeds, fetches, and initial state.
 
-    `lent` is true where the state stays as it is, so that trained batch norms may be folded.
+    `lent` is true if the state is constant, so that trained batch norms may be folded.
     """
 
     program: Any
@@ -74,11 +74,11 @@ class Subject:
     lent: bool
 
     def compile(self, options: Options) -> Compiled:
-        """Every stage, for any batch size."""
+        """Run every stage, for any batch size."""
         return self._compile(options, self._params())
 
     def load(self, options: Options) -> Loaded:
-        """Compiled for any batch size and loaded over a copy of the state."""
+        """Compile for any batch size and load over a copy of the state."""
         params = self._params()
         compiled = self._compile(options, params)
         executable = runtime.load(compiled.module, runtime.CPUPlace(), params)
@@ -99,7 +99,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a subject became, over a state of its own."""
+    """A compiled subject with its own state."""
 
     compiled: Compiled
     executable: runtime.Executable
@@ -128,7 +128,7 @@ def _settings(name: str, large: bool) -> dict[str, Any]:
 
 
 def fed_arrays(batch: Mapping[str, Any]) -> dict[str, Array]:
-    """A drawn batch as a module takes it: sequences bring their offsets along."""
+    """A random batch as a module takes it: sequences include their offsets."""
     fed: dict[str, Array] = {}
     for name, value in batch.items():
         array, *lengths = value if isinstance(value, tuple) else (value,)
@@ -166,7 +166,7 @@ def _memory(subject: Subject, run: bool) -> dict[str, Any]:
 
 
 def _temporaries(subject: Subject, sizes: Mapping[str, int]) -> int:
-    """Bytes of all temporaries that the results need, of the program as it was written."""
+    """Bytes of all temporaries that the results need, in the program as written."""
     return sum(life.size for life in values(subject.compile(WRITTEN).graph, sizes))
 
 
@@ -175,7 +175,7 @@ def _run(subject: Subject, loaded: Loaded) -> dict[str, Any]:
 
 
 def _outside(executable: runtime.Executable, feed: Mapping[str, Array]) -> int:
-    """The most bytes one step holds besides the arena, the state and the feeds."""
+    """Peak bytes of a step in addition to the arena, the state and the feeds."""
     executable(feed)
     tracemalloc.start()
     try:
@@ -193,7 +193,7 @@ def _moved(subject: Subject) -> float:
 
 
 def _numbers(subject: Subject, options: Options) -> dict[str, Array]:
-    """What each step returned and the state after the last, by name."""
+    """The results of each step and the state after the last, by name."""
     loaded = subject.load(options)
     returned = {f"step {n}": loaded.executable(subject.feed)[0] for n in range(STEPS)}
     return {**returned, **loaded.state}

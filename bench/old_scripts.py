@@ -1,10 +1,10 @@
-"""Scripts that others wrote for Paddle 1.x, run by `fluid run` as they are, beside 1.8.5 itself.
+"""Third-party scripts for Paddle 1.x, run by `fluid run` unchanged, vs. 1.8.5 itself.
 
-jieba 0.42.1 comes with scripts that try its paddle mode, which builds a network, loads parameters
-and cuts sentences. LAC 2.1.2 has a command line over predictors of three models, and trains: its
-scripts are those that pip writes for a command, and one that asks for training. `--fetch` downloads
-the packages that are not there; nothing is installed or changed. `--reference PYTHON` is a Python
-with Paddle 1.8.5, which runs the same: what both print is compared.
+jieba 0.42.1 comes with scripts that use its paddle mode, which builds a network, loads parameters
+and segments sentences. LAC 2.1.2 has a command line over predictors of three models, and trains:
+its scripts are those that pip writes for a command, and one that trains. `--fetch` downloads
+missing packages; nothing is installed or changed. `--reference PYTHON` is a Python with Paddle
+1.8.5, which runs the same scripts: the outputs are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import sys
 from LAC.cmdline import main
 sys.exit(main())
 """
-"""What pip writes for a command of a package."""
+"""The script that pip writes for a command of a package."""
 
 TRAINING = """\
 from LAC import LAC
@@ -71,7 +71,7 @@ SCRIPTS = {
 
 @dataclass(frozen=True)
 class Told:
-    """What a script printed, the seconds it took, and why it failed if it did."""
+    """The output of a script, its seconds, and why it failed if it did."""
 
     lines: Sequence[str]
     seconds: float
@@ -129,7 +129,7 @@ def measure(names: Sequence[str], cache: Path, reference: str | None) -> Iterato
 
 
 def without_places(told: Told) -> list[str]:
-    """The lines but those that say from which folder a model was loaded."""
+    """The lines except those that name the folder a model was loaded from."""
     return [line for line in told.lines if not line.startswith("Load ")]
 
 
@@ -144,10 +144,10 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def main() -> int:
-    """Fetch where asked, run and print; 1 where a script fails or the packages are not there."""
+    """Fetch if requested, run and print; return 1 if a script fails or packages are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=SCRIPTS)
-    parser.add_argument("--fetch", action="store_true", help="download what is not there")
+    parser.add_argument("--fetch", action="store_true", help="download missing packages")
     parser.add_argument("--cache", type=Path, default=cache_folder(), metavar="DIR")
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--json", type=Path, help="append the rows to this file")

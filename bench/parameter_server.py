@@ -1,14 +1,14 @@
-"""Two trainers and two servers in synchronous steps, beside Paddle 1.8.5 on the same machine.
+"""Two trainers and two servers in synchronous steps, vs. Paddle 1.8.5 on the same machine.
 
     .venv/bin/python -m bench.parameter_server --reference ~/paddle18/bin/python
     .venv/bin/python -m bench.parameter_server --net two_layers_wide --tls --raw --reference …
     .venv/bin/python -m bench.parameter_server --net fit_a_line --soak 30
 
-Everything runs by turns, and the medians of all rounds are compared. `--tls` adds our steps with
-mutual TLS; `--raw` our exchange by trainers that compute nothing, and streams of gRPC that carry
-the same bytes and do nothing else. Bytes are those on a trainer's TCP connections; the least are
-those of gradients and parameters alone. `--soak` runs each net for so many minutes and prints the
-steps a second and the memory of each process.
+Runs alternate, and the medians of all rounds are compared. `--tls` adds our steps with mutual TLS;
+`--raw` our exchange by trainers that compute nothing, and plain gRPC streams of the same bytes.
+Bytes are those on a trainer's TCP connections; the minimum is that of gradients and parameters
+only. `--soak` runs each net for a number of minutes and prints the steps per second and the memory
+of each process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.support.ps_jobs import Job, alternated, certificates, soak
 
 STEPS = {"fit_a_line": 1000, "two_layers_wide": 200, "table": 30}
 ELEMENTS = {"fit_a_line": 14, "two_layers_wide": 1_002_001}
-"""Parameters of a dense net: each is sent and received once a step, in 4 bytes."""
+"""Parameters of a dense net: each is sent and received once per step, in 4 bytes."""
 
 
 def role_job(python: str, module: str, net: str, steps: int, **environ: str) -> Job:
@@ -31,7 +31,7 @@ def role_job(python: str, module: str, net: str, steps: int, **environ: str) -> 
 
 
 def jobs(given: argparse.Namespace, net: str, folder: Path) -> dict[str, Job]:
-    """What is measured for a net, by name."""
+    """The jobs measured for a net, by name."""
     steps = given.steps or STEPS[net]
     found = {"ours": role_job(sys.executable, "fluid", net, steps)}
     if given.reference:
@@ -67,7 +67,7 @@ def compare(given: argparse.Namespace, net: str) -> None:
 
 
 def wire_text(net: str, line: dict[str, float]) -> str:
-    """Bytes on the wire, and how many times the least they are."""
+    """Bytes on the wire, and their ratio to the minimum."""
     if not line.get("sent"):
         return ""
     both = line["sent"] + line["received"]
@@ -78,7 +78,7 @@ def wire_text(net: str, line: dict[str, float]) -> str:
 
 
 def run_long(net: str, minutes: float) -> None:
-    """Print steps a second and the memory of each process, a line a minute."""
+    """Print steps per second and the memory of each process, a line per minute."""
     print(f"{net}: minute, steps/s, MB of server 0, server 1, trainer 0, trainer 1")
     seconds = min(60.0, minutes * 15.0)
     job = role_job(sys.executable, "fluid", net, 0)
@@ -96,7 +96,7 @@ def run_long(net: str, minutes: float) -> None:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,10 @@
-"""Peak resident memory of ResNet-50: ours beside torch, torch.compile and the reference.
+"""Peak resident memory of ResNet-50: ours vs. torch, torch.compile and the reference.
 
-Everyone takes a few steps in a process of its own, and the kernel tells the most memory it ever
-held (VmHWM): weights, optimizer state, activations, scratch, the libraries themselves. `above
-import` leaves the libraries out. Ours also runs with a budget (`FLUID_MEMORY_BUDGET`), with cheap
-values computed twice. torch.compile is measured in a second process, after one has filled its
-cache, so that its compiler does not count.
+Each takes a few steps in a separate process, and the kernel reports its peak memory (VmHWM):
+weights, optimizer state, activations, scratch, the libraries themselves. `above import` excludes
+the libraries. Ours also runs with a budget (`FLUID_MEMORY_BUDGET`), with rematerialisation.
+torch.compile is measured in a second process, after one has filled its cache, so that its compiler
+does not count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORKER = str(ROOT / "bench/workers/peak.py")
 
 GOAL = 0.6
-"""Training with recomputation ÷ torch eager, at most."""
+"""Maximum of training with recomputation ÷ torch eager."""
 
 BUDGET = "60%"
 STEPS = 2
@@ -39,7 +39,7 @@ COLUMNS |= {"peak ÷ torch": ".2f", "above ÷ torch": ".2f"}
 def measure(
     who: Sequence[str], modes: Mapping[str, tuple[int, int]], reference: str | None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each mode and each of those who take part; modes have a batch and an image size."""
+    """A row for each mode and implementation; modes have a batch and an image size."""
     with tempfile.TemporaryDirectory() as cache:
         for mode, (batch, image) in modes.items():
             rows = [
@@ -48,7 +48,7 @@ def measure(
                 if name != "reference" or reference
             ]
             eager = next((row for row in rows if row["who"] == "torch"), None)
-            yield from (_beside(row, eager) for row in rows)
+            yield from (_compared(row, eager) for row in rows)
 
 
 def _row(
@@ -71,14 +71,14 @@ def _row(
 
 
 def _settings(who: str, cache: str) -> dict[str, str]:
-    """One thread for everyone; a budget, a cache, a path where they are needed."""
+    """One thread for each; a budget, a cache, a path where required."""
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAGS_paddle_num_threads"
     found = dict.fromkeys(names, "1") | {"TORCHINDUCTOR_CACHE_DIR": cache}
     found["PYTHONPATH"] = "" if who == "reference" else str(ROOT)
     return found | ({"FLUID_MEMORY_BUDGET": BUDGET} if who == "recomputed" else {})
 
 
-def _beside(row: dict[str, Any], eager: Row | None) -> dict[str, Any]:
+def _compared(row: dict[str, Any], eager: Row | None) -> dict[str, Any]:
     keys = {"peak ÷ torch": "peak MB", "above ÷ torch": "above import MB"}
     return row | {ratio: row[key] / eager[key] if eager else None for ratio, key in keys.items()}
 

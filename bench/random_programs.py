@@ -1,10 +1,10 @@
-"""Random programs: every pass alone and legal orders of passes keep the interpreter's numbers.
+"""Random programs: each pass alone, and legal orders of passes, preserve the interpreter's numbers.
 
-A program is always the same by its number. For each of them every pass runs alone, as far as it
-needs no other, and then some orders of up to 24 passes drawn by chance: of an order the passes that
-may not stand where they were drawn must be refused with the fact that is missing, and what is left
-must keep every result and all state, in the interpreter and in the generated code. The tests do the
-same with fewer programs, which hypothesis chooses. The exit code is 1 where a number moved.
+A program is determined by its number. For each of them every pass runs alone, as far as it requires
+no other, and then random orders of up to 24 passes: the passes of an order that are illegal at
+their position must be rejected, naming the missing fact, and the remaining ones must preserve every
+result and all state, in the interpreter and in the generated code. The tests do the same with fewer
+programs, which hypothesis chooses. The exit code is 1 if a number changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.passes.test_random import NAMES, close, legal, made_for, numbers
 
 
 def main() -> int:
-    """Check as many programs as are asked for and print how many runs kept every number."""
+    """Check the requested number of programs and print how many runs preserved every number."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, metavar="N", help="(%(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first number")
@@ -47,12 +47,12 @@ def main() -> int:
             print(f"{number + 1} programs, {len(failures)} failures", file=sys.stderr, flush=True)
     for failure in failures:
         print(failure)
-    print(told(given.count, done, len(failures), time.perf_counter() - since))
+    print(summary(given.count, done, len(failures), time.perf_counter() - since))
     return 1 if failures else 0
 
 
 def check(number: int, orders: int, done: dict[str, int]) -> list[str]:
-    """What went wrong with a program, a line each; adds to the counts of what was done."""
+    """Failures of a program, a line each; updates the counts in `done`."""
     rng = Random(number)
     text = show(random_network(rng, rng.randint(1, 24)))
     failures = [failure for name in NAMES if (failure := kept(text, alone(name), number, rng))]
@@ -67,13 +67,13 @@ def check(number: int, orders: int, done: dict[str, int]) -> list[str]:
 
 
 def alone(name: str) -> list[Pass]:
-    """A pass, behind the one that it needs."""
+    """A pass, after the one that it requires."""
     passes = named(["schedule", name])
     return passes[not passes[1].requires :]
 
 
 def kept(text: str, passes: Sequence[Pass], number: int, rng: Random) -> str:
-    """What moved when these passes ran over a program; empty where nothing did."""
+    """Describe what changed when these passes ran over a program; empty if nothing did."""
     graph, lent = parse(text), rng.random() < 0.5
     feed, state = made_for(graph, number)
     want = numbers(parse(text), feed, state)
@@ -89,12 +89,12 @@ def kept(text: str, passes: Sequence[Pass], number: int, rng: Random) -> str:
 
 
 def computed(graph: Graph, feed: dict, params: dict) -> dict:
-    """What the code generated for a graph gives and leaves behind."""
+    """The results and final state of the code generated for a graph."""
     results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)
     return dict(enumerate(results)) | params
 
 
-def told(count: int, done: dict[str, int], failures: int, seconds: float) -> str:
+def summary(count: int, done: dict[str, int], failures: int, seconds: float) -> str:
     """The counts as a table, and whether the goal is met."""
     row = {"programs": count, **done, "moved": failures, "seconds": seconds}
     columns = dict.fromkeys(row, ",d") | {"seconds": ",.0f"}

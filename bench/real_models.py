@@ -1,10 +1,10 @@
-"""Real models that nobody here wrote, taken from packages: what they say, how fast, how exactly.
+"""Published third-party models from packages: their outputs, speed and accuracy.
 
-LAC cuts and tags Chinese sentences (fluid 1.6, sequences and a CRF); the others are of releases 2.3
-and 3.0: a classifier of the angle of printed lines, PP-LCNetV2 on photographs, and a reader of
-tables that loops until it has seen the end. `--fetch` downloads the packages that are not there,
-after saying how large they are. `--reference PYTHON`, which may be given again, is a Python with a
-paddle of some release: the models that it can read are run there too, and the outputs compared.
+LAC segments and tags Chinese sentences (fluid 1.6, sequences and a CRF); the others are of releases
+2.3 and 3.0: a classifier of the angle of printed lines, PP-LCNetV2 on photographs, and a table
+recogniser that loops until an end token. `--fetch` downloads missing packages, after printing their
+size. `--reference PYTHON`, which may be repeated, is a Python with a paddle of some release: the
+models that it can load are run there too, and the outputs compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from runtime.files.checkpoint import load_combined, load_tensor, save_combined, 
 
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENCE = 1e-4
-"""What an output may differ by, of its largest number."""
+"""Maximum difference of an output, relative to its largest number."""
 
 FILES = {"model": "", "program": ",d", "parameters": ",d", "comes back": ""}
 COLUMNS = {"model": "", "input": "", "ours ms": ".2f", "paddle": "", "its ms": ".2f"}
@@ -46,7 +46,9 @@ COLUMNS |= {"ours ÷ its": ".2f", "difference": ".1e"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request: outputs, milliseconds and the release; or why nothing did."""
+    """The result of a request: outputs, milliseconds and the release; or the reason for a
+    failure.
+    """
 
     outputs: Sequence[NDArray[Any]] = ()
     ms: float = 0.0
@@ -55,7 +57,7 @@ class Answer:
 
 
 def asked(python: str | None, model: Model, request: Request, given: argparse.Namespace) -> Answer:
-    """Let a process run a model: ours, or the paddle of another Python."""
+    """Run a model in a process: this package, or the paddle of another Python."""
     folder = given.cache / model.package
     with TemporaryDirectory(prefix="real-") as space:
         feed, out = Path(space, "feed.npz"), Path(space, "out.npz")
@@ -84,7 +86,7 @@ def _run(python: str | None, told: str, threads: int) -> subprocess.CompletedPro
 
 
 def _reason(stderr: str) -> str:
-    """The line of a traceback, or of a paddle's long report, that says what is wrong."""
+    """The line of a traceback, or of a paddle's long report, with the error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line and "Traceback" not in line]
     return (telling or lines or ["no word"])[-1][:300]
@@ -110,7 +112,7 @@ def _relative(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
 
 
 def measure(names: Sequence[str], given: argparse.Namespace) -> Iterator[Row]:
-    """A row for each model, input and paddle; what the model says goes with the first of them."""
+    """A row for each model, input and paddle; the model's output is in the first of them."""
     for name in names:
         model = MODELS[name]
         for request in model.requests(given.cache / model.package):
@@ -119,14 +121,14 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> Iterator[Row]:
             row = {"model": name, "input": request.title, "ours ms": ours.ms, "said": said}
             row |= {"failed": bool(ours.error)}
             for python in given.reference or [None]:
-                yield row | (_beside(python, model, request, ours, given) if python else {})
+                yield row | (_compared(python, model, request, ours, given) if python else {})
                 row = {"model": name, "input": request.title, "ours ms": ours.ms}
 
 
-def _beside(
+def _compared(
     python: str, model: Model, request: Request, ours: Answer, given: argparse.Namespace
 ) -> Row:
-    """The columns of a row that a reference fills; ours is timed again, right after it."""
+    """The columns of a row for a reference; ours is timed again, right after it."""
     theirs = asked(python, model, request, given)
     if theirs.error or ours.error:
         return {"paddle": "–", "why": theirs.error and f"{python}: {theirs.error}"}
@@ -137,7 +139,7 @@ def _beside(
 
 
 def round_trips(names: Sequence[str], cache: Path) -> Iterator[Row]:
-    """A row for each model: bytes of its files, and whether all come back, read and written."""
+    """A row for each model: bytes of its files, and whether all survive reading and writing."""
     for name in names:
         model = MODELS[name]
         program = cache / model.package / model.program
@@ -151,14 +153,14 @@ def round_trips(names: Sequence[str], cache: Path) -> Iterator[Row]:
 
 
 def parameter_files(program: Path, params: Path | None) -> list[Path]:
-    """The file with all parameters, or those in the folder of the program, one for each."""
+    """The combined parameter file, or the separate ones in the program's folder."""
     if params:
         return [params]
     return sorted(path for path in program.parent.iterdir() if path.is_file() and path != program)
 
 
 def written_again(files: Sequence[Path], program: Path, again: Path) -> bool:
-    """Whether files of parameters, read and written to another place, are the same bytes."""
+    """Whether parameter files, read and written elsewhere, are byte-identical."""
     names = sorted(saved_names(program))
     for path in files:
         if path.parent == program.parent and path.name in names:
@@ -171,7 +173,7 @@ def written_again(files: Sequence[Path], program: Path, again: Path) -> bool:
 
 
 def report(rows: Sequence[Row], files: Sequence[Row] = ()) -> str:
-    """What each model says, the table, what could not be read, and whether the goal is met."""
+    """The output of each model, the table, what could not be read, and whether the goal is met."""
     lines: list[str] = []
     for row in rows:
         if row.get("said"):
@@ -198,14 +200,16 @@ def report(rows: Sequence[Row], files: Sequence[Row] = ()) -> str:
 
 
 def main() -> int:
-    """Fetch where asked, run and print; 1 where a model fails or the packages are not there."""
+    """Fetch if requested, run and print; return 1 if a model fails or packages are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--fetch", action="store_true", help="download what is not there")
+    parser.add_argument("--fetch", action="store_true", help="download missing packages")
     parser.add_argument("--cache", type=Path, default=cache_folder(), metavar="DIR")
     parser.add_argument("--reference", action="append", default=[], metavar="PYTHON")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="of everyone (%(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of each implementation (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     given = parser.parse_args()
     if not provide([MODELS[name].package for name in given.models], given.cache, given.fetch):

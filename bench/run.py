@@ -1,7 +1,7 @@
-"""Run every benchmark: tables for people, and JSON lines with `--json FILE`.
+"""Run every benchmark: print tables, and write JSON lines with `--json FILE`.
 
-The first line of the file says on what machine and with which versions; each other line is a row
-of one table, named by `bench`. Several runs may be appended to one file.
+The first line of the file has the machine and the versions; each other line is a row of one table,
+named by `bench`. Several runs may be appended to one file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.support.table import Row
 
 
 def run_all(given: argparse.Namespace) -> dict[str, list[Row]]:
-    """Rows by benchmark, every table printed as soon as it is there."""
+    """Rows by benchmark, every table printed as soon as it is available."""
     rows: dict[str, list[Row]] = {"memory": list(memory.measure())}
     print(memory.report(rows["memory"]), flush=True)
     rows["buffers"] = list(files.measure_files())
@@ -42,7 +42,7 @@ def _compile_report(rows: dict[str, list[Row]]) -> str:
 
 
 def main() -> None:
-    """Run all and write what was asked for."""
+    """Run all and write the requested files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")

@@ -1,9 +1,9 @@
-"""The kernels of op samples built for a GPU that need not be here: what fails, what spills.
+"""Builds the kernels of op samples for a GPU that need not be present: failures and spills.
 
     python bench/sample_kernels.py cuda:90 --only roi interp
 
-The first sample of each op, forward and backward, is built as it is and with a name for its batch
-size; with --all every sample is. What was built before comes from the folder of --cache.
+The first sample of each op, forward and backward, is built with its sizes and with a symbolic batch
+size; with --all every sample is. The folder of --cache has the kernels built before.
 """
 
 import argparse
@@ -32,11 +32,11 @@ from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, for
 
 TARGET = TritonTarget()
 LIMIT = 2 * 10**9
-"""Bytes of kernels that are kept."""
+"""Maximum bytes of cached kernels."""
 
 
 def cases(only: list[str], all_samples: bool) -> Iterator[Case]:
-    """The calls of samples whose ops have kernels, and one of `only` in their names."""
+    """The calls of samples whose ops have kernels, with one of `only` in their names."""
     seen: set[str] = set()
     for make, chosen in ((forward, samples()), (backward, DIFFERENTIATED)):
         for sample in chosen:
@@ -51,7 +51,7 @@ def cases(only: list[str], all_samples: bool) -> Iterator[Case]:
 
 
 def modules(case: Case) -> Iterator[Module]:
-    """The code of a call, and with a name for its batch size; none where the host runs it."""
+    """The code of a call, also with a symbolic batch size; none for host fallback."""
     first = next((v for v in case.values.values() if isinstance(v, np.ndarray) and v.ndim), [])
     wanted = [s for s, value in case.results.items() if any(v.size for v in listed(value))]
     for batch in sorted({NOBODY, len(first)}):

@@ -1,11 +1,10 @@
-"""Serving: requests a second by one and by two threads, ours beside 1.8.5's predictor.
+"""Serving: requests per second of one and two threads, ours vs. 1.8.5's predictor.
 
-Everyone answers the same requests by the same saved model in a process of its own, in rounds that
-alternate. The reference has a clone of its predictor for each thread, fed without copies as it
-advises; ours is asked in the same way, and by the one `fluid.create_predictor` that threads share.
-The best of many short rounds is told for each, as a machine that others use only takes away. Each
-thread has one thread of BLAS. Python's lock is held by all that is no matrix product, in the
-reference by a whole run.
+Each answers the same requests with the same saved model in a separate process, in alternating
+rounds. The reference has a clone of its predictor for each thread, fed without copies as it
+advises; ours is used in the same way, and by one `fluid.create_predictor` that threads share. The
+best of many short rounds is reported for each, since other load only adds time. Each thread has one
+BLAS thread. The GIL is held except in matrix products, in the reference during a whole run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 THREADS = (1, 2)
 ROUNDS = 25
 ROUND_MS = 40.0
-"""Milliseconds of a round, for whoever is asked first."""
+"""Milliseconds of a round, for the first runner."""
 
 PAUSE = 0.05
 """Seconds between rounds."""
@@ -49,7 +48,7 @@ COLUMNS |= {"1.8.5": ",.0f", "ours ÷ 1.8.5": ".2f", "ms": ".3f", "1.8.5 ms": ".
 
 @dataclass(frozen=True)
 class Runner:
-    """Someone who answers: a column of the table, its process and the way it is asked."""
+    """A column of the table: its process and mode."""
 
     name: str
     peer: Peer
@@ -70,7 +69,7 @@ def measure(
 
 
 def _runners(stack: ExitStack, reference: str | None) -> Iterator[Runner]:
-    """Ours first, then the reference where there is one."""
+    """Ours first, then the reference if there is one."""
     script = str(ROOT / "bench/workers/serve.py")
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
     one = dict.fromkeys(names, "1")
@@ -84,7 +83,7 @@ def _runners(stack: ExitStack, reference: str | None) -> Iterator[Runner]:
 
 
 def save(name: str, batch: int, folder: Path) -> Path:
-    """Write a model with its first weights and a request for it; the folder they are in."""
+    """Write a model with its initial weights and a request for it; return their folder."""
     recorded = timed.model(fluid, name)
     executor, scope = fluid.Executor(), fluid.Scope()
     needed = {op for each in recorded.test._prune([recorded.output]).blocks for op in each.ops}
@@ -101,14 +100,14 @@ def save(name: str, batch: int, folder: Path) -> Path:
 
 
 def _arrays(feed: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays by name, and the offsets of sequences beside theirs."""
+    """Arrays by name, with LoD offsets next to theirs."""
     arrays = {name: each[0] if isinstance(each, tuple) else each for name, each in feed.items()}
     cut = {name: each[1] for name, each in feed.items() if isinstance(each, tuple)}
     return arrays | {name + LOD: np.cumsum([0, *lengths]) for name, lengths in cut.items()}
 
 
 def _race(runners: Sequence[Runner], model: str, threads: int, rounds: int) -> dict[str, Any]:
-    """Requests a second, the best of rounds that everyone takes in turn, and ours by theirs."""
+    """Requests per second, the best of alternating rounds, and ours ÷ theirs."""
     modes = {runner.name: f"{runner.way}{threads}" for runner in runners}
     steps = {each.name: _steps(each.peer, model, modes[each.name]) for each in runners}
     speeds: dict[str, list[float]] = {runner.name: [] for runner in runners}
@@ -126,7 +125,7 @@ def _race(runners: Sequence[Runner], model: str, threads: int, rounds: int) -> d
 
 
 def _steps(peer: Peer, model: str, mode: str) -> int:
-    """As many bursts as fill a round; asking also warms it up."""
+    """The number of bursts that fill a round; also warms up."""
     peer.ask(model, mode, 2)
     return max(1, round(ROUND_MS / peer.ask(model, mode, 2)))
 

@@ -1,10 +1,10 @@
-"""Training steps: ours beside the reference and torch, and what another batch size costs.
+"""Training steps: ours vs. the reference and torch, and the cost of a new batch size.
 
-Everyone takes steps in a process of its own, on the same batches, in rounds that alternate, so that
-a busy machine troubles all alike. The reference is Paddle 1.8.5 in a Python given by `--reference`
-or FLUID_REFERENCE_PYTHON, with a plain `run` and with `use_program_cache`; torch is eager. A time
-is the median of rounds, a ratio the median of the rounds' ratios, noise our slowest round ÷ our
-fastest: far above 1, the machine was busy with something else.
+Each takes steps in a separate process, on the same batches, in alternating rounds, so that other
+load affects all alike. The reference is Paddle 1.8.5 in a Python passed by `--reference` or
+FLUID_REFERENCE_PYTHON, with a plain `run` and with `use_program_cache`; torch is eager. A time is
+the median of rounds, a ratio the median of the rounds' ratios, noise our slowest round ÷ our
+fastest: far above 1, the machine was busy.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from bench.workers.peers import Peer, started
 ROOT = Path(__file__).resolve().parents[1]
 
 THREADS = (1, 2)
-"""How many threads everyone may take. One is the reference's own default, and the number to trust
-where the machine is not idle: threads that wait for each other lose the most by being interrupted.
+"""Numbers of threads for all. One is the reference's default, and more reliable if the machine is
+not idle: threads that wait for each other lose the most when interrupted.
 """
 
 ROUNDS = 9
 ROUND_MS = 60.0
-"""Milliseconds of steps in a round, for whoever is asked first."""
+"""Milliseconds of steps in a round, for the first runner."""
 
 PAUSE = 0.25
 """Seconds between rounds: OpenMP threads of the last one still spin for 0.2."""
@@ -51,7 +51,7 @@ GATED = (
 """Models whose step must not be slower than the reference's with its cache."""
 
 BINDING_MS = 5.0
-"""What another batch size may cost, in milliseconds."""
+"""Maximum cost of a new batch size in milliseconds."""
 
 COLUMNS = {"model": "", "batch": "d", "threads": "d", "ours": ".3f", "reference": ".3f"}
 COLUMNS |= {"cached": ".3f", "torch": ".3f", "ours ÷ cached": ".2f", "ours ÷ torch": ".2f"}
@@ -61,7 +61,7 @@ BINDING_COLUMNS = {"model": "", "sizes": "d", "compiles": "d", "bindings": "d", 
 
 @dataclass(frozen=True)
 class Runner:
-    """Someone who takes steps: a column of the table, its process and the mode to ask for."""
+    """A column of the table: its process and mode."""
 
     name: str
     peer: Peer
@@ -70,7 +70,9 @@ class Runner:
 
 @dataclass(frozen=True)
 class Whom:
-    """Who takes steps besides ours: a Python that has the reference, or None; torch or not."""
+    """The implementations compared with ours: a Python that has the reference, or None; torch or
+    not.
+    """
 
     reference: str | None = None
     torch: bool = True
@@ -88,7 +90,7 @@ def measure(
 
 
 def _runners(stack: ExitStack, whom: Whom, threads: Mapping[str, str]) -> Iterator[Runner]:
-    """Ours first, then whoever can be asked."""
+    """Ours first, then the others that are available."""
     fluids, torch = (str(ROOT / f"bench/workers/{name}_step.py") for name in ("fluid", "torch"))
     ours, path = [sys.executable, fluids, "--fluid", "fluid"], {"PYTHONPATH": str(ROOT)}
     yield Runner("ours", stack.enter_context(started(ours, {**threads, **path})))
@@ -102,13 +104,13 @@ def _runners(stack: ExitStack, whom: Whom, threads: Mapping[str, str]) -> Iterat
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """What tells OpenBLAS, OpenMP, MKL and the reference how many threads to take."""
+    """Variables that set the threads of OpenBLAS, OpenMP, MKL and the reference."""
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAGS_paddle_num_threads"
     return dict.fromkeys(names, str(threads))
 
 
 def _race(runners: Sequence[Runner], name: str, rounds: int) -> dict[str, float | None]:
-    """Medians of the rounds that everyone takes in turn, and the ratios of ours to others'."""
+    """Medians of alternating rounds, and the ratios of ours to others."""
     steps = {runner.name: _steps(runner, name) for runner in runners}
     times: dict[str, list[float]] = {runner.name: [] for runner in runners}
     for _ in range(rounds):
@@ -123,7 +125,7 @@ def _race(runners: Sequence[Runner], name: str, rounds: int) -> dict[str, float 
 
 
 def _steps(runner: Runner, name: str) -> int:
-    """As many steps as fill a round; asking also warms it up."""
+    """The number of steps that fill a round; also warms up."""
     runner.peer.ask(name, runner.mode, 3)
     return max(3, round(ROUND_MS / runner.peer.ask(name, runner.mode, 3)))
 
@@ -138,7 +140,7 @@ def _ratio(times: Mapping[str, Sequence[float]], other: str) -> float | None:
 
 
 class Session:
-    """A model that is trained, its state in a scope of its own."""
+    """A model in training, with its own scope."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -148,7 +150,7 @@ class Session:
         self.executor.run(self._recorded.startup, scope=self._scope)
 
     def milliseconds(self, batch: int) -> float:
-        """Of one step with a batch of this size."""
+        """Time of one step with a batch of this size."""
         feed = timed.fed(fluid, timed.draw(self.name, np.random.RandomState(0), batch))
         program, loss = self._recorded.main, self._recorded.loss
         start = time.perf_counter()
@@ -156,16 +158,16 @@ class Session:
         return (time.perf_counter() - start) * 1e3
 
     def binding(self, batch: int) -> float:
-        """Milliseconds that the first step of a batch size takes more than the next ones."""
+        """Additional milliseconds of the first step of a batch size."""
         first = self.milliseconds(batch)
         return first - min(self.milliseconds(batch) for _ in range(5))
 
 
 def measure_binding(names: Sequence[str], sizes: int = 5) -> Iterator[dict[str, Any]]:
-    """A row for each model: what was compiled and bound while only the batch size changed.
+    """A row for each model: compilations and bindings while only the batch size changed.
 
-    The new sizes are small ones, where a step takes little time that could hide the binding's, and
-    the least of the times is told: a busy machine only adds.
+    The new sizes are small, where a step takes little time that could hide the binding, and the
+    minimum of the times is reported: other load only adds time.
     """
     for name in names:
         session = Session(name)

@@ -1,13 +1,13 @@
-"""What transpilers make of every model of the zoo, and that no number moves by it.
+"""The effect of transpilers on every model of the zoo; no number may change.
 
-For inference: how many batch norms `InferenceTranspiler` folds, how many it leaves because no layer
-stands before them, how far the output moves (the largest difference over the largest value), and
-milliseconds of a run before and after, taken in turns. Norms have statistics, scales and shifts
-made up, since those of an untrained one are 0 and 1.
+For inference: how many batch norms `InferenceTranspiler` folds, how many it keeps because no layer
+precedes them, how far the output moves (the largest difference over the largest value), and
+milliseconds of a run before and after, alternating. Norms have random statistics, scales and
+shifts, since those of an untrained one are 0 and 1.
 
 For training: megabytes of temporaries by name in the program as recorded, after `memory_optimize`
-of either level, and the most that is alive at once when `release_memory` deletes; then how far the
-loss, the output and every tenth gradient of some steps move by each of the three: 0 is bit for bit.
+of either level, and the peak when `release_memory` deletes; then how far the loss, the output and
+every tenth gradient of some steps change by each of the three: 0 is bit for bit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.nets import timed, zoo
 from bench.support.table import Row, goal, table
 
 CLOSE = 1e-4
-"""How far a folded model's output may move, in parts of its largest value."""
+"""Tolerance of a folded model's output, relative to its largest value."""
 TURNS = 15
 SEED = 3
 FOLDED = {"model": "", "norms": "d", "folded": "d", "left": "d", "no layer before": "d"}
@@ -66,7 +66,7 @@ def folded(name: str, rows: int, settings: Mapping[str, Any]) -> Row:
 
 
 def _make_up(program: fluid.Program, scope: fluid.Scope) -> None:
-    """Give every norm what it might have learnt."""
+    """Set random parameters of every norm."""
     random = np.random.default_rng(SEED)
     for op in program.global_block().ops:
         slots = ("Scale", "Bias", "Mean", "Variance") if op.type == "batch_norm" else ()
@@ -85,7 +85,7 @@ def _output(exe: fluid.Executor, program: fluid.Program, batch: Batch, recorded:
 def _times(
     exe: fluid.Executor, programs: Sequence[fluid.Program], batch: Batch, recorded: Any
 ) -> list[float]:
-    """Milliseconds of a run of each program, the shortest of runs in turns."""
+    """Milliseconds of a run of each program, the minimum of alternating runs."""
     taken: list[list[float]] = [[] for _ in programs]
     for _ in range(TURNS):
         for times, program in zip(taken, programs, strict=True):
@@ -123,7 +123,7 @@ def rewritten(name: str, rows: int, steps: int, settings: Mapping[str, Any]) -> 
 
 
 def _temporaries(program: fluid.Program, rows: int) -> dict[str, int]:
-    """Bytes of the tensors of the main block that live in one run, for a batch of so many rows."""
+    """Bytes of the temporaries of the main block, for a batch of `rows` rows."""
     kind = fluid.core.VarDesc.VarType.LOD_TENSOR
     variables = program.global_block().vars.values()
     return {
@@ -134,7 +134,7 @@ def _temporaries(program: fluid.Program, rows: int) -> dict[str, int]:
 
 
 def _most_alive(program: fluid.Program, rows: int) -> int:
-    """The most bytes between where variables are written and where they are deleted."""
+    """Peak bytes between writes and deletions of variables."""
     sizes, alive, most = _temporaries(program, rows), set[str](), 0
     for op in program.global_block().ops:
         alive |= sizes.keys() & {*op.writes(), *op.reads()}
@@ -154,7 +154,7 @@ def _trained(
 
 
 def _moved(want: Sequence[Any], got: Sequence[Any]) -> float:
-    """The largest difference of any number; 0.0 where every bit is the same."""
+    """The largest difference of any number; 0.0 if every bit is the same."""
     pairs = [(a, b) for a, b in zip(want, got, strict=True) if not np.array_equal(a, b)]
     return max((float(np.nanmax(np.abs(a - b))) for a, b in pairs), default=0.0)
 
@@ -169,7 +169,7 @@ def _batch(name: str, rows: int, settings: Mapping[str, Any], seed: int = SEED) 
 def measure(
     names: Sequence[str], one: Callable[[str, Mapping[str, Any]], Row], **given: Any
 ) -> Iterator[Row]:
-    """A row for each model, in small settings where others are not given."""
+    """A row for each model, with small settings by default."""
     for name in names:
         small = zoo.small(name)
         settings = {key: given.get(key) or value for key, value in small.items()}
@@ -177,17 +177,17 @@ def measure(
 
 
 def report_folded(rows: Sequence[Row]) -> str:
-    """The table of inference, and whether all is folded that may be and nothing moves."""
+    """The inference table, and whether all possible norms are folded and nothing changes."""
     worst = max(row["difference"] for row in rows)
     stay = sum(row["left"] - row["no layer before"] for row in rows)
     lines = [table("Batch norms folded for inference", rows, FOLDED)]
     lines += [goal(f"outputs move by {worst:.1e} at most", worst <= CLOSE, f"≤ {CLOSE:g}")]
-    lines += [goal(f"{stay} norms with a layer before them are left", not stay, "0")]
+    lines += [goal(f"{stay} norms with a preceding layer remain", not stay, "0")]
     return "\n".join(lines)
 
 
 def report_rewritten(rows: Sequence[Row]) -> str:
-    """The table of training, and whether any number moves."""
+    """The training table, and whether any number changes."""
     worst = max(row["moved"] for row in rows)
     lines = [table("Programs rewritten for memory", rows, REWRITTEN)]
     lines += [goal(f"numbers of training move by {worst:g}", worst == 0.0, "0, bit for bit")]
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[*zoo.MODELS], choices=zoo.MODELS)
     parser.add_argument("--rows", type=int, default=4, help="of a batch")
     parser.add_argument("--steps", type=int, default=5, help="of training")
-    parser.add_argument("--image", type=int, help="pixels a side, of networks on pictures")
+    parser.add_argument("--image", type=int, help="image size in pixels, of image networks")
     parser.add_argument("--width", type=float, help="a factor of channels, of such networks")
     given = parser.parse_args()
     chosen = {"image": given.image, "width": given.width}

@@ -1,9 +1,9 @@
-"""What users wait for beside long trainings, here and on Paddle 1.8.5: imports, first runs …
+"""Waiting times of users other than long trainings, here and on Paddle 1.8.5: imports, first runs …
 
-Each wait is measured in fresh processes that alternate, ours and the reference's; a time is the
-median of the rounds, a ratio the median of the rounds' ratios. Everyone has one thread but where a
-wait is about threads: `busy threads` takes the defaults while as many processes compute beside it
-as there are cores.
+Each wait is measured in alternating fresh processes, ours and the reference's; a time is the median
+of the rounds, a ratio the median of the rounds' ratios. All have one thread except where a wait is
+about threads: `busy threads` uses the defaults while as many processes compute concurrently as
+there are cores.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ COLUMNS = {"wait": "", "ours ms": ".2f", "1.8.5 ms": ".2f", "ours ÷ 1.8.5": ".2
 
 @dataclass(frozen=True)
 class Wait:
-    """A function of the worker, the most that ours may take of the reference's time, whether all
-    cores are busy with other work, and whether what earlier processes compiled may be used.
+    """A function of the worker, the maximum ratio to the reference's time, whether all cores are
+    busy with other work, and whether earlier processes' cached compilations may be used.
     """
 
     function: str
@@ -68,14 +68,14 @@ def measure(names: Sequence[str], reference: str | None, rounds: int = ROUNDS) -
 
 
 def _round(wait: Wait, reference: str | None) -> tuple[float, float]:
-    """Milliseconds of ours and of the reference, NaN where there is none."""
+    """Milliseconds of ours and of the reference, NaN if there is none."""
     ours = milliseconds(sys.executable, "fluid", wait)
     theirs = milliseconds(reference, "paddle.fluid", wait) if reference else float("nan")
     return ours, theirs
 
 
 def milliseconds(python: str, module: str, wait: Wait) -> float:
-    """What a fresh process measured. Raises RuntimeError with its last words where it failed."""
+    """The result of a fresh process. Raises RuntimeError with its last output if it failed."""
     threads = {} if wait.is_busy else dict.fromkeys(THREADS, "1")
     environment = {
         **os.environ, **threads, "PYTHONPATH": str(ROOT), "GLOG_minloglevel": "2",
@@ -92,7 +92,7 @@ def milliseconds(python: str, module: str, wait: Wait) -> float:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute until the block ends."""
+    """Run `count` processes that compute until the block ends."""
     loop = [sys.executable, "-c", "while True: sum(range(10000))"]
     others = [subprocess.Popen(loop) for _ in range(count)]
     try:
@@ -104,7 +104,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def report(rows: Sequence[Row]) -> str:
-    """The table and the goals, where there was a reference."""
+    """The table and the goals, if there was a reference."""
     lines = [table("Waits, ms", rows, COLUMNS)]
     for row in rows:
         ratio, limit = row.get("ours ÷ 1.8.5"), WAITS[row["wait"]].goal

@@ -1,8 +1,8 @@
-"""The price of a house from 13 numbers about it: one layer, one line.
+"""House prices from 13 features: linear regression.
 
     python examples/fit_a_line.py [--steps N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` the houses are made up; with it they are those of `uci_housing` in that folder.
+Without `--data` the houses are synthetic; with it they are those of `uci_housing` in that folder.
 """
 
 from argparse import ArgumentParser
@@ -15,11 +15,11 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 300
-FALLS = 1000  # The loss becomes so many times smaller.
+FALLS = 1000  # Required reduction of the loss.
 
 
 def houses():
-    """Read houses whose prices are a sum of their numbers, but for a little."""
+    """Generate houses whose prices are a linear function of their features, plus noise."""
     draw = np.random.default_rng(0)
     worth = draw.normal(size=13) * 5
     for _ in range(500):
@@ -28,7 +28,7 @@ def houses():
 
 
 def data_of(folder):
-    """Give a reader to learn from and one to test with."""
+    """Return a reader for training and one for testing."""
     if folder is None:
         return lambda: islice(houses(), 400), lambda: islice(houses(), 400, None)
     dataset.common.DATA_HOME = folder
@@ -36,7 +36,7 @@ def data_of(folder):
 
 
 def train(steps=STEPS, folder=None, save=None):
-    """Learn from so many batches, price five other houses, and give the losses."""
+    """Train on `steps` batches, price five other houses, and return the losses."""
     features = fluid.data("features", [None, 13], "float32")
     price = fluid.data("price", [None, 1], "float32")
     guess = fluid.layers.fc(features, size=1)
@@ -52,7 +52,7 @@ def train(steps=STEPS, folder=None, save=None):
     batches = batch(reader.shuffle(learnt, buf_size=500), batch_size=20)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -62,7 +62,7 @@ def train(steps=STEPS, folder=None, save=None):
     some = feeder.feed(list(islice(tested(), 5)))
     guesses, prices = executor.run(test_program, feed=some, fetch_list=[guess, price])
     for pair in zip(guesses.ravel(), prices.ravel(), strict=True):
-        print("guessed {:6.2f}, costs {:6.2f}".format(*pair))
+        print("predicted {:6.2f}, actual {:6.2f}".format(*pair))
     if save:
         fluid.io.save_inference_model(save, ["features"], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")
@@ -71,7 +71,7 @@ def train(steps=STEPS, folder=None, save=None):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above uci_housing")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

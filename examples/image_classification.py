@@ -1,10 +1,10 @@
-"""What is in a small colour picture: a VGG or a residual network, with batch normalisation.
+"""Image classification: a VGG or a residual network, with batch normalisation.
 
     python examples/image_classification.py [--model vgg|resnet]
         [--steps N] [--devices N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` the pictures are drawn: stripes, checks and discs of 16×16 pixels in any colours;
-with it they are those of `cifar` in that folder, ten kinds of things in 32×32 pixels.
+Without `--data` the images are synthetic: stripes, checks and discs of 16×16 pixels in any colours;
+with it they are those of `cifar` in that folder, ten classes of 32×32 pixels.
 """
 
 from argparse import ArgumentParser
@@ -17,11 +17,11 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 100
-FALLS = 4  # The loss becomes so many times smaller.
+FALLS = 4  # Required reduction of the loss.
 
 
 def vgg(picture, classes):
-    """Two groups of convolutions, each halved by a pooling, and a hidden layer."""
+    """Two groups of convolutions, each followed by pooling, and a hidden layer."""
     for filters, convolutions in ((16, 2), (32, 2)):
         picture = fluid.nets.img_conv_group(
             picture,
@@ -46,7 +46,7 @@ def resnet(picture, classes):
 
 
 def residual(picture, filters, stride):
-    """Two convolutions whose result is added to the picture itself, made smaller if need be."""
+    """Two convolutions with a shortcut, downsampled if required."""
     inner = normed(picture, filters, size=3, stride=stride, act="relu")
     inner = normed(inner, filters, size=3)
     if stride > 1:
@@ -55,7 +55,7 @@ def residual(picture, filters, stride):
 
 
 def normed(picture, filters, size, stride=1, act=None):
-    """Convolve and normalise over the batch."""
+    """Apply a convolution and batch normalisation."""
     found = fluid.layers.conv2d(
         picture, filters, size, stride, padding=(size - 1) // 2, bias_attr=False
     )
@@ -63,7 +63,9 @@ def normed(picture, filters, size, stride=1, act=None):
 
 
 def drawings(seed, side=16):
-    """Draw for ever: horizontal, vertical and slanted stripes, checks, discs, in two colours."""
+    """Generate images forever: horizontal, vertical and slanted stripes, checks, discs, in two
+    colours.
+    """
     draw = np.random.default_rng(seed)
     while True:
         row, column = np.indices((side, side)) + draw.integers(0, side, (2, 1, 1))
@@ -77,7 +79,9 @@ def drawings(seed, side=16):
 
 
 def data_of(folder):
-    """Give a reader to learn from, one to test with, the pixels along a side, and the kinds."""
+    """Return a training reader, a test reader, the image size in pixels, and the number of
+    classes.
+    """
     if folder is None:
         return lambda: drawings(0), lambda: islice(drawings(1), 200), 16, 5
     dataset.common.DATA_HOME = folder
@@ -85,7 +89,7 @@ def data_of(folder):
 
 
 def on_devices(program, loss, devices):
-    """Let a program train on so many CPU devices, which share each batch and its statistics."""
+    """Train a program on `devices` CPU devices, which share each batch and its statistics."""
     strategy = fluid.BuildStrategy()
     strategy.sync_batch_norm = True
     places = fluid.cpu_places(devices)
@@ -93,7 +97,7 @@ def on_devices(program, loss, devices):
 
 
 def train(steps=STEPS, folder=None, model=resnet, save=None, devices=1):
-    """Learn from so many batches, tell how many other pictures are known, and give the losses."""
+    """Train on `steps` batches, print the test accuracy, and return the losses."""
     learnt, tested, side, classes = data_of(folder)
     pixels = fluid.data("pixels", [None, 3 * side * side], "float32")
     label = fluid.data("label", [None, 1], "int64")
@@ -111,7 +115,7 @@ def train(steps=STEPS, folder=None, model=resnet, save=None, devices=1):
     batches = batch(reader.shuffle(learnt, buf_size=500), batch_size=32)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (values,) = executor.run(program, feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(np.mean(values)))  # one of each device
@@ -122,7 +126,7 @@ def train(steps=STEPS, folder=None, model=resnet, save=None, devices=1):
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=50)()
     ]
-    print(f"knows {np.mean(rates):.1%} of the pictures it has not seen")
+    print(f"classifies {np.mean(rates):.1%} of the test images correctly")
     if save:
         fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")
@@ -132,7 +136,7 @@ def train(steps=STEPS, folder=None, model=resnet, save=None, devices=1):
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["vgg", "resnet"], default="resnet", help="the network")
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--devices", type=int, default=1, help="processes that share each batch")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above cifar")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")

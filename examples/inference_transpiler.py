@@ -1,10 +1,10 @@
-"""A trained network made ready to answer: batch norms become part of the layers before them.
+"""Optimising a trained network for inference: batch norms are folded into the preceding layers.
 
     python examples/inference_transpiler.py [--steps N] [--save FOLDER]
 
-A small network with three batch norms learns the 1,797 digits that come with the package. Then
-`InferenceTranspiler` rewrites a clone of its test program, for it changes what it is given, and new
-parameters are put beside the old ones. Both programs answer the same; one has less to do.
+A small network with three batch norms is trained on the 1,797 digits included in the package. Then
+`InferenceTranspiler` rewrites a clone of its test program, since it works in place, and adds new
+parameters next to the old ones. Both programs compute the same; one has less to do.
 """
 
 from argparse import ArgumentParser
@@ -17,12 +17,12 @@ import numpy as np
 import fluid
 
 STEPS = 60
-FALLS = 10  # The loss becomes so many times smaller.
+FALLS = 10  # Required reduction of the loss.
 DIGITS = Path(fluid.__file__).parent / "demo" / "data" / "digits.npz"
 
 
 def normed(found, filters, size):
-    """Convolve without a bias and normalise over the batch."""
+    """Apply a convolution without a bias and batch normalisation."""
     found = fluid.layers.conv2d(found, filters, size, padding=size // 2, bias_attr=False)
     return fluid.layers.batch_norm(found, act="relu")
 
@@ -34,18 +34,18 @@ def network(picture):
     return fluid.layers.fc(fluid.layers.batch_norm(hidden, act="relu"), size=10, act="softmax")
 
 
-def answers(executor, program, guess, pictures, times=20):
-    """What a program says of pictures, without its loss, and in how many milliseconds."""
+def answers(executor, program, guess, images, times=20):
+    """The predictions of a program for images, without its loss, and the milliseconds."""
     spent = []
     for _ in range(times):
         start = perf_counter()
-        (said,) = executor.run(program, {"picture": pictures}, [guess], use_prune=True)
+        (predictions,) = executor.run(program, {"picture": images}, [guess], use_prune=True)
         spent.append(perf_counter() - start)
-    return said, min(spent) * 1000
+    return predictions, min(spent) * 1000
 
 
 def train(steps=STEPS, save=None):
-    """Learn from so many batches, rewrite the test program, compare, and give the losses."""
+    """Train on `steps` batches, rewrite the test program, compare, and return the losses."""
     picture = fluid.data("picture", [None, 1, 8, 8], "float32")
     digit = fluid.data("digit", [None, 1], "int64")
     guess = network(picture)
@@ -57,26 +57,26 @@ def train(steps=STEPS, save=None):
     executor = fluid.Executor(place)
     executor.run(fluid.default_startup_program())
     with np.load(DIGITS) as file:
-        pictures, digits = file["images"], file["labels"]
-    pictures = pictures.reshape(-1, 1, 8, 8).astype(np.float32) / 8 - 1
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        images, digits = file["images"], file["labels"]
+    images = images.reshape(-1, 1, 8, 8).astype(np.float32) / 8 - 1
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         while len(losses) < steps:
             some = draw.integers(0, 1500, 64)
-            feed = {"picture": pictures[some], "digit": digits[some].reshape(-1, 1).astype("int64")}
+            feed = {"picture": images[some], "digit": digits[some].reshape(-1, 1).astype("int64")}
             losses.append(executor.run(feed=feed, fetch_list=[loss])[0].item())
             if len(losses) % 20 == 0:
                 print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     rewritten = test_program.clone(for_test=True)
     fluid.InferenceTranspiler().transpile(rewritten, place)
-    said = {}
+    predictions = {}
     for name, program in {"as recorded": test_program, "rewritten": rewritten}.items():
         kinds = [op.type for op in program.global_block().ops]
-        said[name], spent = answers(executor, program, guess, pictures[1500:])
+        predictions[name], spent = answers(executor, program, guess, images[1500:])
         norms = kinds.count("batch_norm")
         print(f"{name:11s}  {len(kinds)} ops, {norms} batch norms, {spent:.2f} ms")
-    moved = np.abs(said["rewritten"] - said["as recorded"]).max()
-    print(f"no answer differs by more than {moved:.0e}")
+    moved = np.abs(predictions["rewritten"] - predictions["as recorded"]).max()
+    print(f"outputs differ by at most {moved:.0e}")
     if save:
         fluid.io.save_inference_model(save, ["picture"], [guess], executor, rewritten)
         print(f"saved: fluid infer {save} --describe")
@@ -85,7 +85,7 @@ def train(steps=STEPS, save=None):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
     train(given.steps, save=given.save)

@@ -1,9 +1,9 @@
-"""Who did what to whom: LSTMs upon each other, both ways in turns, and a random field.
+"""Semantic role labelling: stacked LSTMs in alternating directions, and a CRF.
 
     python examples/label_semantic_roles.py [--depth N] [--steps N] [--data FOLDER] [--save FOLDER]
 
-Each word of a sentence is labelled with the role it plays for one verb. Without `--data` the
-sentences are made up, active and passive; with it they are those of `conll05st` in that folder.
+Each word of a sentence is labelled with its role for one verb. Without `--data` the sentences are
+synthetic, active and passive; with it they are those of `conll05st` in that folder.
 """
 
 from argparse import ArgumentParser
@@ -16,7 +16,7 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS, DEPTH, WIDTH = 60, 4, 64
-FALLS = 10  # The loss becomes so many times smaller.
+FALLS = 10  # Required reduction of the loss.
 WORDS = ["word", "left2", "left1", "verb0", "right1", "right2"]
 INPUTS = [*WORDS, "predicate", "near", "label"]
 LABELS = ["B-A0", "I-A0", "B-A1", "I-A1", "B-V", "I-V", "O"]
@@ -25,7 +25,7 @@ VOCABULARY = [*"<unk> bos eos the a was by today".split(), *THINGS.split(), *VER
 
 
 def sentences():
-    """Make up sentences: the words, the verb and the label of each word."""
+    """Generate sentences: the words, the verb and the label of each word."""
     draw = np.random.default_rng(0)
     one, roles = ["the", "a"], {"A0": ["B-A0", "I-A0"], "A1": ["B-A1", "I-A1"]}
     for _ in range(400):
@@ -41,7 +41,7 @@ def sentences():
 
 
 def data_of(folder):
-    """Give numbers of words, verbs and labels, and a reader of nine lists a sentence."""
+    """Return the numbers of words, verbs and labels, and a reader of nine lists per sentence."""
     if folder is not None:
         dataset.common.DATA_HOME = folder
         return (*dataset.conll05.get_dict(), dataset.conll05.test())
@@ -51,7 +51,7 @@ def data_of(folder):
 
 
 def scores(inputs, sizes, depth):
-    """What speaks for each label at each word, one row a word."""
+    """The score of each label for each word, one row per word."""
     shared = fluid.ParamAttr(name="word vectors")
     vectors = [fluid.layers.embedding(inputs[n], [sizes[0], 32], param_attr=shared) for n in WORDS]
     vectors.append(fluid.layers.embedding(inputs["predicate"], [sizes[1], 32]))
@@ -64,7 +64,7 @@ def scores(inputs, sizes, depth):
 
 
 def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
-    """Learn from so many batches, label a few sentences, and give the losses."""
+    """Train on `steps` batches, label a few sentences, and return the losses."""
     *numbers, rows_of = data_of(folder)
     inputs = {name: fluid.data(name, [None, 1], "int64", lod_level=1) for name in INPUTS}
     emission = scores(inputs, list(map(len, numbers)), depth)
@@ -82,7 +82,7 @@ def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
     batches = batch(reader.shuffle(rows_of, buf_size=8192), batch_size=20)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -104,8 +104,8 @@ def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--depth", type=int, default=DEPTH, help="LSTMs upon each other")
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="number of stacked LSTMs")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above conll05st")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

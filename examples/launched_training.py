@@ -1,12 +1,12 @@
-"""Digits on any number of processes, from the last checkpoint on where the job was restarted.
+"""Digit recognition on any number of processes, resumed from the last checkpoint after a restart.
 
     fluid launch --nproc_per_node 2 --max_restarts 3 examples/launched_training.py
         [--epochs N] [--checkpoints FOLDER]
 
-Every process learns from its rows of each batch; the gradients of all are summed (mode
-`collective` of DistributeTranspiler). Process 0 saves parameters and the optimizer's state after
-every epoch. Where a process fails, `fluid launch` starts all again, maybe fewer or more: a
-checkpoint does not depend on their number. All machines must share FOLDER.
+Every process trains on its rows of each batch; the gradients are all-reduced (mode `collective` of
+DistributeTranspiler). Process 0 saves parameters and the optimizer's state after every epoch. If a
+process fails, `fluid launch` restarts all, maybe fewer or more: a checkpoint does not depend on
+their number. All machines must share FOLDER.
 """
 
 import os
@@ -22,7 +22,7 @@ DIGITS = Path(fluid.__file__).parent / "demo" / "data" / "digits.npz"
 
 
 def recorded():
-    """Record two hidden layers over 8×8 pixels in the default programs; their loss."""
+    """Record two hidden layers over 8×8 pixels in the default programs; return their loss."""
     fluid.default_startup_program().random_seed = 1
     pixels = fluid.data("pixels", [None, 64], "float32")
     digit = fluid.data("digit", [None, 1], "int64")
@@ -34,7 +34,7 @@ def recorded():
 
 
 def transpile(rank, endpoints):
-    """Let the default programs sum gradients over all processes, and begin with equal values."""
+    """All-reduce gradients in the default programs, and broadcast the initial values."""
     config = fluid.DistributeTranspilerConfig()
     config.mode, config.collective_mode = "collective", "grad_allreduce"
     fluid.DistributeTranspiler(config).transpile(
@@ -43,7 +43,7 @@ def transpile(rank, endpoints):
 
 
 def batches(epoch, rank, ranks):
-    """Draw the rows of one process of every batch: the same batches for any number of processes."""
+    """The rows of one process of every batch: the same batches for any number of processes."""
     with np.load(DIGITS) as file:
         pixels = file["images"].reshape(-1, 64).astype("float32") / 8 - 1
         digits = file["labels"].astype("int64")[:, None]
@@ -54,20 +54,22 @@ def batches(epoch, rank, ranks):
 
 
 def last_epoch(folder):
-    """Find the newest checkpoint: how many epochs it has, 0 where there is none."""
+    """The number of epochs of the newest checkpoint, 0 if there is none."""
     names = [each.name for each in folder.glob("epoch-*") if each.name[6:].isdecimal()]
     return max((int(name[6:]) for name in names), default=0)
 
 
 def save(executor, folder, epoch):
-    """Save a checkpoint under a name that it gets once it is whole."""
+    """Save a checkpoint, renamed to its final name when complete."""
     partial, whole = folder / f"partial-{epoch}", folder / f"epoch-{epoch}"
     fluid.io.save_persistables(executor, str(partial), filename="state")
     partial.rename(whole)
 
 
 def train(epochs, folder, rank=0, endpoints=("alone",)):
-    """Learn for so many epochs, from the last checkpoint on; the mean loss of each new epoch."""
+    """Train for `epochs` epochs, resuming from the last checkpoint; return the mean loss of each
+    new epoch.
+    """
     loss, main = recorded(), fluid.default_main_program().clone()
     if len(endpoints) > 1:
         transpile(rank, endpoints)

@@ -1,11 +1,11 @@
-"""Sentences in another language: an encoder, a decoder that looks back at it, and a beam search.
+"""Machine translation: an encoder, a decoder with attention, and a beam search.
 
     python examples/machine_translation.py [--steps N] [--data FOLDER] [--save FOLDER]
 
-A bidirectional GRU reads a sentence; a second one writes the translation, word by word, and weighs
-before each word all that was read (Bahdanau et al., 2015). Without `--data` the language is made
-up: each word has another name, and they come in the opposite order; with it English becomes German
-by the captions of `wmt16` in that folder.
+A bidirectional GRU reads a sentence; a second one writes the translation, word by word, with
+attention over the input (Bahdanau et al., 2015). Without `--data` the language is synthetic: each
+word has another name, and their order is reversed; with it English becomes German by the captions
+of `wmt16` in that folder.
 """
 
 from argparse import ArgumentParser
@@ -20,10 +20,10 @@ from fluid.paddle import batch, dataset, reader
 layers = fluid.layers
 
 STEPS = 150
-FALLS = 20  # The loss becomes so many times smaller.
+FALLS = 20  # Required reduction of the loss.
 WIDTH, BEAMS, LONGEST = 64, 3, 20
 START, END = 0, 1
-ASKED = ["words", "first", "score"]  # What a sentence is translated from.
+ASKED = ["words", "first", "score"]  # Inputs of the translation.
 WORDS = "<s> <e> <unk> one two three four five six seven eight".split()
 NAMES = "<s> <e> <unk> eins zwei drei vier fuenf sechs sieben acht".split()
 
@@ -32,7 +32,7 @@ NAMES = "<s> <e> <unk> eins zwei drei vier fuenf sechs sieben acht".split()
 
 
 def encoder(words, size):
-    """What stands at each word, read in both directions, and what the decoder starts from."""
+    """The encoded words, read in both directions, and the decoder's initial state."""
     vectors = layers.embedding(words, [size, WIDTH])
     forwards = layers.dynamic_gru(layers.fc(vectors, WIDTH * 3), WIDTH)
     backwards = layers.dynamic_gru(layers.fc(vectors, WIDTH * 3), WIDTH, is_reverse=True)
@@ -42,7 +42,7 @@ def encoder(words, size):
 
 
 def attention(state, encoded, projected):
-    """The mean of what was read, weighed by how it suits the decoder's state."""
+    """The attention-weighted mean of the encoded words."""
     wanted = layers.sequence_expand(layers.fc(state, WIDTH, bias_attr=False), projected)
     suits = layers.fc(layers.tanh(layers.elementwise_add(projected, wanted)), 1, bias_attr=False)
     weights = layers.reshape(layers.sequence_softmax(suits), [-1])
@@ -57,7 +57,7 @@ def decoder_step(vector, state, encoded, projected, size):
 
 
 def training_loss(sizes):
-    """The inputs to learn from, and how far the decoder is from the right next words."""
+    """The training inputs, and the loss of the next words."""
     names = ("words", "translation", "next word")
     inputs = [fluid.data(name, [None, 1], "int64", lod_level=1) for name in names]
     start, encoded, projected = encoder(inputs[0], sizes[0])
@@ -74,7 +74,7 @@ def training_loss(sizes):
 
 
 def beam_search(sizes):
-    """The inputs to translate, and the best translations: a loop that keeps a few beginnings."""
+    """The inputs to translate, and the best translations: a loop over beams."""
     words = fluid.data("words", [None, 1], "int64", lod_level=1)
     first = fluid.data("first", [None, 1], "int64", lod_level=2)
     score = fluid.data("score", [None, 1], "float32", lod_level=2)
@@ -86,7 +86,7 @@ def beam_search(sizes):
     loop = layers.While(going)
     with loop.block():
         before, so_far = layers.array_read(chosen, step), layers.array_read(scores, step)
-        # A beginning that was continued twice has its state, and what was read, twice.
+        # A beam that was extended twice has its state and encoded input twice.
         old = [layers.sequence_expand(layers.array_read(each, step), so_far) for each in carried]
         vector = layers.embedding(before, [sizes[1], WIDTH])
         state, guess = decoder_step(vector, *old, sizes[1])
@@ -107,7 +107,9 @@ def beam_search(sizes):
 
 
 def pairs():
-    """Make up sentences: their words, the translation after a start, and before an end."""
+    """Generate sentences: their words, the translation after a start token, and before an end
+    token.
+    """
     draw = np.random.default_rng(0)
     while True:
         words = draw.integers(3, len(WORDS), draw.integers(2, 7)).tolist()
@@ -116,7 +118,7 @@ def pairs():
 
 
 def data_of(folder, most=5000):
-    """Give the words of both languages, a reader to learn from and one to translate."""
+    """Return the words of both languages, a training reader and one to translate."""
     if folder is None:
         return WORDS, NAMES, lambda: islice(pairs(), 2000), lambda: islice(pairs(), 2000, 2005)
     dataset.common.DATA_HOME = folder
@@ -126,7 +128,7 @@ def data_of(folder, most=5000):
 
 
 def translate(executor, program, found, sentences, place):
-    """Give the numbers of the words of the best translation of each sentence."""
+    """Return the word ids of the best translation of each sentence."""
     words, rows = program.global_block().var("words"), [[each] for each in sentences]
     feed = fluid.DataFeeder([words], place).feed(rows)
     once = [[1] * len(rows)] * 2
@@ -138,7 +140,7 @@ def translate(executor, program, found, sentences, place):
 
 
 def train(steps=STEPS, folder=None, save=None):
-    """Learn from so many batches, translate five other sentences, and give the losses."""
+    """Train on `steps` batches, translate five other sentences, and return the losses."""
     words, names, learnt, others = data_of(folder)
     sizes = len(words), len(names)
     with fluid.unique_name.guard():
@@ -155,7 +157,7 @@ def train(steps=STEPS, folder=None, save=None):
     batches = batch(reader.shuffle(learnt, buf_size=10000), batch_size=32)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -175,7 +177,7 @@ def train(steps=STEPS, folder=None, save=None):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above wmt16")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

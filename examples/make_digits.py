@@ -1,8 +1,8 @@
-"""Writes `fluid/demo/data/digits.npz`: the digits scikit-learn carries, as small as they are.
+"""Writes `fluid/demo/data/digits.npz`: the digits of scikit-learn, in a small file.
 
     python examples/make_digits.py [FILE]
 
-What the file holds and where it comes from is said in `fluid/demo/data/README.md`.
+Content and origin of the file are described in `fluid/demo/data/README.md`.
 """
 
 import sys
@@ -20,7 +20,7 @@ def make_digits(path: Path = DIGITS) -> None:
     images = digits.images.astype(np.uint8)
     labels = digits.target.astype(np.uint8)
     if not (np.array_equal(images, digits.images) and np.array_equal(labels, digits.target)):
-        raise ValueError("scikit-learn's digits are not small whole numbers any more")
+        raise ValueError("scikit-learn's digits are no longer small integers")
     np.savez_compressed(path, images=images, labels=labels)
 
 

@@ -1,10 +1,10 @@
-"""Less memory the old ways: variables that share a name, and variables dropped when they are done.
+"""Legacy memory optimisation: variables that share a name, and variables deleted after use.
 
     python examples/memory_optimize.py [--steps N]
 
 The same network is trained three times from the same start: as it was recorded, after
 `memory_optimize`, and after `release_memory`. Both rewrite the program and change no number; a
-program trains in planned memory here in any case, so they are kept for the scripts that call them.
+program always trains in planned memory here, so they are kept for the scripts that call them.
 """
 
 from argparse import ArgumentParser
@@ -14,11 +14,11 @@ import numpy as np
 import fluid
 
 STEPS = 60
-FALLS = 20  # The loss becomes so many times smaller.
+FALLS = 20  # Required reduction of the loss.
 
 
 def recorded(rewrite):
-    """Record a network and its start, and rewrite its training program."""
+    """Record a network and its startup program, and rewrite its training program."""
     main, startup = fluid.Program(), fluid.Program()
     startup.random_seed = 1
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -31,7 +31,7 @@ def recorded(rewrite):
 
 
 def learn(main, startup, loss, steps):
-    """Train in a scope of its own; the losses."""
+    """Train in a new scope; return the losses."""
     executor, draw = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(0)
     losses = []
     with fluid.scope_guard(fluid.Scope()):
@@ -44,7 +44,7 @@ def learn(main, startup, loss, steps):
 
 
 def share(program):
-    """Let variables share names where they fit, and tell which."""
+    """Let variables share names where they fit, and print which."""
     fluid.memory_optimize(program, print_log=True, level=1)
 
 
@@ -53,7 +53,9 @@ WAYS["release_memory"] = fluid.release_memory
 
 
 def train(steps=STEPS):
-    """Train in all ways, tell what each program uses, and give the losses, which are the same."""
+    """Train in all ways, print the memory of each program, and return the losses, which are
+    equal.
+    """
     found = {}
     for name, rewrite in WAYS.items():
         main, startup, loss = recorded(rewrite)
@@ -70,5 +72,5 @@ def train(steps=STEPS):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     train(parser.parse_args().steps)

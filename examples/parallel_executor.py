@@ -1,10 +1,10 @@
-"""Training beside testing by ParallelExecutor, as scripts of release 1.0 do it.
+"""Concurrent training and testing by ParallelExecutor, as scripts of release 1.0 do it.
 
     python examples/parallel_executor.py [--steps N]
 
-One executor trains a line through made-up points, another one reads the same parameters and tests
-them. There are as many devices as CPU_NUM in the environment says, or one; a dict is fed to all of
-them together, a list has a dict for each.
+One executor trains a line through random points, another one reads the same parameters and tests
+them. The number of devices is CPU_NUM in the environment, or one; a dict is fed to all of them
+together, a list has a dict for each.
 """
 
 from argparse import ArgumentParser
@@ -15,7 +15,7 @@ import numpy as np
 import fluid
 
 STEPS = 200
-FALLS = 50  # The loss becomes so many times smaller.
+FALLS = 50  # Required reduction of the loss.
 
 
 def points(draw, count):
@@ -25,7 +25,7 @@ def points(draw, count):
 
 
 def recorded():
-    """Record both programs, what they start from, and their loss."""
+    """Record both programs, their startup program, and their loss."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         x, y = (fluid.data(name, [None, 1], "float32") for name in "xy")
@@ -37,7 +37,7 @@ def recorded():
 
 
 def train(steps=STEPS):
-    """Learn from so many batches, testing now and then, and give the losses."""
+    """Train on `steps` batches, testing periodically, and return the losses."""
     main, startup, test_program, loss = recorded()
     fluid.Executor(fluid.CPUPlace()).run(startup)
     learning = fluid.ParallelExecutor(use_cuda=False, loss_name=loss.name, main_program=main)
@@ -47,7 +47,7 @@ def train(steps=STEPS):
     draw, losses = np.random.default_rng(0), []
     unseen = points(draw, 100)
 
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         while len(losses) < steps:
             (values,) = learning.run(feed=points(draw, 16), fetch_list=[loss.name])
             losses.append(float(values.mean()))
@@ -57,7 +57,7 @@ def train(steps=STEPS):
 
     shares = [points(draw, 16) for _ in range(testing.device_count)]
     (values,) = testing.run(feed=shares, fetch_list=[loss.name])
-    print(f"{testing.device_count} device(s), each with points of its own: {values.mean():.4f}")
+    print(f"{testing.device_count} device(s), each with its own points: {values.mean():.4f}")
     learning.drop_local_exe_scopes()
     slope, height = (fluid.global_scope().find_var(n).get_tensor() for n in ("slope", "height"))
     print(f"y = {np.array(slope).item():.2f} x + {np.array(height).item():.2f}")
@@ -66,5 +66,5 @@ def train(steps=STEPS):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     train(parser.parse_args().steps)

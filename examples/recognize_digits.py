@@ -1,9 +1,9 @@
-"""Which digit somebody wrote: a perceptron with two hidden layers, or two convolutions.
+"""Digit recognition: a perceptron with two hidden layers, or two convolutions.
 
     python examples/recognize_digits.py [--model mlp|conv]
         [--steps N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` the digits are the 1,797 of 8×8 pixels that come with this package; with it they
+Without `--data` the digits are the 1,797 of 8×8 pixels included in this package; with it they
 are those of `mnist` in that folder, 28×28 pixels.
 """
 
@@ -18,7 +18,7 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 200
-FALLS = 20  # The loss becomes so many times smaller.
+FALLS = 20  # Required reduction of the loss.
 DIGITS = Path(fluid.__file__).parent / "demo" / "data" / "digits.npz"
 
 
@@ -30,7 +30,7 @@ def mlp(picture):
 
 
 def conv(picture):
-    """Two convolutions, each halved by a pooling; the probability of each digit."""
+    """Two convolutions, each followed by pooling; the probability of each digit."""
     for filters in (20, 50):
         picture = fluid.nets.simple_img_conv_pool(
             picture, filters, filter_size=5, pool_size=2, pool_stride=2, act="relu", conv_padding=2
@@ -39,14 +39,14 @@ def conv(picture):
 
 
 def small_digits():
-    """Read the digits of this package: pixels of -1 to 1, and which digit it is."""
+    """Read the digits of this package: pixels of -1 to 1, and the label."""
     with np.load(DIGITS) as file:
         for pixels, digit in zip(file["images"], file["labels"], strict=True):
             yield pixels.ravel() / np.float32(8) - 1, int(digit)
 
 
 def data_of(folder):
-    """Give a reader to learn from, one to test with, and the pixels along a side."""
+    """Return a training reader, a test reader, and the image size in pixels."""
     if folder is None:
         return lambda: islice(small_digits(), 1500), lambda: islice(small_digits(), 1500, None), 8
     dataset.common.DATA_HOME = folder
@@ -54,7 +54,7 @@ def data_of(folder):
 
 
 def train(steps=STEPS, folder=None, model=conv, save=None):
-    """Learn from so many batches, tell how many of other digits are read, and give the losses."""
+    """Train on `steps` batches, print the test accuracy, and return the losses."""
     learnt, tested, side = data_of(folder)
     pixels = fluid.data("pixels", [None, side * side], "float32")
     digit = fluid.data("digit", [None, 1], "int64")
@@ -71,7 +71,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
     batches = batch(reader.shuffle(learnt, buf_size=1500), batch_size=64)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -82,7 +82,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=99)()
     ]
-    print(f"reads {np.mean(rates):.1%} of the digits it has not seen")
+    print(f"classifies {np.mean(rates):.1%} of the test digits correctly")
     if save:
         fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")
@@ -92,7 +92,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["mlp", "conv"], default="conv", help="the network")
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above mnist")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

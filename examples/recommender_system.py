@@ -1,8 +1,9 @@
-"""How somebody will like a film: vectors for people and for films that point the same way.
+"""Film recommendation: the similarity of user and film vectors predicts a rating.
 
     python examples/recommender_system.py [--steps N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` people and films are made up; with it they are those of `movielens` in that folder.
+Without `--data` users and films are synthetic; with it they are those of `movielens` in that
+folder.
 """
 
 from argparse import ArgumentParser
@@ -15,13 +16,13 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 300
-FALLS = 8  # The loss becomes so many times smaller.
+FALLS = 8  # Required reduction of the loss.
 ONE = ["person", "sex", "age", "job", "film"]
 SEVERAL = ["genres", "title"]
 
 
 def ratings():
-    """Make up ratings, -3 to 5: jobs prefer genres, ages prefer words of titles."""
+    """Generate ratings, -3 to 5: jobs prefer genres, ages prefer words of titles."""
     draw = np.random.default_rng(0)
     likes, age_likes = draw.uniform(-2, 3, (4, 6)), draw.uniform(-1, 2, (3, 20))
     people = [[i, *(int(draw.integers(most)) for most in (2, 3, 4))] for i in range(40)]
@@ -36,7 +37,7 @@ def ratings():
 
 
 def data_of(folder):
-    """Give a reader, and how many there are of all that is numbered, in the order of a sample."""
+    """Return a reader, and the number of values of each id, in the order of a sample."""
     if folder is None:
         return ratings, [40, 2, 3, 4, 30, 6, 20]
     dataset.common.DATA_HOME = folder
@@ -47,7 +48,7 @@ def data_of(folder):
 
 
 def person_vector(inputs, sizes):
-    """Put together what is known of a person, 64 numbers between -1 and 1."""
+    """The vector of a user, 64 numbers between -1 and 1."""
     known = [
         fluid.layers.fc(fluid.layers.embedding(inputs[name], [sizes[name], 16]), size=16)
         for name in ("person", "sex", "age", "job")
@@ -56,7 +57,7 @@ def person_vector(inputs, sizes):
 
 
 def film_vector(inputs, sizes):
-    """Put together a film, its genres and the words of its title, 64 numbers between -1 and 1."""
+    """The vector of a film, its genres and the words of its title, 64 numbers between -1 and 1."""
     film = fluid.layers.fc(fluid.layers.embedding(inputs["film"], [sizes["film"], 16]), size=16)
     genres = fluid.layers.embedding(inputs["genres"], [sizes["genres"], 16])
     title = fluid.layers.embedding(inputs["title"], [sizes["title"], 16])
@@ -65,7 +66,7 @@ def film_vector(inputs, sizes):
 
 
 def train(steps=STEPS, folder=None, save=None):
-    """Learn from so many batches, rate a few films, and give the losses."""
+    """Train on `steps` batches, rate a few films, and return the losses."""
     rows_of, counts = data_of(folder)
     inputs = {name: fluid.data(name, [None, 1], "int64") for name in ONE}
     inputs |= {name: fluid.data(name, [None, 1], "int64", lod_level=1) for name in SEVERAL}
@@ -84,7 +85,7 @@ def train(steps=STEPS, folder=None, save=None):
     batches = batch(reader.shuffle(rows_of, buf_size=2000), batch_size=64)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -94,7 +95,7 @@ def train(steps=STEPS, folder=None, save=None):
     some = list(islice(rows_of(), 5))
     (guesses,) = executor.run(test_program, feed=feeder.feed(some), fetch_list=[guess])
     for row, found in zip(some, guesses.ravel(), strict=True):
-        print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, guessed {found:5.2f}")
+        print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, predicted {found:5.2f}")
     if save:
         fluid.io.save_inference_model(save, [*inputs], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")
@@ -103,7 +104,7 @@ def train(steps=STEPS, folder=None, save=None):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above movielens")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

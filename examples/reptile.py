@@ -1,12 +1,12 @@
-"""Learn to learn: Reptile on handwritten digits, five classes with five images each.
+"""Meta-learning: Reptile on handwritten digits, five classes with five images each.
 
     python examples/reptile.py [--rounds N] [--devices K]
 
-A small convolutional network is trained on one task after the other: a few steps on five classes it
-has to tell apart, then its weights move a little towards those it ended with (Nichol et al., 2018,
-"On first-order meta-learning algorithms"). What it learns is a start from which five images a class
-are enough. It is tested on classes it has never seen: other digits, in four rotations each, which
-count as classes of their own. With `--devices 2` every step is data-parallel over two processes.
+A small convolutional network is trained on one task after the other: a few steps on five classes,
+then its weights move a little towards the final ones (Nichol et al., 2018, "On first-order
+meta-learning algorithms"). The result is an initialisation for which five images per class are
+enough. It is tested on unseen classes: other digits, in four rotations each, which count as
+separate classes. With `--devices 2` every step is data-parallel over two processes.
 """
 
 from argparse import ArgumentParser
@@ -23,7 +23,7 @@ from fluid.demo.digits import load_digits
 
 WAYS, SHOTS, QUERIES = 5, 5, 5
 ROUNDS, INNER_STEPS, TEST_STEPS, TASKS = 200, 5, 5, 20
-TRAINED_ON = 6  # Digits 0 to 5 in four rotations; the others are for testing.
+TRAINED_ON = 6  # Digits 0 to 5 in four rotations; the others are the test set.
 
 
 def folders(at):
@@ -38,14 +38,14 @@ def folders(at):
 
 
 def classes(at):
-    """Give the classes to learn from and those to test on, each in four rotations."""
+    """Return the training and the test classes, each in four rotations."""
     found = Open_KS_Read_Character.read_dataset(at)
     parts = found[:TRAINED_ON], found[TRAINED_ON:]
     return [list(Open_KS_Read_Character.augment_dataset(part)) for part in parts]
 
 
 def recorded():
-    """Record the network: what to run to train, to test, and to begin."""
+    """Record the network: the training, test and startup programs."""
     main, startup = fluid.Program(), fluid.Program()
     startup.random_seed = 1
     with fluid.program_guard(main, startup):
@@ -94,13 +94,13 @@ class Learner:
             self.executor.run(self.step, feed=feed)
 
     def tested(self, task):
-        """Give the share of the query set that is recognised."""
+        """Return the accuracy on the query set."""
         feed = {"image": task.query_images[:, np.newaxis], "label": task.query_labels}
         return self.executor.run(self.test, feed=feed, fetch_list=[self.accuracy])[0].item()
 
 
 def accuracy(learner, unseen, draw, tasks=TASKS):
-    """Learn tasks of unseen classes from the present weights; how many queries are recognised."""
+    """Train on tasks of unseen classes from the present weights; return the query accuracy."""
     start, found = learner.read(), []
     for _ in range(tasks):
         task = sample_episode(unseen, WAYS, SHOTS, QUERIES, draw)
@@ -111,7 +111,7 @@ def accuracy(learner, unseen, draw, tasks=TASKS):
 
 
 def learn(rounds=ROUNDS, devices=1, folder=None):
-    """Meta-train; give the accuracy on unseen classes before and after."""
+    """Meta-train; return the accuracy on unseen classes before and after."""
     with TemporaryDirectory() as at:
         folders(folder or at)
         known, unseen = classes(folder or at)
@@ -129,7 +129,7 @@ def learn(rounds=ROUNDS, devices=1, folder=None):
 
 
 def main():
-    """Read the command line and learn."""
+    """Parse the command line and train."""
     command = ArgumentParser(description=__doc__.partition("\n")[0])
     command.add_argument(
         "--rounds", type=int, default=ROUNDS, help="tasks to train on (%(default)s)"

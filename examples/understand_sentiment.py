@@ -1,10 +1,10 @@
-"""Whether a review praises: convolutions over its words, or LSTMs stacked in both directions.
+"""Sentiment analysis of reviews: convolutions over words, or stacked LSTMs in both directions.
 
     python examples/understand_sentiment.py [--model conv|stacked_lstm]
         [--steps N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` the reviews are made up: `not` turns the next word around; with it they are those
-of `imdb` in that folder. Reviews of all lengths are one batch.
+Without `--data` the reviews are synthetic: `not` negates the next word; with it they are those of
+`imdb` in that folder. Reviews of all lengths are one batch.
 """
 
 from argparse import ArgumentParser
@@ -17,13 +17,13 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 150
-FALLS = 10  # The loss becomes so many times smaller.
+FALLS = 10  # Required reduction of the loss.
 KINDS = ["good great fine fresh", "bad dull weak stale", "not", "the a film plot cast end it was"]
 WORDS = " ".join(KINDS).split()
 
 
 def conv(words, size):
-    """The strongest answers of filters over three and over four words in a row."""
+    """Max pooling over filters of three and of four consecutive words."""
     vectors = fluid.layers.embedding(words, [size, 32], is_sparse=True)
     found = [
         fluid.nets.sequence_conv_pool(vectors, 32, width, act="tanh", pool_type="sqrt")
@@ -33,7 +33,7 @@ def conv(words, size):
 
 
 def stacked_lstm(words, size, depth=3, width=64):
-    """LSTMs that read what the last one made of the words, forwards and backwards in turns."""
+    """Stacked LSTMs with alternating directions."""
     vectors = fluid.layers.embedding(words, [size, 32], is_sparse=True)
     inputs = [vectors]
     for level in range(depth):
@@ -45,7 +45,7 @@ def stacked_lstm(words, size, depth=3, width=64):
 
 
 def reviews():
-    """Make up reviews: the numbers of their words, and 0 for praise or 1."""
+    """Generate reviews: their word ids, and the label, 0 for praise or 1."""
     draw = np.random.default_rng(0)
     kinds = [kind.split() for kind in KINDS]
     while True:
@@ -57,7 +57,7 @@ def reviews():
 
 
 def data_of(folder):
-    """Give how many words there are, a reader to learn from, and one to test with."""
+    """Return the number of words, a training reader, and a test reader."""
     if folder is None:
         return len(WORDS), lambda: islice(reviews(), 2000), lambda: islice(reviews(), 2000, 2200)
     dataset.common.DATA_HOME = folder
@@ -66,7 +66,7 @@ def data_of(folder):
 
 
 def train(steps=STEPS, folder=None, model=conv, save=None):
-    """Learn from so many batches, tell how many other reviews are understood; the losses."""
+    """Train on `steps` batches, print the test accuracy, and return the losses."""
     size, learnt, tested = data_of(folder)
     words = fluid.data("words", [None, 1], "int64", lod_level=1)
     label = fluid.data("label", [None, 1], "int64")
@@ -83,7 +83,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
     batches = batch(reader.shuffle(learnt, buf_size=25000), batch_size=50)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -94,7 +94,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=100)()
     ]
-    print(f"understands {np.mean(rates):.1%} of the reviews it has not seen")
+    print(f"classifies {np.mean(rates):.1%} of the test reviews correctly")
     if save:
         fluid.io.save_inference_model(save, ["words"], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")
@@ -104,7 +104,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["conv", "stacked_lstm"], default="conv")
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above imdb")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Vectors for words: each is learnt so that four words in a row tell the fifth.
+"""Word embeddings, trained to predict a word from the four before it.
 
     python examples/word2vec.py [--steps N] [--data FOLDER] [--save FOLDER]
 
-Without `--data` the sentences are made up of a few words; with it they are those of `imikolov` in
-that folder.
+Without `--data` the sentences are synthetic, of a few words; with it they are those of `imikolov`
+in that folder.
 """
 
 from argparse import ArgumentParser
@@ -16,20 +16,20 @@ import fluid
 from fluid.paddle import batch, dataset, reader
 
 STEPS = 300
-FALLS = 4  # The loss becomes so many times smaller; some words nobody can tell.
+FALLS = 4  # Required reduction of the loss; some words are unpredictable.
 WORDS, SIZE = 5, 16
 KINDS = ["the", "small big old", "cat dog bird", "sees hears likes", "the", "fish mouse worm"]
 
 
 def sentences():
-    """Make up sentences: each word is of the next kind."""
+    """Generate sentences: each word is of the next kind."""
     draw = np.random.default_rng(0)
     for _ in range(500):
         yield ["<s>", *(draw.choice(kind.split()) for kind in KINDS), "<e>"]
 
 
 def data_of(folder):
-    """Give the numbers of words and a reader of five in a row."""
+    """Return the number of words and a reader of five consecutive ones."""
     if folder is not None:
         dataset.common.DATA_HOME = folder
         numbers = dataset.imikolov.build_dict()
@@ -46,7 +46,7 @@ def data_of(folder):
 
 
 def train(steps=STEPS, folder=None, save=None):
-    """Learn from so many batches, tell which words have become alike, and give the losses."""
+    """Train on `steps` batches, print which words are similar, and return the losses."""
     numbers, rows_of = data_of(folder)
     words = [fluid.data(f"word{place}", [None, 1], "int64") for place in range(WORDS)]
     vectors = [
@@ -65,7 +65,7 @@ def train(steps=STEPS, folder=None, save=None):
     batches = batch(reader.shuffle(rows_of, buf_size=2000), batch_size=50)
 
     losses = []
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends training only.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
             (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
             losses.append(float(value))
@@ -80,7 +80,7 @@ def train(steps=STEPS, folder=None, save=None):
 
 
 def tell_neighbours(vectors, numbers, some=5):
-    """Print the words whose vectors point the same way as those of a few."""
+    """Print the nearest neighbours of a few words by their vectors."""
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     words = list(numbers)
     for number in range(min(some, len(words))):
@@ -90,7 +90,7 @@ def tell_neighbours(vectors, numbers, some=5):
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of training batches")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above imikolov")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Who takes part in a distributed run, by which strategy, and when.
+"""Distributed training: the role of each process, the strategy, and process launch.
 
-`roles` say who a process is, `parameter_server` and `collective` are the two fleets, `launch`
-starts processes, `few_shot` samples image data, `openks` has the names of seed 003. Those names can
-be imported from here, each loaded from its file at the first use. Nothing here moves a tensor.
+`roles` determine the role of a process, `parameter_server` and `collective` are the two fleets,
+`launch` starts processes, `few_shot` samples image data, `openks` has the names of seed 003. Those
+names can be imported from here, each loaded from its file on first use. No tensor is moved here.
 """
 
 from __future__ import annotations

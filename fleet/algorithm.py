@@ -1,4 +1,4 @@
-"""What every fleet has: the role of this process, files divided among workers, collectives.
+"""Base class of fleets: the role of this process, files divided among workers, collectives.
 
 `Fleet` is the base class of release 1.8 (fluid_spec F.2), `BaseDistributedAlgorithm` its name in
 OpenKS (seed 003).
@@ -31,9 +31,9 @@ class Mode(IntEnum):
 class Fleet:
     """One process's part in a distributed job.
 
-    `init` says who it is; `distributed_optimizer` wraps an optimizer whose `minimize` rewrites the
-    program for this role. Then `main_program` and `startup_program` are what this process runs,
-    `_origin_program` the program of one process alone.
+    `init` determines its role; `distributed_optimizer` wraps an optimizer whose `minimize` rewrites
+    the program for this role. Then `main_program` and `startup_program` are what this process runs,
+    `_origin_program` the single-process program.
     """
 
     def __init__(self, mode: Mode | int) -> None:
@@ -47,10 +47,10 @@ class Fleet:
         self._origin_program: Any = None
 
     def init(self, role_maker: RoleMakerBase | Mode | None = None) -> None:
-        """Find out this process's role; from the environment unless a role maker is given.
+        """Determine this process's role, from the environment unless a role maker is passed.
 
-        A Mode sets the mode alone: seed 003 calls the constructor `init(mode)`. Raises TypeError
-        for what is no role maker, and what its `generate_role` raises.
+        A Mode only sets the mode: seed 003 calls the constructor `init(mode)`. Raises TypeError
+        if `role_maker` is not a role maker, and what its `generate_role` raises.
         """
         if isinstance(role_maker, Mode):
             self._mode = role_maker
@@ -87,7 +87,7 @@ class Fleet:
         return self.is_worker()
 
     def is_server(self) -> bool:
-        """Whether this process holds parameters."""
+        """Whether this process is a parameter server."""
         return self._role.is_server()
 
     def worker_index(self) -> int:
@@ -107,19 +107,19 @@ class Fleet:
         return len(self._role.get_pserver_endpoints())
 
     def worker_endpoints(self, to_string: bool = False) -> list[str] | str:
-        """The workers' endpoints, as a list, or with commas between."""
+        """The workers' endpoints, as a list or comma-separated."""
         return _listed(self._role.get_trainer_endpoints(), to_string)
 
     def server_endpoints(self, to_string: bool = False) -> list[str] | str:
-        """The servers' endpoints, as a list, or with commas between."""
+        """The servers' endpoints, as a list or comma-separated."""
         return _listed(self._role.get_pserver_endpoints(), to_string)
 
     # ---- work in common ----
 
     def split_files(self, files: list[str]) -> list[str]:
-        """The files of this worker: neighbours in the list, the first workers one more.
+        """The files of this worker: a contiguous range of the list, one more for the first workers.
 
-        Raises TypeError for what is no list.
+        Raises TypeError if `files` is not a list.
         """
         if not isinstance(files, list):
             raise TypeError(f"files must be a list, not {type(files).__name__}")
@@ -130,11 +130,11 @@ class Fleet:
         self._role.all_reduce_worker(input, output)
 
     def barrier_worker(self) -> None:
-        """Wait until every worker has come here."""
+        """Wait until every worker has called this."""
         self._role.barrier_worker()
 
     def barrier_workers(self) -> None:
-        """Wait until every worker has come here; the name in seed 003."""
+        """Wait until every worker has called this; the name in seed 003."""
         self.barrier_worker()
 
 
@@ -154,9 +154,9 @@ def share_of(items: list[str], index: int, count: int) -> list[str]:
 
 
 class DistributedOptimizer:
-    """Wraps an optimizer; `strategy` says how it is distributed.
+    """Wraps an optimizer; `strategy` defines how it is distributed.
 
-    Raises TypeError for what is neither an optimizer nor one decorated for mixed precision.
+    Raises TypeError if `optimizer` is neither an optimizer nor one decorated for mixed precision.
     """
 
     def __init__(self, optimizer: Any, strategy: Any = None) -> None:
@@ -173,13 +173,13 @@ class DistributedOptimizer:
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> list[Any]:
-        """Append the gradient ops of `loss`; (parameter, gradient) pairs."""
+        """Append the gradient ops of `loss`; return (parameter, gradient) pairs."""
         return self._optimizer.backward(
             loss, startup_program, parameter_list, no_grad_set, callbacks
         )
 
     def apply_gradients(self, params_grads: list[Any]) -> list[Any]:
-        """Append the update ops of (parameter, gradient) pairs; these ops."""
+        """Append the update ops of (parameter, gradient) pairs; return these ops."""
         return self._optimizer.apply_gradients(params_grads)
 
     def minimize(

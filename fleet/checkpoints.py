@@ -19,17 +19,17 @@ PREFIX = "__paddle_fleet_checkpoint__"
 PARAMS = "_paddle_fleet_param__"
 STATUS = "fleet_train_status"
 STATUS_BYTES = 4096
-"""A larger status file is not read."""
+"""Maximum size of a status file in bytes."""
 
 
 class TrainStatus:
-    """How far training is: the last complete epoch, -1 before the first."""
+    """Training progress: the last complete epoch, -1 before the first."""
 
     def __init__(self, epoch_no: int = -1) -> None:
         self._epoch_no = epoch_no
 
     def next(self) -> int:
-        """The epoch to train next."""
+        """The next epoch to train."""
         return self._epoch_no + 1
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +50,7 @@ def numbers(fs: FS, root: str) -> list[int]:
 
 
 def last_number(fs: FS, root: str) -> int:
-    """The number of the newest checkpoint, -1 where there is none."""
+    """The number of the newest checkpoint, -1 if there is none."""
     return max(numbers(fs, root), default=-1)
 
 
@@ -61,9 +61,9 @@ def write_status(folder: str, status: TrainStatus) -> None:
 
 
 def read_status(folder: str) -> TrainStatus:
-    """The status of a checkpoint; a new one where it has none.
+    """Read the status of a checkpoint; a new one if it has none.
 
-    Raises ValueError naming the file for one that is no status.
+    Raises ValueError naming the file if it is malformed.
     """
     path = Path(folder) / STATUS
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""The fleet of collective training: every worker has all parameters, and gradients are summed.
+"""The fleet of collective training: every worker has all parameters, and gradients are all-reduced.
 
 `incubate.fleet.collective` of release 1.8 and the GPU algorithm of OpenKS (fluid_spec F.4, seed
-003). On CPUs the collectives are those of Gloo.
+003). On CPUs the collectives use Gloo.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Collective(Fleet):
-    """A fleet of workers alone; `main_program` may be a CompiledProgram."""
+    """A fleet of workers only; `main_program` may be a CompiledProgram."""
 
     def __init__(self) -> None:
         super().__init__(Mode.COLLECTIVE)
@@ -67,10 +67,10 @@ class Collective(Fleet):
     def distributed_optimizer(
         self, optimizer: Any, strategy: DistributedStrategy | None = None
     ) -> CollectiveOptimizer:
-        """Wrap an optimizer, so that its `minimize` makes the program of this process.
+        """Wrap an optimizer, so that its `minimize` builds the program of this process.
 
-        Raises TypeError for what is no optimizer or no DistributedStrategy, ValueError for
-        `recompute_checkpoints` that are no list.
+        Raises TypeError if `optimizer` or `strategy` has another type, ValueError if
+        `recompute_checkpoints` is not a list.
         """
         self._optimizer = self._wrap(optimizer, strategy)
         return self._optimizer
@@ -81,7 +81,7 @@ class Collective(Fleet):
     def _set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
-        """Keep what an optimizer made of a program."""
+        """Store the programs that an optimizer built."""
         self.startup_program, self._origin_program = startup, origin
         self._transpiled_program, self.main_program = transpiled, main
 
@@ -96,9 +96,9 @@ class Collective(Fleet):
         main_program: Program | None = None,
         export_for_deployment: bool = True,
     ) -> None:
-        """Save what computes `target_vars`, and its parameters, of the program before `minimize`.
+        """Save the program before `minimize`, pruned to `target_vars`, and its parameters.
 
-        Raises AssertionError for what is no Executor or no Program.
+        Raises AssertionError if `executor` or `main_program` has another type.
         """
         _expect(executor, Executor, "save_inference_model", "executor")
         program = self._origin_program if main_program is None else main_program
@@ -115,9 +115,9 @@ class Collective(Fleet):
         main_program: Program | None = None,
         filename: str | None = None,
     ) -> None:
-        """Save every variable that outlives a run, into files of their names or one `filename`.
+        """Save every persistable variable, into files of their names or one `filename`.
 
-        Raises AssertionError for what is no Executor or no Program.
+        Raises AssertionError if `executor` or `main_program` has another type.
         """
         _expect(executor, Executor, "save_persistables", "executor")
         program = self._origin_program if main_program is None else main_program
@@ -138,9 +138,9 @@ class Collective(Fleet):
     ) -> None:
         """Save parameters, the optimizer's state and the epoch as the next checkpoint in `path`.
 
-        It appears whole or not at all. One worker should call it. With `remain_all_checkpoint`
-        False, older ones are removed. For a remote `fs` files are written below
-        `local_cache_path` first. Raises as `save_persistables`.
+        The save is atomic. One worker should call it. With `remain_all_checkpoint` False, older
+        ones are removed. For a remote `fs` files are written to `local_cache_path` first. Raises as
+        `save_persistables`.
         """
         fs = LocalFS() if fs is None else fs
         fs.mkdir(path)
@@ -176,10 +176,10 @@ class Collective(Fleet):
         local_cache_path: str = ".cache",
         ignore_empty: bool = True,
     ) -> TrainStatus | None:
-        """Load the newest checkpoint in `path`, saved by any number of workers; its status.
+        """Load the newest checkpoint in `path`, saved by any number of workers; return its status.
 
-        None where there is none; AssertionError without `ignore_empty`. Raises ValueError for a
-        status file that is none, and what `load_persistables` raises.
+        None if there is none; AssertionError without `ignore_empty`. Raises ValueError for a
+        malformed status file, and what `load_persistables` raises.
         """
         fs = LocalFS() if fs is None else fs
         number = checkpoints.last_number(fs, path)
@@ -201,7 +201,7 @@ class Collective(Fleet):
     def clean_redundant_check_points(
         self, root_path: str, fs: FS | None = None, checkpoint_num: int = 1
     ) -> None:
-        """Remove all but the newest `checkpoint_num` checkpoints, one at least."""
+        """Remove all but the newest `checkpoint_num` checkpoints; at least one is kept."""
         fs = LocalFS() if fs is None else fs
         last = checkpoints.last_number(fs, root_path)
         for number in checkpoints.numbers(fs, root_path):
@@ -209,7 +209,7 @@ class Collective(Fleet):
                 fs.rmr(f"{root_path}/{checkpoints.PREFIX}.{number}")
 
     def _get_last_checkpoint_no(self, root_path: str, fs: FS) -> int:
-        """The number of the newest checkpoint, -1 where there is none."""
+        """The number of the newest checkpoint, -1 if there is none."""
         return checkpoints.last_number(fs, root_path)
 
 

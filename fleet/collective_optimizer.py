@@ -23,7 +23,7 @@ COLLECTIVE_MODES = ("local_sgd", "grad_allreduce")
 
 
 class Workers(Protocol):
-    """What an optimizer asks of its fleet."""
+    """The fleet interface that an optimizer requires."""
 
     def worker_endpoints(self, to_string: bool = False) -> Any:
         """The workers' endpoints."""
@@ -37,14 +37,14 @@ class Workers(Protocol):
     def _set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
-        """Keep what the optimizer made of a program."""
+        """Store the programs that the optimizer built."""
 
 
 class CollectiveOptimizer(DistributedOptimizer):
     """Wraps an optimizer of a collective fleet, by default that of `fleet.collective`.
 
-    `strategy` is copied; its defaults apply unless given. Raises TypeError for what is no optimizer
-    or no DistributedStrategy, ValueError for `recompute_checkpoints` that are no list.
+    `strategy` is copied; without one, its defaults apply. Raises TypeError if `optimizer` or
+    `strategy` has another type, ValueError if `recompute_checkpoints` is not a list.
     """
 
     default_fleet: ClassVar[Any] = None
@@ -78,10 +78,10 @@ class CollectiveOptimizer(DistributedOptimizer):
     ) -> tuple[list[Any], list[Any]]:
         """Append gradient and update ops to the program of `loss`, then distribute it.
 
-        Recomputation and mixed precision wrap the optimizer first, as the strategy asks. Returns
-        the update ops and (parameter, gradient) pairs. Raises ValueError for an optimizer that is
-        wrapped already and for recomputation without checkpoints, AssertionError for settings that
-        exclude each other, RuntimeError before `init`.
+        Recomputation and mixed precision wrap the optimizer first if the strategy enables them.
+        Returns the update ops and (parameter, gradient) pairs. Raises ValueError for an optimizer
+        that is already wrapped and for recomputation without checkpoints, AssertionError for
+        settings that exclude each other, RuntimeError before `init`.
         """
         optimizer = self._wrapped()
         main = loss.block.program
@@ -95,7 +95,7 @@ class CollectiveOptimizer(DistributedOptimizer):
         return made
 
     def _wrapped(self) -> Any:
-        """The optimizer with recomputation and mixed precision, as the strategy asks."""
+        """The optimizer with the recomputation and mixed precision of the strategy."""
         optimizer, strategy = self._optimizer, self._strategy
         kind = type(optimizer).__name__
         if strategy.forward_recompute:
@@ -116,7 +116,7 @@ class CollectiveOptimizer(DistributedOptimizer):
         return optimizer
 
     def raiseOptimizeError(self, strategy_name: str, optimize_name: str) -> NoReturn:
-        """Raise ValueError: a strategy asks for what the optimizer has already."""
+        """Raise ValueError: the strategy enables a feature that the optimizer already has."""
         raise ValueError(
             f"can not use {optimize_name} when you set DistStrategy.{strategy_name} as True"
         )
@@ -149,7 +149,7 @@ class CollectiveOptimizer(DistributedOptimizer):
             )
 
     def _check_condition(self, name: str, **others: Any) -> None:
-        """AssertionError naming the first of `others` that is set."""
+        """Raise AssertionError naming the first of `others` that is set."""
         for other, value in others.items():
             if value is True:
                 raise AssertionError(f"you can't use {name} and {other} together")
@@ -157,11 +157,11 @@ class CollectiveOptimizer(DistributedOptimizer):
     # ---- the program of this process
 
     def _try_to_compile(self, startup_program: Program, main_program: Program) -> Any:
-        """Rewrite both programs for this worker; the program to run.
+        """Rewrite both programs for this worker; return the program to run.
 
         In mode "collective" it is `main_program` itself, else a CompiledProgram with data
-        parallelism over the workers. Rings and levels of rings are for several machines: on one
-        there is one ring.
+        parallelism over the workers. Several rings and hierarchical all-reduce are for several
+        machines: on one there is one ring.
         """
         strategy = self._strategy
         self._limit_rings(strategy)
@@ -201,13 +201,13 @@ class CollectiveOptimizer(DistributedOptimizer):
         return len({each.rpartition(":")[0].strip() for each in self._endpoints()})
 
     def _endpoints(self) -> list[str]:
-        """The workers' endpoints, at the first of which they meet."""
+        """The workers' endpoints, the first of which is the rendezvous."""
         return list(self._fleet.worker_endpoints())
 
     def _transpile(self, startup_program: Program, main_program: Program) -> None:
-        """Rewrite both programs for this worker; one worker alone needs no rewriting.
+        """Rewrite both programs for this worker; a single worker needs no rewriting.
 
-        Nobody waits for ports here: the workers meet when the startup program runs.
+        Ports are not waited for here: the workers meet when the startup program runs.
         """
         number, endpoints = self._fleet.worker_index(), self._endpoints()
         if self.print_config:
@@ -228,6 +228,6 @@ class CollectiveOptimizer(DistributedOptimizer):
 
 
 def _innermost(optimizer: Any) -> str:
-    """The class name of the optimizer that others wrap."""
+    """The class name of the innermost wrapped optimizer."""
     inner = getattr(optimizer, "_optimizer", None)
     return type(optimizer).__name__ if inner is None else _innermost(inner)

@@ -1,4 +1,4 @@
-"""Settings of collective training: those of a data-parallel build, and how to distribute it."""
+"""Settings of collective training: those of a data-parallel build, and of distribution."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ __all__ = ["DistFCConfig", "DistributedStrategy", "LambConfig"]
 
 
 class LambConfig:
-    """Settings of Lamb; release 1.8 has none."""
+    """Settings of Lamb; empty, as in release 1.8."""
 
 
 class DistFCConfig:
-    """Settings of fully connected layers that are spread over workers; release 1.8 has none."""
+    """Settings of fully connected layers distributed over workers; empty, as in release 1.8."""
 
 
 class DistributedStrategy(BuildStrategy):
-    """How a program is built for collective training; the fields of BuildStrategy, and these.
+    """Build settings of collective training: the fields of BuildStrategy, and these.
 
-    - `mode`: "nccl2", gradients are summed by the data-parallel build; "collective", by ops in the
-      program, where `collective_mode` is "grad_allreduce" or "local_sgd".
+    - `mode`: "nccl2", gradients are all-reduced by the data-parallel build; "collective", by ops in
+      the program, where `collective_mode` is "grad_allreduce" or "local_sgd".
     - `use_local_sgd`: short for mode "collective" with "local_sgd".
     - `nccl_comm_num`: the number of rings; `use_hierarchical_allreduce` and
-      `hierarchical_allreduce_inter_nranks`: sums in groups of workers first. Both act on several
-      machines only.
-    - `forward_recompute`: keep what is in `recompute_checkpoints` for backward, and compute the
-      rest again.
-    - `use_amp`: train in float16 where that is safe, the loss scaled by `amp_loss_scaling` first.
-    - `exec_strategy`: how the program is run.
-    - `params_on_servers`, `server_strategy`: for a job that has parameter servers beside its
-      workers, see `fleet.heterogeneous`; release 1.8 has neither.
+      `hierarchical_allreduce_inter_nranks`: all-reduce within groups of workers first. Both have an
+      effect only on several machines.
+    - `forward_recompute`: keep `recompute_checkpoints` for backward, and recompute the other
+      activations.
+    - `use_amp`: mixed precision, with the initial loss scale `amp_loss_scaling`.
+    - `exec_strategy`: execution settings.
+    - `params_on_servers`, `server_strategy`: for a job with parameter servers in addition to its
+      workers, see `fleet.heterogeneous`; not in release 1.8.
     - `use_dist_fc`, `dist_fc_config`: accepted with the checks of release 1.8, without effect.
     """
 

@@ -1,4 +1,4 @@
-"""Settings of a trainer's communicator, which exchanges with servers beside the program's steps."""
+"""Settings of a trainer's communicator, which exchanges with servers concurrently with steps."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ SYNCHRONOUS_FLAGS = (
 )
 GEO_FLAGS = ("communicator_thread_pool_size", "communicator_send_wait_times")
 AS_MANY_AS_THREADS = ("communicator_max_merge_var_num", "communicator_send_queue_size")
-"""What equals CPU_NUM where all threads of a trainer make a step together."""
+"""Settings that must equal CPU_NUM when all threads of a trainer make a step together."""
 
 
 class TrainerRuntimeConfig:
     """Settings of a trainer's communicator, as text by name in `runtime_configs`.
 
     Each is read from the environment variable `FLAGS_<name>`, with the defaults of release 1.8.5;
-    several are CPU_NUM by default. Those that act:
+    several are CPU_NUM by default. Those with an effect:
 
-    - `communicator_max_merge_var_num`: gradients of one variable that are merged at most.
-    - `communicator_send_queue_size`: gradients of one variable that wait at most; a step waits
-      where there are more.
+    - `communicator_max_merge_var_num`: maximum number of gradients of one variable that are merged.
+    - `communicator_send_queue_size`: maximum number of queued gradients of one variable; a step
+      blocks while the queue is full.
     - `rpc_deadline`: milliseconds that `init_worker` waits for the servers.
 
-    The others are accepted without effect: one thread sends what there is as soon as it is free,
+    The others are accepted without effect: one thread sends queued gradients as soon as it is free,
     merged gradients are their mean, and parameters are received in every step.
     """
 
@@ -56,7 +56,7 @@ class TrainerRuntimeConfig:
 
     @property
     def deadline(self) -> float:
-        """`rpc_deadline` in seconds. Raises ValueError where it is no positive number."""
+        """`rpc_deadline` in seconds. Raises ValueError if it is not a positive number."""
         text = str(self.runtime_configs["rpc_deadline"])
         if not text.isdecimal() or int(text) == 0:
             raise ValueError(f"rpc_deadline must be milliseconds, but is {text!r}")
@@ -94,7 +94,7 @@ class TrainerRuntimeConfig:
         return threads
 
     def display(self, configs: dict[str, Any]) -> str:
-        """A table of settings, for people."""
+        """Format settings as a table."""
         lines = [f"{'TrainerRuntimeConfig Overview':^45s}{'Value':<5s}", "-" * 50]
         lines += [f"{name:<45s}{value!s:<5s}" for name, value in configs.items()]
         return "\n".join(["", "=" * 50, *lines, "=" * 50, ""])

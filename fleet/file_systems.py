@@ -1,4 +1,4 @@
-"""Folders in which checkpoints lie: `paddle.distributed.fs_wrapper` of release 1.8."""
+"""File systems of checkpoints: `paddle.distributed.fs_wrapper` of release 1.8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FS(ABC):
 
     @abstractmethod
     def list_dirs(self, fs_path: str) -> list[str]:
-        """The names of the folders in a folder, sorted; none where it does not exist."""
+        """The names of the folders in a folder, sorted; empty if it does not exist."""
 
     @abstractmethod
     def ls_dir(self, fs_path: str) -> list[str]:
@@ -34,7 +34,7 @@ class FS(ABC):
 
     @abstractmethod
     def mkdir(self, fs_path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
 
     @abstractmethod
     def mv(self, fs_src_path: str, fs_dst_path: str) -> None:
@@ -42,7 +42,7 @@ class FS(ABC):
 
     @abstractmethod
     def rmr(self, fs_path: str) -> None:
-        """Remove a folder and all in it."""
+        """Remove a folder recursively."""
 
     @abstractmethod
     def rm(self, fs_path: str) -> None:
@@ -54,14 +54,14 @@ class FS(ABC):
 
     @abstractmethod
     def need_upload_download(self) -> bool:
-        """Whether files are written to a local folder first, and copied."""
+        """Whether files are written to a local folder first, then copied."""
 
 
 class LocalFS(FS):
     """The file system of this machine, or one that is mounted here."""
 
     def list_dirs(self, fs_path: str) -> list[str]:
-        """The names of the folders in a folder, sorted; none where it does not exist."""
+        """The names of the folders in a folder, sorted; empty if it does not exist."""
         if not self.stat(fs_path):
             return []
         return sorted(each.name for each in Path(fs_path).iterdir() if each.is_dir())
@@ -75,15 +75,15 @@ class LocalFS(FS):
         return Path(fs_path).exists()
 
     def upload(self, local_path: str, fs_path: str) -> None:
-        """Copy a folder. Raises FileExistsError where the other one exists."""
+        """Copy a folder. Raises FileExistsError if the target exists."""
         shutil.copytree(local_path, fs_path)
 
     def download(self, fs_path: str, local_path: str) -> None:
-        """Copy a folder. Raises FileExistsError where the other one exists."""
+        """Copy a folder. Raises FileExistsError if the target exists."""
         shutil.copytree(fs_path, local_path)
 
     def mkdir(self, fs_path: str) -> None:
-        """Make a folder and those above it. Raises AssertionError where a file has that name."""
+        """Create a folder and its parents. Raises AssertionError if a file has that name."""
         if Path(fs_path).is_file():
             raise AssertionError(f"{fs_path} is already a file")
         Path(fs_path).mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class LocalFS(FS):
         Path(fs_src_path).rename(fs_dst_path)
 
     def rmr(self, fs_path: str) -> None:
-        """Remove a folder and all in it. Raises OSError."""
+        """Remove a folder recursively. Raises OSError."""
         shutil.rmtree(fs_path)
 
     def rm(self, fs_path: str) -> None:
@@ -101,7 +101,7 @@ class LocalFS(FS):
         Path(fs_path).unlink()
 
     def delete(self, fs_path: str) -> None:
-        """Remove a file or a folder, if it exists; of a link, the link."""
+        """Remove a file or a folder, if it exists; links are not followed."""
         path = Path(fs_path)
         if path.is_dir() and not path.is_symlink():
             self.rmr(fs_path)
@@ -109,5 +109,5 @@ class LocalFS(FS):
             path.unlink(missing_ok=True)
 
     def need_upload_download(self) -> bool:
-        """False: files are written where they stay."""
+        """False: files are written directly."""
         return False

@@ -1,6 +1,6 @@
 """`FleetUtil`: messages of one worker, metrics over all workers, models by day, program files.
 
-Methods and defaults are those of release 1.8; what needs HDFS or PSLIB raises NotImplementedError.
+Methods and defaults are those of release 1.8; those for HDFS or PSLIB raise NotImplementedError.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MISSING = {
     "get_last_save_xbox": HDFS, "get_last_save_model": HDFS,
     "check_vars_and_dump": "`fluid infer FOLDER` runs a saved model and checks its feeds",
 }  # fmt: skip
-"""Methods of release 1.8 that there are not, and why."""
+"""Unsupported methods of release 1.8, and the reason."""
 PRINTED = ("AUC", "BUCKET_ERROR", "MAE", "RMSE", "Actural_CTR", "Predicted_CTR", "COPC",
            "MEAN Q_VALUE")  # fmt: skip
-"""How release 1.8 names metrics where it prints them."""
+"""Names of metrics as release 1.8 prints them."""
 SUMS = ("sqrerr", "abserr", "prob", "q", "pos", "total")
 """The variables of `ctr_metric_bundle`, sums over a worker's examples."""
 LOG = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class FleetUtil:
         place: Place | None = None,
         param_type: str = "int64",
     ) -> None:
-        """Set a variable to zeros of its shape, of type `param_type`."""
+        """Set a variable to zeros of its shape, with dtype `param_type`."""
         tensor = (global_scope() if scope is None else scope).var(var_name).get_tensor()
         zeros = np.zeros(np.array(tensor).shape, param_type)
         tensor.set(zeros, CPUPlace() if place is None else place)
@@ -95,8 +95,8 @@ class FleetUtil:
     ) -> float | None:
         """The area under the ROC curve over all workers.
 
-        `stat_pos` and `stat_neg` are variables with the numbers of positive and negative examples
-        by predicted chance, as `fluid.layers.auc` has them, [1, n]. None where there are none.
+        `stat_pos` and `stat_neg` are variables with histograms of positive and negative examples by
+        predicted probability, as in `fluid.layers.auc`, [1, n]. None if they do not exist.
         """
         scope = global_scope() if scope is None else scope
         counts = [scope.find_var(name) for name in (stat_pos, stat_neg)]
@@ -135,10 +135,9 @@ class FleetUtil:
     ) -> list[Any]:
         """The nine `Metrics` of predicted click rates over all workers, as a list.
 
-        The first two names are variables as `get_global_auc` takes them, the others [1] with sums
-        over this worker's examples: squared and absolute errors, predicted rates, q values, clicks
-        and the number of examples. Nine times None where a variable is missing or nothing was
-        counted.
+        The first two names are variables as in `get_global_auc`, the others [1] with sums over this
+        worker's examples: squared and absolute errors, predicted rates, q values, clicks and the
+        number of examples. Nine times None if a variable is missing or nothing was counted.
         """
         scope = global_scope() if scope is None else scope
         sums = (sqrerr_name, abserr_name, prob_name, q_name, pos_ins_num_name, total_ins_num_name)
@@ -156,7 +155,7 @@ class FleetUtil:
     def print_global_metrics(self, *arguments: Any, print_prefix: str = "", **more: Any) -> None:
         """Print `get_global_metrics` of the same arguments, on worker 0.
 
-        `print_prefix` is the last argument where all are given by position.
+        `print_prefix` is the last argument if all are positional.
         """
         count = len(Metrics._fields)
         found = self.get_global_metrics(*arguments[:count], **more)
@@ -174,7 +173,7 @@ class FleetUtil:
         self._fleet.init_server(path)
 
     def save_fleet_model(self, path: str, mode: int = 0) -> None:
-        """Save every variable that outlives a run into a folder. `mode` must be 0."""
+        """Save every persistable variable into a folder. `mode` must be 0."""
         self._expect_whole(mode)
         self._fleet.save_persistables(self._fleet._executor, path)
 
@@ -216,11 +215,11 @@ class FleetUtil:
         split_per_pass: int | str,
         is_data_hourly_placed: bool,
     ) -> list[list[str]]:
-        """The names of the data of each pass of a day, `HHMM`, or `HH` if placed by hours.
+        """The names of the data of each pass of a day, `HHMM`, or `HH` if stored by hours.
 
-        `hours` are numbers with spaces between, or `{FIRST..LAST}`; a day is split every
-        `split_interval` minutes, and a pass has `split_per_pass` splits, the last one maybe fewer.
-        `days` has no effect. Raises ValueError for hours or numbers that cannot be.
+        `hours` are numbers separated by spaces, or `{FIRST..LAST}`; a day is split every
+        `split_interval` minutes, and a pass has `split_per_pass` splits, possibly fewer in the last
+        one. `days` has no effect. Raises ValueError for invalid hours or numbers.
         """
         first, last = _hours(hours)
         minutes, count = int(split_interval), int(split_per_pass)
@@ -249,7 +248,8 @@ class FleetUtil:
         program_files.graphviz(program.global_block(), output_dir, output_name)
 
     def check_two_programs(self, config: Any) -> bool:
-        """Whether a pruned program fits that of training; `config` has the fields of release 1.8.
+        """Whether a pruned program matches the training program; `config` has the fields of release
+        1.8.
 
         They are `train_prog_path`, `pruned_prog_path`, `is_text_train_program` and
         `is_text_pruned_program`, and with `draw` the name of a drawing, `draw_out_name`.
@@ -275,8 +275,8 @@ class FleetUtil:
 def check_all_trainers_ready(ready_path: str, epoch: int | str) -> None:
     """Wait until every worker of the fleet with parameter servers has called this for an epoch.
 
-    Each leaves a file `ready.EPOCH.WORKER.done` in the folder `ready_path`, which is made if need
-    be; release 1.8 keeps it in HDFS.
+    Each creates a file `ready.EPOCH.WORKER.done` in the folder `ready_path`, which is created if
+    missing; release 1.8 keeps it in HDFS.
     """
     folder = Path(ready_path)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Metrics of predicted click rates over all workers, from counts that each of them has.
+"""Metrics of predicted click rates over all workers, from the counts of each.
 
 Definitions are those of release 1.8.5's `FleetUtil.get_global_metrics`.
 """
@@ -16,13 +16,13 @@ from compiler.ir.types import Array
 __all__ = ["Metrics", "area", "bucket_error", "metrics_of"]
 
 SPAN = 0.01
-"""The widest range of predicted rates that one bucket covers."""
+"""Maximum range of predicted rates in one bucket."""
 CERTAIN = 0.05
-"""A bucket is complete when the relative error expected of its rate is below this."""
+"""A bucket is complete when the expected relative error of its rate is below this."""
 
 
 class Metrics(NamedTuple):
-    """What `get_global_metrics` returns, in this order."""
+    """The results of `get_global_metrics`, in this order."""
 
     auc: float
     bucket_error: float
@@ -57,7 +57,7 @@ def metrics_of(positive: Array, negative: Array, sums: Mapping[str, float]) -> M
 
 
 def area(positive: Array, negative: Array) -> float:
-    """The area under the ROC curve of counts by predicted chance, ascending; 0.5 for no curve.
+    """The area under the ROC curve of counts by predicted probability, ascending; 0.5 for no curve.
 
     >>> area(np.array([0, 1]), np.array([1, 0]))
     1.0
@@ -75,8 +75,8 @@ def area(positive: Array, negative: Array) -> float:
 def bucket_error(positive: Array, negative: Array) -> float:
     """The mean relative error of predicted rates, over ranges with enough examples; 0.0 for none.
 
-    Neighbouring rates are joined until the error expected by chance is below 5 %, but over a
-    hundredth at most.
+    Adjacent rates are merged until the expected statistical error is below 5 %, but at most over a
+    range of 0.01.
     """
     errors, counted = 0.0, 0.0
     last, shown, clicked, expected = -1.0, 0.0, 0.0, 0.0
@@ -95,7 +95,7 @@ def bucket_error(positive: Array, negative: Array) -> float:
 
 
 def _is_certain(expected: Any, shown: Any) -> bool:
-    """Whether chance alone moves a rate of `expected` clicks of `shown` by less than 5 %."""
+    """Whether the statistical error of a rate of `expected` clicks of `shown` is below 5 %."""
     if not expected:
         return False
     rate = expected / shown

@@ -1,14 +1,14 @@
 """Training by collectives and parameter servers at once, chosen for each parameter (seed 003).
 
 A job with workers and servers has its sparse embedding tables on the servers, which update them;
-the gradients of all other parameters become their mean over the workers, by all-reduce, and every
-worker updates these parameters itself. Both kinds of ops are in one program. The strategy chooses:
+the gradients of all other parameters are averaged over the workers, by all-reduce, and every
+worker updates these parameters itself. Both kinds of ops are in one program. Strategy fields:
 
 - `params_on_servers`: names of parameters, or a predicate on a Parameter; None for every table with
   `is_sparse` or `is_distributed`.
 - `server_strategy`: how workers exchange with servers: a strategy of `StrategyFactory` other than
   GEO, or a DistributeTranspilerConfig; None for synchronous.
-- `use_local_sgd`: workers average parameters instead of gradients; the tables are as before.
+- `use_local_sgd`: workers average parameters instead of gradients; the tables are unaffected.
 
 A job without servers is that of `fleet.collective`.
 """
@@ -31,7 +31,7 @@ __all__ = ["Heterogeneous", "HeterogeneousOptimizer"]
 OF_SERVERS = (
     "init_worker init_server run_server stop_worker save_inference_model save_persistables"
 ).split()
-"""The methods that servers decide."""
+"""The methods whose behaviour depends on whether there are servers."""
 
 
 class HeterogeneousOptimizer(CollectiveOptimizer):
@@ -50,10 +50,10 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
         return getattr(self._fleet, "_servers", None)
 
     def _try_to_compile(self, startup_program: Program, main_program: Program) -> Any:
-        """Rewrite both programs for this process; the program to run.
+        """Rewrite both programs for this process; return the program to run.
 
         With servers it is a Program, `main_program` itself on a worker. Raises ValueError for a
-        parameter that is not updated and where no parameter is on a server.
+        parameter that is not updated and if no parameter is on a server.
         """
         if self._servers is None:
             return super()._try_to_compile(startup_program, main_program)
@@ -62,7 +62,7 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
         return self._servers.main_program
 
     def _transpile(self, startup_program: Program, main_program: Program) -> None:
-        """Rewrite both programs for this worker, or make those of this server."""
+        """Rewrite both programs for this worker, or build those of this server."""
         servers, strategy = self._servers, self._strategy
         if servers is None:
             super()._transpile(startup_program, main_program)
@@ -88,7 +88,7 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
         )
 
     def _endpoints(self) -> list[str]:
-        """The workers' endpoints; empty where this process takes no part in collectives."""
+        """The workers' endpoints; empty if this process takes no part in collectives."""
         servers = self._servers
         if servers is None:
             return super()._endpoints()
@@ -100,7 +100,9 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
 
 
 def _choice(chosen: Any, program: Program) -> Any:
-    """Which parameters servers hold: names, or a predicate. Raises TypeError, ValueError."""
+    """The selection of parameters on servers: names, or a predicate. Raises TypeError,
+    ValueError.
+    """
     if chosen is None:
         tables = sparse_tables(program)
         return lambda param: param.name in tables
@@ -120,7 +122,7 @@ def _choice(chosen: Any, program: Program) -> Any:
 
 
 class Heterogeneous(Collective):
-    """A fleet of workers, and of the servers that its role maker names, if any.
+    """A fleet of workers, and of the servers named by its role maker, if any.
 
     With servers, the methods of `OF_SERVERS` are those of `DistributedTranspiler`.
     """
@@ -130,7 +132,7 @@ class Heterogeneous(Collective):
         self._servers: DistributedTranspiler | None = None
 
     def init(self, role_maker: Any = None) -> None:
-        """Find out this process's role, as `Fleet.init` does."""
+        """Determine this process's role, as `Fleet.init` does."""
         super().init(role_maker)
         self._servers = None
         for name in OF_SERVERS:
@@ -146,6 +148,6 @@ class Heterogeneous(Collective):
     def _set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
-        """Keep what an optimizer made of a program; on a server, its own programs."""
+        """Store the programs that an optimizer built; on a server, the server's programs."""
         made = startup if self._servers is None else self._servers.startup_program
         super()._set_programs(made or startup, origin, transpiled, main)

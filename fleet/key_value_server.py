@@ -1,8 +1,8 @@
-"""A server of keys and values over HTTP, by which the processes of a job find each other.
+"""An HTTP key-value server, through which the processes of a job find each other.
 
 `GET`, `PUT` and `DELETE` of `/scope/key`, as `incubate.fleet.utils.http_server` of release 1.8. It
-listens at one address alone, by default that of this machine for itself; keys, values, their number
-and the time of a request are limited. Nothing that arrives is executed or written to a file.
+listens on one address only, by default the loopback address; keys, values, their number and the
+time of a request are limited. Nothing received is executed or written to a file.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 __all__ = ["KVHTTPServer", "KVHandler", "KVServer"]
 
 VALUE_BYTES = 1 << 20
-"""The largest value."""
+"""Maximum bytes of a value."""
 DISCARDED_BYTES = 4 * VALUE_BYTES
-"""The most bytes that are read of a larger value, so that its sender gets the answer."""
+"""Maximum bytes read of a value that is too large, so that its sender receives the response."""
 TOTAL_BYTES = 1 << 26
-"""The most bytes of all values."""
+"""Maximum bytes of all values."""
 KEYS = 1 << 16
-"""The most keys."""
+"""Maximum number of keys."""
 REQUEST_SECONDS = 10
-"""How long a request may take."""
+"""Timeout of a request."""
 PATH = re.compile(r"/([\w.:@-]{1,256})/([\w.:@-]{1,256})")
 
 
 class KVHandler(BaseHTTPRequestHandler):
-    """Answers requests: 200, 400 for another path, 404 for no such key, 411 and 413 for sizes."""
+    """Answers requests: 200, 400 for another path, 404 for an unknown key, 411 and 413 for
+    sizes.
+    """
 
     timeout = REQUEST_SECONDS
     server: KVHTTPServer
 
     def do_GET(self) -> None:
-        """Answer the value of a key."""
+        """Respond with the value of a key."""
         place = self._place()
         if place is None:
             return
@@ -61,20 +63,20 @@ class KVHandler(BaseHTTPRequestHandler):
             self.send_status_code(200 if whole and self.server.put(*place, value) else 413)
 
     def do_DELETE(self) -> None:
-        """Note that a process needs a key no longer; the value stays for others."""
+        """Record that a process no longer needs a key; the value is kept for others."""
         place = self._place()
         if place is not None:
             self.send_status_code(200 if self.server.note_deleted(*place) else 413)
 
     def send_status_code(self, code: int) -> None:
-        """Answer without a body."""
+        """Respond without a body."""
         self._answer(code, b"")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
     def _place(self) -> tuple[str, str] | None:
-        """The scope and the key of the path; answers 400 where there are none."""
+        """The scope and the key of the path; responds 400 if the path has none."""
         found = PATH.fullmatch(self.path)
         if found is None:
             self.send_status_code(400)
@@ -82,7 +84,7 @@ class KVHandler(BaseHTTPRequestHandler):
         return found[1], found[2]
 
     def _discard(self, count: int) -> None:
-        """Read that many bytes of the body: a client reads no answer while it still sends."""
+        """Read that many bytes of the body: a client reads no response while it still sends."""
         while count > 0 and (part := self.rfile.read(min(count, 1 << 16))):
             count -= len(part)
 
@@ -94,7 +96,7 @@ class KVHandler(BaseHTTPRequestHandler):
 
 
 class KVHTTPServer(ThreadingHTTPServer):
-    """Holds keys and values; each request has a thread of its own."""
+    """Stores keys and values; each request runs in a separate thread."""
 
     daemon_threads = True
 
@@ -110,7 +112,7 @@ class KVHTTPServer(ThreadingHTTPServer):
             return self._values.get((scope, key))
 
     def put(self, scope: str, key: str, value: bytes) -> bool:
-        """Set the value of a key; False where there is no room for it."""
+        """Set the value of a key; False if it exceeds the limits."""
         with self._lock:
             others = {place: len(v) for place, v in self._values.items() if place != (scope, key)}
             if len(others) >= KEYS or sum(others.values()) + len(value) > TOTAL_BYTES:
@@ -119,7 +121,7 @@ class KVHTTPServer(ThreadingHTTPServer):
             return True
 
     def note_deleted(self, scope: str, key: str) -> bool:
-        """Note that a process needs a key no longer; False where there are too many."""
+        """Record that a process no longer needs a key; False if there are too many."""
         with self._lock:
             if sum(map(len, self._deleted.values())) >= KEYS:
                 return False
@@ -127,15 +129,16 @@ class KVHTTPServer(ThreadingHTTPServer):
             return True
 
     def get_deleted_size(self, key: str) -> int:
-        """How many keys of a scope are needed no longer."""
+        """The number of keys of a scope that are no longer needed."""
         with self._lock:
             return len(self._deleted.get(key, ()))
 
 
 class KVServer:
-    """A `KVHTTPServer` in a thread. `size` has the keys of each scope that are deleted at the end.
+    """A `KVHTTPServer` in a thread. `size` has the number of keys of each scope to be deleted at
+    the end.
 
-    `port` may be 0 for a free one. Raises OSError for an address that is taken.
+    `port` may be 0 for a free one. Raises OSError if the address is in use.
     """
 
     def __init__(
@@ -147,12 +150,12 @@ class KVServer:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens, host:port."""
+        """The address it listens on, host:port."""
         host, port = self.http_server.server_address[:2]
         return f"{host!s}:{port}"
 
     def start(self) -> None:
-        """Answer requests, in a thread, until `stop`."""
+        """Serve requests, in a thread, until `stop`."""
         self.listen_thread = threading.Thread(target=self.http_server.serve_forever, daemon=True)
         self.listen_thread.start()
 
@@ -165,7 +168,7 @@ class KVServer:
         self.http_server.server_close()
 
     def should_stop(self) -> bool:
-        """Whether all keys that `size` counts are needed no longer."""
+        """Whether all keys counted in `size` are no longer needed."""
         counts = self.http_server.get_deleted_size
         return all(counts(scope) >= number for scope, number in self.size.items())
 

@@ -49,7 +49,7 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
         *,
         scopes: Any = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Append gradient and update ops to the program of `loss`, then make this process's.
+        """Append gradient and update ops to the program of `loss`, then build that of this process.
 
         Returns the update ops and (parameter, gradient) pairs; raises as TranspilerOptimizer does.
         """
@@ -59,8 +59,8 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
 class HeterogeneousDistributedOptimizer(HeterogeneousOptimizer):
     """Wraps an optimizer of the GPU algorithm; without `strategy`, its defaults apply.
 
-    Parameters are all-reduced between workers; where the job has servers, sparse tables, or what
-    `strategy.params_on_servers` names, are on these instead.
+    Gradients are all-reduced between workers; if the job has servers, sparse tables, or the
+    parameters selected by `strategy.params_on_servers`, are on these instead.
     """
 
     def __init__(
@@ -70,14 +70,16 @@ class HeterogeneousDistributedOptimizer(HeterogeneousOptimizer):
 
 
 class CPUDistributedAlgorithm(DistributedTranspiler):
-    """Training with parameter servers: `DistributeTranspiler` makes the program of each process."""
+    """Training with parameter servers: `DistributeTranspiler` builds the program of each
+    process.
+    """
 
     def _wrap(self, optimizer: Optimizer, strategy: Any) -> GeneralDistributedOptimizer:
         return GeneralDistributedOptimizer(optimizer, strategy, self)
 
 
 class GPUDistributedAlgorithm(Heterogeneous):
-    """Collective training, by NCCL on GPUs; where there is none by Gloo on CPUs, after a notice.
+    """Collective training, by NCCL on GPUs; without GPUs by Gloo on CPUs, after a notice.
 
     A role maker with servers adds parameter servers for sparse tables.
     """
@@ -85,7 +87,7 @@ class GPUDistributedAlgorithm(Heterogeneous):
     _noted = False
 
     def init(self, role_maker: RoleMakerBase | Any = None) -> None:
-        """Find out this process's role, as `BaseDistributedAlgorithm.init` does."""
+        """Determine this process's role, as `BaseDistributedAlgorithm.init` does."""
         super().init(role_maker)
         if not (is_compiled_with_cuda() or GPUDistributedAlgorithm._noted):
             GPUDistributedAlgorithm._noted = True
@@ -108,7 +110,7 @@ class KSDistributedFactory:
     def instantiation(flag: int | str) -> CPUDistributedAlgorithm | GPUDistributedAlgorithm:
         """The algorithm of this process: on CPUs for 0 or "cpu", on GPUs for 1 or "gpu".
 
-        The same object at every call. Raises ValueError for another flag.
+        The same object on every call. Raises ValueError for another flag.
         """
         if flag in (0, "cpu"):
             return CPU

@@ -40,7 +40,7 @@ def _numbers(given: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the launcher of a mode; its exit code."""
+    """Run the launcher of a mode; return its exit code."""
     mode, rest = command_line(sys.argv[1:] if arguments is None else arguments)
     return (servers if mode == "cpu" else workers).main(rest)
 

@@ -1,4 +1,4 @@
-"""Strategies of OpenKS, put together from small settings (fluid_spec F.5).
+"""Strategies of OpenKS, composed of small settings (fluid_spec F.5).
 
 `CPUStrategy([SyncModeConfig()]).setup_optimizer(algorithm, optimizer)` wraps an optimizer for
 parameter servers, `GPUStrategy(exec_config=[…], dist_config=[…])` for collective training.
@@ -31,14 +31,14 @@ __all__ = [
 
 
 class Setting(Protocol):
-    """Changes the fields of a strategy."""
+    """Sets the fields of a strategy."""
 
     def apply(self, strategy: Any) -> None:
         """Set the fields."""
 
 
 class _Mode:
-    """How trainers and servers exchange: fields of DistributeTranspilerConfig."""
+    """Exchange mode of trainers and servers: fields of DistributeTranspilerConfig."""
 
     sync_mode = False
     runtime_split_send_recv = False
@@ -51,7 +51,7 @@ class _Mode:
 
 
 class SyncModeConfig(_Mode):
-    """All trainers make a step together."""
+    """Synchronous steps of all trainers."""
 
     sync_mode = True
 
@@ -61,13 +61,13 @@ class HalfSyncModelConfig(_Mode):
 
 
 class ASyncModelConfig(_Mode):
-    """Trainers do not wait for their gradients."""
+    """Trainers do not wait for their gradients to be sent."""
 
     runtime_split_send_recv = True
 
 
 class GeoSGDModelConfig(_Mode):
-    """Trainers send how far they moved every `update_frequency` steps."""
+    """Trainers send parameter deltas every `update_frequency` steps."""
 
     runtime_split_send_recv = True
 
@@ -82,7 +82,7 @@ class GeoSGDModelConfig(_Mode):
 
 
 class NCCL2Mode:
-    """Gradients are summed by the data-parallel build."""
+    """Gradients are all-reduced by the data-parallel build."""
 
     def apply(self, strategy: DistributedStrategy) -> None:
         """Set the mode."""
@@ -91,7 +91,7 @@ class NCCL2Mode:
 
 
 class CollectiveMode:
-    """Gradients or parameters are summed by ops in the program."""
+    """Gradients or parameters are all-reduced by ops in the program."""
 
     def apply(self, strategy: DistributedStrategy) -> None:
         """Set the mode."""
@@ -99,7 +99,7 @@ class CollectiveMode:
 
 
 class GradAllreduce(CollectiveMode):
-    """Gradients are summed over the workers in each step."""
+    """Gradients are all-reduced over the workers in each step."""
 
     def apply(self, strategy: DistributedStrategy) -> None:
         """Set the mode."""
@@ -108,7 +108,7 @@ class GradAllreduce(CollectiveMode):
 
 
 class LocalSGD(CollectiveMode):
-    """Workers update by themselves, then take the mean of their parameters."""
+    """Workers update locally, then average their parameters."""
 
     def apply(self, strategy: DistributedStrategy) -> None:
         """Set the mode."""
@@ -117,7 +117,7 @@ class LocalSGD(CollectiveMode):
 
 
 class HierarchicalAllreduce:
-    """Sums are made in groups of `inter_nranks` workers first."""
+    """All-reduce in groups of `inter_nranks` workers first."""
 
     def __init__(self, inter_nranks: int = 0) -> None:
         self.inter_nranks = inter_nranks
@@ -129,7 +129,7 @@ class HierarchicalAllreduce:
 
 
 class TablesOnServers:
-    """Sparse tables, or the parameters that `params` chooses, are on parameter servers.
+    """Sparse tables, or the parameters selected by `params`, are on parameter servers.
 
     `params` and `strategy` are `params_on_servers` and `server_strategy` of `fleet.heterogeneous`.
     """
@@ -144,7 +144,7 @@ class TablesOnServers:
 
 
 class NumThreadsConfig:
-    """The threads that run ops; accepted, since ops of a device run one after the other."""
+    """The number of threads that run ops; no effect, since ops of a device run sequentially."""
 
     def __init__(self, num_threads: int = 1) -> None:
         self.num_threads = num_threads
@@ -155,7 +155,7 @@ class NumThreadsConfig:
 
 
 class CPUStrategy:
-    """Settings of training with parameter servers, synchronous unless one says otherwise."""
+    """Settings of training with parameter servers, synchronous by default."""
 
     def __init__(self, configs: Sequence[Setting] = ()) -> None:
         self.strategy = DistributeTranspilerConfig()
@@ -168,7 +168,7 @@ class CPUStrategy:
 
 
 class GPUStrategy:
-    """Settings of collective training: how a program is executed, and how it is distributed."""
+    """Settings of collective training: execution and distribution."""
 
     def __init__(
         self, exec_config: Sequence[Setting] = (), dist_config: Sequence[Setting] = ()
@@ -183,7 +183,7 @@ class GPUStrategy:
 
 
 def _apply(configs: Sequence[Setting], strategy: Any) -> None:
-    """Apply settings in order. Raises TypeError for what is none."""
+    """Apply settings in order. Raises TypeError if one is not a setting."""
     for config in configs:
         if not hasattr(config, "apply"):
             raise TypeError(f"{config!r} is no setting: expected objects such as SyncModeConfig()")

@@ -40,9 +40,9 @@ class DistributedTranspiler(Fleet):
     def init_worker(self) -> None:
         """Wait until every server accepts connections, then start the communicator, if any.
 
-        The startup program is the user's to run, before or after. Raises ValueError before
-        `minimize`, TimeoutError naming the servers that did not answer within the `rpc_deadline` of
-        the strategy's runtime settings, FLAGS_rpc_deadline unless set.
+        The user runs the startup program, before or after. Raises ValueError before `minimize`,
+        TimeoutError naming the servers that did not answer within the `rpc_deadline` of the
+        strategy's runtime settings, by default FLAGS_rpc_deadline.
         """
         program, strategy = self._minimized()
         seconds = strategy.get_trainer_runtime_config().deadline
@@ -62,7 +62,7 @@ class DistributedTranspiler(Fleet):
         return Communicator(program, strategy.mode, exchange, flags)
 
     def stop_worker(self) -> None:
-        """Tell the servers that this worker has completed, and close the fleet's executor."""
+        """Notify the servers that this worker has completed, and close the fleet's executor."""
         if self._communicator is not None:
             self._communicator.stop()
             self._communicator = None
@@ -77,7 +77,7 @@ class DistributedTranspiler(Fleet):
     def init_server(self, model_dir: str | os.PathLike[str] | None = None) -> None:
         """Run the startup program of this server, then load what `save_persistables` saved.
 
-        Raises ValueError before `minimize`, and where `model_dir` is no folder.
+        Raises ValueError before `minimize`, and if `model_dir` is not a folder.
         """
         if self.startup_program is None:
             raise _before_minimize("startup_program")
@@ -97,11 +97,11 @@ class DistributedTranspiler(Fleet):
     # ---- the optimizer
 
     def distributed_optimizer(self, optimizer: Optimizer, strategy: Any = None) -> Any:
-        """Wrap an optimizer, so that its `minimize` makes the programs of this process.
+        """Wrap an optimizer, so that its `minimize` builds the programs of this process.
 
-        `strategy` is a strategy of `StrategyFactory`, synchronous unless given, or a
-        DistributeTranspilerConfig. Raises ValueError for what is no Optimizer and before `init`,
-        TypeError for another strategy.
+        `strategy` is a strategy of `StrategyFactory`, by default synchronous, or a
+        DistributeTranspilerConfig. Raises ValueError if `optimizer` is not an Optimizer and before
+        `init`, TypeError for another strategy.
         """
         if not isinstance(optimizer, Optimizer):
             raise ValueError(
@@ -122,7 +122,7 @@ class DistributedTranspiler(Fleet):
         self, config: DistributedStrategy | DistributeTranspilerConfig, main: Program,
         startup: Program, params_on_servers: Any = None,
     ) -> None:  # fmt: skip
-        """Make the programs of this process from those of one process alone.
+        """Build the programs of this process from the single-process programs.
 
         `params_on_servers`, unless None, replaces that field of the settings.
         """
@@ -167,11 +167,11 @@ class DistributedTranspiler(Fleet):
         main_program: Program | None = None,
         export_for_deployment: bool = True,
     ) -> None:
-        """Save what computes `target_vars`, and its parameters as the servers have them.
+        """Save the program pruned to `target_vars`, and its parameters from the servers.
 
         With `main_program` that program is saved, with the parameters of this process. Raises
-        TypeError for a ParallelExecutor, a CompiledProgram and what is no Executor, ValueError
-        before `minimize`.
+        TypeError for a ParallelExecutor, a CompiledProgram or if `executor` is not an Executor,
+        ValueError before `minimize`.
         """
         _expect_executor(executor, "save_inference_model")
         _expect_plain(main_program, "save_inference_model")
@@ -195,11 +195,11 @@ class DistributedTranspiler(Fleet):
         main_program: Program | None = None,
         filename: str | None = None,
     ) -> None:
-        """Save every variable of a distributed program that outlives a run, whole.
+        """Save every persistable variable of a distributed program, with sharded ones joined.
 
-        Each goes into a file of its name in `dirname`, or all into the one `filename`. Raises
-        TypeError for a ParallelExecutor, a CompiledProgram and what is no Executor, ValueError for
-        a program that is not distributed.
+        Each is a file of its name in `dirname`, or all are in the one `filename`. Raises TypeError
+        for a ParallelExecutor, a CompiledProgram or if `executor` is not an Executor, ValueError
+        for a program that is not distributed.
         """
         _expect_executor(executor, "save_persistables")
         _expect_plain(main_program, "save_persistables")
@@ -218,15 +218,15 @@ class DistributedTranspiler(Fleet):
         return self._executor
 
     def _set_opt_info(self, opt_info: dict[str, Any]) -> None:
-        """Keep what an optimizer says of the run."""
+        """Store an optimizer's settings of the run."""
         self._opt_info = opt_info
 
 
 class TranspilerOptimizer(DistributedOptimizer):
     """Wraps an optimizer of a fleet with parameter servers, by default that of this module.
 
-    `strategy` is one of `StrategyFactory`, synchronous unless given, or a
-    DistributeTranspilerConfig. Raises TypeError for another strategy, and for what is no Optimizer.
+    `strategy` is one of `StrategyFactory`, by default synchronous, or a DistributeTranspilerConfig.
+    Raises TypeError for another strategy, and if `optimizer` is not an Optimizer.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class TranspilerOptimizer(DistributedOptimizer):
         self.opt_info = self._debug_options()
 
     def _debug_options(self) -> dict[str, Any]:
-        """What a trainer dumps, and where it is; empty for a plain config."""
+        """A trainer's dump settings; empty for a plain config."""
         if not isinstance(self._strategy, DistributedStrategy):
             return {}
         found = self._strategy.get_debug_opt()
@@ -257,7 +257,7 @@ class TranspilerOptimizer(DistributedOptimizer):
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Append gradient and update ops to the program of `loss`, then make this process's.
+        """Append gradient and update ops to the program of `loss`, then build that of this process.
 
         `scopes` is not used. Returns the update ops and (parameter, gradient) pairs. Raises
         TypeError for a list of losses or of startup programs, RuntimeError before `init`.
@@ -272,9 +272,9 @@ class TranspilerOptimizer(DistributedOptimizer):
 
 
 def server_strategy(given: Any, mode: Mode) -> DistributedStrategy | DistributeTranspilerConfig:
-    """A strategy of a fleet in `mode`: the given one, synchronous for None.
+    """Return the strategy of a fleet in `mode`; synchronous for None.
 
-    Raises TypeError for what is neither one of `StrategyFactory` nor a DistributeTranspilerConfig.
+    Raises TypeError if it is neither one of `StrategyFactory` nor a DistributeTranspilerConfig.
     """
     if given is None:
         return StrategyFactory.create_sync_strategy()

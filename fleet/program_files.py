@@ -1,6 +1,6 @@
 """Program files as text, drawn and compared: `incubate.fleet.utils.utils` of release 1.8.
 
-Files are `__model__` files. They can be written as text, which is not read back.
+Files are `__model__` files. They can be written as text, but text cannot be read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ DRAWING_SECONDS = 60
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
-    """The program of a file. Raises NotImplementedError for text, CompileError for no program."""
+    """Load the program of a file. Raises NotImplementedError for text, CompileError if
+    malformed.
+    """
     if is_text:
         raise NotImplementedError(
             f"{model_filename}: programs as text are not read: pass the `__model__` file"
@@ -50,7 +52,7 @@ def save_program(
 
 
 def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
-    """Write the program of a file as text beside it, `<name>.pbtxt`; the new name.
+    """Write the program of a file as text next to it, `<name>.pbtxt`; return the new name.
 
     Raises as `load_program` does.
     """
@@ -61,7 +63,7 @@ def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
 
 
 def graphviz(block: Any, output_dir: str = "", filename: str = "debug") -> None:
-    """Write a block as `<filename>.dot` and, where Graphviz is installed, as `<filename>.pdf`."""
+    """Write a block as `<filename>.dot` and, if Graphviz is installed, as `<filename>.pdf`."""
     path = Path(output_dir) / f"{filename}.dot"
     path.write_text("\n".join(_dot_lines(block)), encoding="utf-8")
     command = shutil.which("dot")
@@ -81,9 +83,11 @@ def _dot_lines(block: Any) -> Iterable[str]:
 
 
 def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
-    """Whether the parameters of a pruned program have the shapes and types that training gave them.
+    """Whether the parameters of a pruned program have the shapes and dtypes of the training
+    program.
 
-    What differs, or is not in the program of training, is logged; the latter does not count.
+    Parameters that differ, or are not in the training program, are logged; the latter are not an
+    error.
     """
     known, matches = train_prog.global_block().vars, True
     for var in filter(is_persistable, pruned_prog.list_vars()):
@@ -97,7 +101,7 @@ def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool
 
 
 def parse_program(program: Program, output_dir: str) -> None:
-    """Write `vars_persistable.log`, `vars_all.log` and `ops.log`, a line for each."""
+    """Write `vars_persistable.log`, `vars_all.log` and `ops.log`, one line per entry."""
     folder, vars = Path(output_dir), list(program.list_vars())
     kept = [var for var in vars if is_persistable(var)]
     _write(folder / "vars_persistable.log", "persistable vars:", map(_described, kept))

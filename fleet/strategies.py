@@ -1,9 +1,9 @@
-"""Strategies of training with parameter servers: synchronous, asynchronous, in between, and GEO.
+"""Strategies of training with parameter servers: sync, async, half-async, and GEO.
 
 A strategy holds five settings: of the transpiler, of the trainers' communicator, of the servers,
-and how trainers build and execute their programs. Names, defaults and errors are those of release
-1.8.5 (`incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy`); a config that
-a setter is given is copied, so no strategy changes an object of the user's.
+and of how trainers build and execute their programs. Names, defaults and errors are those of
+release 1.8.5 (`incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy`); a
+config passed to a setter is copied, so no strategy changes an object of the user's.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class DistributedStrategy:
     """The settings of a job with parameter servers; use `StrategyFactory` to create one.
 
     Setters take an object of the setting's class, or a dict of its fields. They raise TypeError
-    for anything else and ValueError for a field that there is not.
+    for anything else and ValueError for an unknown field.
     """
 
     mode: ClassVar[DistributedMode | None] = None
-    """How servers wait for trainers."""
+    """The synchronisation mode of servers."""
 
     def __init__(self) -> None:
         threads = int(device_count())
@@ -71,11 +71,11 @@ class DistributedStrategy:
     # ---- what is dumped for debugging
 
     def set_debug_opt(self, opt_info: dict[str, Any] | None) -> None:
-        """Choose what a trainer dumps; fields are `dump_slot`, `dump_fields`, `dump_param`, …."""
+        """Set what a trainer dumps; fields are `dump_slot`, `dump_fields`, `dump_param`, …."""
         self.debug_opt = opt_info
 
     def get_debug_opt(self) -> dict[str, Any]:
-        """What a trainer dumps, with defaults; empty where nothing was chosen."""
+        """What a trainer dumps, with defaults; empty if nothing was set."""
         if not isinstance(self.debug_opt, dict):
             return {}
         given = self.debug_opt
@@ -100,7 +100,7 @@ class DistributedStrategy:
         self.check_program_config()
 
     def check_program_config(self) -> None:
-        """Set what this mode asks of the transpiler."""
+        """Set the fields of the transpiler that this mode requires."""
         raise _base_error("check_program_config")
 
     # ---- the trainers' communicator
@@ -140,55 +140,55 @@ class DistributedStrategy:
         self.check_server_runtime_config()
 
     def check_server_runtime_config(self) -> None:
-        """No mode asks anything of the servers' threads."""
+        """Does nothing: no mode has requirements on the servers' threads."""
         if self.mode is None:
             raise _base_error("check_server_runtime_config")
 
     # ---- trainers' programs
 
     def get_execute_strategy(self) -> ExecutionStrategy:
-        """How trainers execute their programs."""
+        """The execution settings of trainers."""
         return self._execute_strategy
 
     def set_execute_strategy(self, config: ExecutionStrategy | dict[str, Any]) -> None:
-        """Change how trainers execute their programs."""
+        """Change the execution settings of trainers."""
         self._execute_strategy = _changed(self._execute_strategy, config, "execute_strategy")
         self.check_execute_strategy()
 
     def check_execute_strategy(self) -> None:
-        """Set what this mode asks of execution."""
+        """Set the execution fields that this mode requires."""
         if self.mode is None:
             raise _base_error("check_execute_strategy")
         if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
             self._execute_strategy.use_thread_barrier = True
 
     def get_build_strategy(self) -> BuildStrategy:
-        """How trainers build their programs."""
+        """The build settings of trainers."""
         return self._build_strategy
 
     def set_build_strategy(self, config: BuildStrategy | dict[str, Any]) -> None:
-        """Change how trainers build their programs."""
+        """Change the build settings of trainers."""
         self._build_strategy = _changed(self._build_strategy, config, "build_strategy")
         self.check_build_strategy()
 
     def check_build_strategy(self) -> None:
-        """Set what every mode asks of building."""
+        """Set the build fields that every mode requires."""
         if self.mode is None:
             raise _base_error("check_build_strategy")
         self._build_strategy.async_mode = True
 
 
 class SyncStrategy(DistributedStrategy):
-    """All trainers make a step together: servers update by the mean of their gradients."""
+    """Synchronous steps of all trainers: servers update by the mean of their gradients."""
 
     mode = DistributedMode.SYNC
 
     def check_program_config(self) -> None:
-        """Set the fields by which release 1.8.5 knows this mode."""
+        """Set the fields that identify this mode in release 1.8.5."""
         _set_mode(self._program_config, half_async=True, completely_not_async=True)
 
     def transpiler_config(self) -> DistributeTranspilerConfig:
-        """A copy that asks for barriers in the program itself; no communicator runs beside it."""
+        """A copy with barriers in the program itself; no communicator is used."""
         config = super().transpiler_config()
         config.runtime_split_send_recv = False
         config.sync_mode = True
@@ -202,7 +202,7 @@ class AsyncStrategy(DistributedStrategy):
     mode = DistributedMode.ASYNC
 
     def check_program_config(self) -> None:
-        """Set the fields by which release 1.8.5 knows this mode."""
+        """Set the fields that identify this mode in release 1.8.5."""
         _set_mode(self._program_config)
 
 
@@ -212,12 +212,12 @@ class HalfAsyncStrategy(DistributedStrategy):
     mode = DistributedMode.HALF_ASYNC
 
     def check_program_config(self) -> None:
-        """Set the fields by which release 1.8.5 knows this mode."""
+        """Set the fields that identify this mode in release 1.8.5."""
         _set_mode(self._program_config, half_async=True)
 
 
 class GeoStrategy(DistributedStrategy):
-    """Trainers update their own parameters, and send how far they moved now and then.
+    """Trainers update their own parameters, and periodically send the deltas.
 
     `update_frequency` is the number of steps between two exchanges.
     """
@@ -234,7 +234,7 @@ class GeoStrategy(DistributedStrategy):
         self._program_config.geo_sgd_need_push_nums = update_frequency
 
     def check_program_config(self) -> None:
-        """Set the fields by which release 1.8.5 knows this mode."""
+        """Set the fields that identify this mode in release 1.8.5."""
         _set_mode(self._program_config, geo_sgd_mode=True)
 
 
@@ -243,29 +243,29 @@ class StrategyFactory:
 
     @staticmethod
     def create_sync_strategy() -> SyncStrategy:
-        """A new `SyncStrategy`."""
+        """Create a `SyncStrategy`."""
         return SyncStrategy()
 
     @staticmethod
     def create_half_async_strategy() -> HalfAsyncStrategy:
-        """A new `HalfAsyncStrategy`."""
+        """Create a `HalfAsyncStrategy`."""
         return HalfAsyncStrategy()
 
     @staticmethod
     def create_async_strategy() -> AsyncStrategy:
-        """A new `AsyncStrategy`."""
+        """Create an `AsyncStrategy`."""
         return AsyncStrategy()
 
     @staticmethod
     def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
-        """A new `GeoStrategy` that exchanges every `update_frequency` steps."""
+        """Create a `GeoStrategy` that exchanges every `update_frequency` steps."""
         return GeoStrategy(update_frequency)
 
 
 def strategy_for(config: DistributeTranspilerConfig) -> DistributedStrategy:
-    """The strategy that settings of the transpiler mean, as release 1.8.5 derives it.
+    """The strategy of transpiler settings, as release 1.8.5 derives it.
 
-    `sync_mode` is synchronous; else `geo_sgd_mode`, `half_async` and none of them decide where
+    `sync_mode` is synchronous; otherwise `geo_sgd_mode` and `half_async` decide if
     `runtime_split_send_recv` is set, and without that it is half-asynchronous.
     """
     if config.sync_mode:
@@ -290,7 +290,7 @@ def _set_mode(config: DistributeTranspilerConfig, **fields: bool) -> None:
 
 
 def _changed(current: Any, given: Any, what: str) -> Any:
-    """A copy of settings of the same class, or the current ones changed by a dict."""
+    """Return a copy of settings of the same class, or the current ones updated from a dict."""
     kind = type(current)
     if isinstance(given, dict):
         _expect_keys(given, [name for name in dir(current) if name[:2] != "__"], kind.__name__)

@@ -1,4 +1,4 @@
-"""What runs a Module: places, tensors and scopes, the arena, the loader and the executor's core."""
+"""Runs a Module: places, tensors and scopes, the arena, the loader and the executor's core."""
 
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace, Place
 from runtime.errors import FeedError, LodError, NotInitialized, PlaceError

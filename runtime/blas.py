@@ -1,11 +1,11 @@
-"""The number of threads of the BLAS that NumPy has loaded: one where products are small.
+"""Controls the number of BLAS threads that NumPy uses: one if all products are small.
 
-Threads of OpenBLAS wait for each other in a loop. On a machine whose cores other programs use, one
-of them waits for a slice of time, so that a product of half a millisecond takes ten; on an idle one
-small products gain little by a second thread. How many threads a step takes depends on its sizes
-only, never on what else runs: another number may change the last bit of a sum.
+OpenBLAS threads spin while they wait for each other. On a machine with other load, a waiting
+thread may lose its core for a scheduler time slice, so that a product of half a millisecond takes
+ten; on an idle machine small products gain little from a second thread. The number of threads of a
+step depends only on its sizes, never on the load: another number may change the last bit of a sum.
 
-NumPy has no function for it: the library is found among those that this process has mapped.
+NumPy has no function for this: the library is found among those mapped into this process.
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ from compiler.ir.dims import evaluate
 
 PREFIXES = ("scipy_openblas", "openblas")
 SUFFIXES = ("64_", "")
-"""How builds of OpenBLAS name their functions: `scipy_openblas_set_num_threads64_`."""
+"""Suffixes of function names in OpenBLAS builds: `scipy_openblas_set_num_threads64_`."""
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-"""Where users say how many threads they want; then every step takes so many."""
+"""Environment variables that set the number of threads; if one is set, every step uses it."""
 
 SMALL = 1 << 25
-"""Multiply-adds of a product that one thread computes: half a millisecond to a whole one."""
+"""Multiply-adds of the largest product run on one thread: half a millisecond to one millisecond."""
 
 Step = Callable[..., Any]
 
 
 @dataclass
 class BlasThreads:
-    """The threads of a BLAS: `write` sets their number, `most` is what large products take."""
+    """The thread pool of a BLAS: `write` sets its size, `most` is the number used for large
+    products.
+    """
 
     write: Callable[[int], object]
     most: int
 
     def limit(self, count: int) -> int:
-        """Let products take `count` threads at most from now on; the number before."""
+        """Limit products to `count` threads; return the previous number."""
         before, self.most = self.most, count
         self.write(count)
         return before
 
     def one(self, step: Step) -> Step:
-        """The same step, whose products take one thread."""
+        """Wrap a step so that its products run on one thread."""
 
         def narrow(*feeds: Any) -> Any:
             if self.most == 1:
@@ -66,9 +68,10 @@ class BlasThreads:
 
 
 def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
-    """A step of arrays with so many elements each, on one thread where its products are small.
+    """Wrap a step to run on one thread if its products are small.
 
-    A product of matrices of a, b and c elements takes at most √(a·b·c) multiply-adds.
+    `elements` are the element counts of its arrays. A product of matrices of a, b and c elements
+    takes at most √(a·b·c) multiply-adds.
     """
     a, b, c = sorted([1, 1, 1, *elements])[-3:]
     if a * b * c > SMALL * SMALL or any(os.environ.get(name) for name in VARIABLES):
@@ -78,7 +81,7 @@ def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
 
 
 def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:
-    """The elements of everything that a step computes with, four bytes each in buffers."""
+    """Yield the element counts of all arrays of a step; buffers count four bytes per element."""
     yield from (evaluate(each.nbytes, sizes) // 4 for each in module.buffers)
     yield from (prod(evaluate(dim, sizes) for dim in each.shape) for each in module.feeds)
     yield from (np.size(array) for array in params.values())
@@ -86,13 +89,13 @@ def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]
 
 @cache
 def blas_threads() -> BlasThreads | None:
-    """The threads of OpenBLAS, or None where it is not loaded."""
+    """Return the thread pool of OpenBLAS, or None if it is not loaded."""
     found = _functions()
     return None if found is None else BlasThreads(found[1], found[0]())
 
 
 def _functions() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """What reads and what writes the number."""
+    """Return the library functions that get and set the number of threads."""
     for path in _libraries():
         library = ctypes.CDLL(path)
         for prefix in PREFIXES:
@@ -105,7 +108,7 @@ def _functions() -> tuple[Callable[[], int], Callable[[int], object]] | None:
 
 
 def _libraries() -> list[str]:
-    """The files of mapped libraries that may be OpenBLAS."""
+    """Return the paths of mapped libraries that may be OpenBLAS."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:

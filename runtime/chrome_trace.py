@@ -1,6 +1,6 @@
 """Events of the Chrome trace format, which chrome://tracing and ui.perfetto.dev open.
 
-Times are given in nanoseconds, of any clock that all events of a trace share; the format has
+Times are in nanoseconds, of any clock that all events of a trace share; the format itself uses
 microseconds. A process and a thread are numbers, which `process_name` and `thread_name` label.
 Format: "Trace Event Format", Google, 2016.
 """
@@ -31,7 +31,7 @@ def complete_event(
 
 
 def counter_event(name: str, when: int, process: int = 0, **values: float) -> Event:
-    """A point of a curve for each of `values`."""
+    """A sample of a counter, with one curve for each of `values`."""
     return {"name": name, "ph": "C", "ts": when / 1e3, "pid": process, "args": values}
 
 
@@ -48,7 +48,7 @@ def flow_event(
 
 
 def process_name(process: int, name: str) -> list[Event]:
-    """The label of a process, and its place: processes are listed by their numbers."""
+    """The label of a process and its sort index: processes are listed by their numbers."""
     return [
         {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": name}},
         {
@@ -64,6 +64,6 @@ def thread_name(thread: int, name: str, process: int = 0) -> Event:
 
 
 def trace_text(events: Iterable[Event], about: Mapping[str, Any] | None = None) -> str:
-    """A trace file, JSON; `about` is kept beside the events and shown by no viewer."""
+    """Return a trace file as JSON; `about` is stored as metadata that viewers do not show."""
     whole = {"traceEvents": list(events), "displayTimeUnit": "ms"}
     return json.dumps(whole if about is None else whole | {"otherData": dict(about)})

@@ -1,4 +1,4 @@
-"""Places: where values live and steps run, as fluid names them."""
+"""Places: the devices on which values are stored and steps run, named as in fluid."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from runtime.errors import PlaceError
 
 
 class PlaceKind:
-    """What scripts ask of a place."""
+    """Base class of places, with the queries that scripts use."""
 
     number: ClassVar[int]
-    """The kind as release 1.8.5 numbers it."""
+    """The number of the place kind in release 1.8.5."""
 
     def _type(self) -> int:
         return self.number
@@ -21,7 +21,7 @@ class PlaceKind:
         return self == other
 
     def is_cpu_place(self) -> bool:
-        """Whether it is the memory of the host."""
+        """Whether it is host memory."""
         return isinstance(self, CPUPlace)
 
     def is_gpu_place(self) -> bool:
@@ -29,17 +29,17 @@ class PlaceKind:
         return isinstance(self, CUDAPlace)
 
     def is_cuda_pinned_place(self) -> bool:
-        """Whether it is pinned memory of the host."""
+        """Whether it is pinned host memory."""
         return isinstance(self, CUDAPinnedPlace)
 
     def gpu_device_id(self) -> int:
-        """The number of the CUDA device, -1 for other places."""
+        """The index of the CUDA device, -1 for other places."""
         return self.device if isinstance(self, CUDAPlace) else -1
 
 
 @dataclass(frozen=True)
 class CPUPlace(PlaceKind):
-    """Host memory and the processor; what modules for the target `numpy` run on.
+    """Host memory and the CPU; runs modules for the target `numpy`.
 
     >>> print(CPUPlace(), CPUPlace() == CPUPlace())
     CPUPlace True
@@ -53,7 +53,7 @@ class CPUPlace(PlaceKind):
 
 @dataclass(frozen=True)
 class CUDAPlace(PlaceKind):
-    """The CUDA device of this number, counted from 0. Raises PlaceError for no such number.
+    """The CUDA device with this index, counted from 0. Raises PlaceError for an invalid index.
 
     >>> print(CUDAPlace(1), CUDAPlace(0) == CUDAPlace(1))
     CUDAPlace(1) False
@@ -73,7 +73,7 @@ class CUDAPlace(PlaceKind):
 
 @dataclass(frozen=True)
 class CUDAPinnedPlace(PlaceKind):
-    """Host memory that a CUDA device copies from directly."""
+    """Pinned host memory, from which a CUDA device copies directly."""
 
     number = 2
 
@@ -83,17 +83,17 @@ class CUDAPinnedPlace(PlaceKind):
 
 Place: TypeAlias = CPUPlace | CUDAPlace | CUDAPinnedPlace
 PLACES = (CPUPlace, CUDAPlace, CUDAPinnedPlace)
-"""The classes a `Place` may be of, for `isinstance`."""
+"""The classes of places, for `isinstance`."""
 
 
 def expect_place(place: object) -> None:
-    """Raise TypeError for what is not a place, naming what it is."""
+    """Raise TypeError, naming the type, if a value is not a place."""
     if not isinstance(place, PLACES):
         raise TypeError(f"a place is CPUPlace() or CUDAPlace(i), not {place!r}")
 
 
 def expect_target(target: str, place: Place) -> None:
-    """Raise PlaceError where a module for this target does not run on this place."""
+    """Raise PlaceError if a module for this target does not run on this place."""
     if target not in _KINDS:
         known = " and ".join(map(repr, _KINDS))
         raise PlaceError(f"a module for the target {target!r} cannot be loaded: {known} can")
@@ -109,7 +109,9 @@ _KINDS: dict[str, type] = {"numpy": CPUPlace, "triton": CUDAPlace}
 
 
 def target_of(place: Place) -> str:
-    """The target whose modules run on a place. Raises PlaceError for memory that runs nothing."""
+    """Return the target whose modules run on a place. Raises PlaceError for memory that runs
+    nothing.
+    """
     for target, kind in _KINDS.items():
         if isinstance(place, kind):
             return target

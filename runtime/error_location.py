@@ -1,6 +1,6 @@
-"""Which op an error in a step came from, and where the user wrote it.
+"""Error locations: the op that raised an error in a step, and the user's line that created it.
 
-The generator writes a comment above the lines of each op, `# <op>  <the user's line>`; fused ops
+The generator writes a comment above the code of each op, `# <op>  <the user's line>`; fused ops
 have one each.
 """
 
@@ -16,16 +16,15 @@ from runtime.errors import StepError, TooLarge
 
 _PACKAGES = Path(np.__file__).parent.parent
 _LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"))
-"""Where the libraries are that generated code calls."""
+"""Paths of the libraries that generated code calls."""
 
 
-def blame(error: Exception, filename: str, source: str) -> None:
-    """Raise a StepError for an error in generated code, which a library or the code itself raised;
-    TooLarge where there was no memory for a value.
+def raise_step_error(error: Exception, filename: str, source: str) -> None:
+    """Raise a StepError for an error that a library or generated code raised; TooLarge if out of
+    memory.
 
-    `filename` is the name that the code was compiled under, `source` its text.
-
-    An error of a function of the user's, which `py_func` called, only gets a note.
+    `filename` is the name that the code was compiled under, `source` its text. An error of the
+    user's function that `py_func` called only gets a note.
     """
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     comments = _comments(error, filename, source)
@@ -41,7 +40,7 @@ def blame(error: Exception, filename: str, source: str) -> None:
 
 
 def _comments(error: Exception, filename: str, source: str) -> list[str]:
-    """What the generator noted of the op, or the fused ones, that a step was at."""
+    """Return the generated comments of the op, or the fused ones, that raised the error."""
     frames = walk_tb(error.__traceback__)
     numbers = [line for frame, line in frames if frame.f_code.co_filename == filename]
     lines = source.splitlines()[: numbers[0] if numbers else 0]
@@ -52,7 +51,7 @@ def _comments(error: Exception, filename: str, source: str) -> list[str]:
 
 
 def _sentence(error: Exception, ops: tuple[str, ...]) -> str:
-    """What an op says by itself, and else what NumPy says with the op's type before it."""
+    """Return an op's own message, otherwise NumPy's message prefixed with the op type."""
     kinds = [op.partition(" = ")[2].partition("(")[0] for op in ops]
     text = str(error).strip()
     return text if text.startswith(tuple(kinds)) else f"{' and '.join(kinds)}: {text}"

@@ -1,7 +1,7 @@
-"""What goes wrong while running, beside what `compiler.errors` already says.
+"""Run-time errors, in addition to those of `compiler.errors`.
 
 Each is a ValueError of the same form: one sentence, then the op, the user's line and a hint. Some
-are also of the kind that the reference raises, so that scripts that catch it go on working.
+also derive from the type that the reference raises, so that scripts that catch it keep working.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compiler.escape import printable_lines
 
 
 class FeedError(CompileError):
-    """What is fed is not what the program takes: a name is missing, or its type is another."""
+    """The feed does not match the program: a name is missing, or its type differs."""
 
 
 class NotInitialized(CompileError, RuntimeError):
@@ -22,17 +22,17 @@ class NotInitialized(CompileError, RuntimeError):
 
 
 class LodError(CompileError, AssertionError):
-    """Sequence lengths or offsets do not describe the data they were given for."""
+    """Sequence lengths or offsets do not match the data."""
 
 
 class StepError(CompileError):
-    """An op cannot compute from the values that came to it in a step."""
+    """An op cannot compute its outputs from its inputs in a step."""
 
 
 class CheckpointError(ValueError):
-    """A tensor cannot be read or written; names the file and byte, the expected and the given.
+    """A tensor cannot be read or written; names the file and byte, expected and actual values.
 
-    What is not printable in the message is escaped: names come from files.
+    Unprintable characters in the message are escaped: names come from files.
     """
 
     def __init__(self, message: str) -> None:
@@ -40,27 +40,27 @@ class CheckpointError(ValueError):
 
 
 class FileAccessError(CompileError):
-    """An op of a program must not read or write the file that it names, or cannot."""
+    """An op of a program may not, or cannot, read or write the file that it names."""
 
 
 class TooLarge(CompileError, MemoryError):
-    """A value would take more memory than there is."""
+    """A value would take more memory than is available."""
 
 
 class MemoryLimitExceeded(TooLarge):
-    """A step would take more memory than its limit allows; nothing of it was taken."""
+    """A step would take more memory than its limit allows; nothing was allocated."""
 
 
 class PlaceError(CompileError, RuntimeError):
-    """A device cannot do what it was asked for."""
+    """A device does not support the request."""
 
 
 class WireError(CompileError, RuntimeError):
-    """A parameter server or a trainer cannot be reached, or sends what it must not."""
+    """A parameter server or a trainer cannot be reached, or sends an invalid message."""
 
 
 class CollectiveError(CompileError, RuntimeError):
-    """A collective operation between ranks cannot be done, or did not finish."""
+    """A collective operation between ranks failed or did not finish."""
 
 
 class RendezvousError(CollectiveError):
@@ -68,14 +68,14 @@ class RendezvousError(CollectiveError):
 
 
 class ScheduleError(CollectiveError):
-    """Ranks do not issue the same collectives: a name, type, shape or the order differs."""
+    """Ranks issue different collectives: a name, type, shape or the order differs."""
 
 
 class RankError(CollectiveError):
     """Another rank ended, stopped or stalled.
 
-    `rank`, `host` and `pid` name its process, `step` the step it was in, `last` the last collective
-    it issued, and `cause` what happened to it.
+    `rank`, `host` and `pid` identify its process, `step` its step, `last` the last collective it
+    issued, and `cause` the reason.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ def missing_feed(
     source: str = "",
     hint: str = "",
 ) -> FeedError:
-    """Feeds that are not there: name, element type and shape of each, and the op that reads one.
+    """Build the error for missing feeds: name, dtype and shape of each, and an op that reads one.
 
     >>> print(missing_feed([("x", "float32", (-1, 13)), ("y", "int64", (-1, 1))]))
     missing feed: 'x' (float32 of shape (-1, 13)), 'y' (int64 of shape (-1, 1))
@@ -127,7 +127,7 @@ def missing_feed(
 def wrong_shape(
     name: str, expected: Sequence[object], given: Sequence[int], hint: str = ""
 ) -> ShapeError:
-    """A feed whose sizes do not fit; sizes that may be any are -1 or a name.
+    """Build the error for a feed of the wrong shape; dynamic dims are -1 or a name.
 
     >>> print(wrong_shape("x", (-1, 13), (4, 12)))
     feed 'x' must have the shape (-1, 13), but (4, 12) was given
@@ -137,7 +137,7 @@ def wrong_shape(
 
 
 def wrong_dtype(name: str, expected: str, given: str) -> FeedError:
-    """A feed of another element type: nothing is converted silently.
+    """Build the error for a feed of the wrong dtype: nothing is converted silently.
 
     >>> print(wrong_dtype("x", "float32", "float64"))
     feed 'x' must be float32, but float64 was given

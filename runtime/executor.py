@@ -1,8 +1,8 @@
-"""Executor: programs and feeds in, numbers out, with everything done before kept for the next run.
+"""Executor: compiles and runs programs on feeds, and caches all compiled and bound code.
 
-A run seen before costs a look-up. Else the open sizes of the feeds get names by which of them are
-equal, a program is compiled once for such a pattern, and each new set of sizes is only bound. What
-is kept belongs to a version of a program and to a scope, and goes when either goes.
+A run with known shapes costs a look-up. Otherwise the dynamic dims of the feeds get names according
+to which are equal, a program is compiled once per such shape signature, and new sizes are only
+bound. Cache entries belong to a version of a program and to a scope, and are dropped with either.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from runtime.profiler import Recorder
 from runtime.sizes import LOD, Pattern, twins_of
 from runtime.tensors.scope import Arrays, Scope
 
-KEPT_PLANS = 1024
-"""Kinds of run remembered for a program and a scope; past it they are all forgotten."""
+MAX_PLANS = 1024
+"""Maximum number of plans cached for a program and a scope; past it all are dropped."""
 
-KEPT_MODULES = 256
-"""Modules an Executor remembers; past it they are all forgotten."""
+MAX_MODULES = 256
+"""Maximum number of modules cached by an Executor; past it all are dropped."""
 
 Signature: TypeAlias = tuple[object, ...]
 
 
 class Program(Protocol):
-    """What is asked of a program here: a version that grows with every edit."""
+    """The program interface required here: a version that grows with every edit."""
 
     version: int
 
@@ -51,7 +51,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """How runs of one kind go: which feeds go where, which set state, which fetch is which."""
+    """The plan of one kind of run: which feeds are inputs, which set state, which results are
+    fetched.
+    """
 
     executable: Executable
     feeds: tuple[str, ...]
@@ -61,7 +63,7 @@ class Plan:
 
 @dataclass
 class Loaded:
-    """What was loaded for a scope: an Executable a Module, a plan a kind of run."""
+    """Everything loaded for a scope: one Executable per Module, one plan per kind of run."""
 
     executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
     plans: dict[Signature, Plan] = field(default_factory=dict[Signature, Plan])
@@ -72,7 +74,7 @@ class Loaded:
 
 
 class Compiled:
-    """What was made of one version of a program; `digest` is that version's identity."""
+    """Everything compiled from one version of a program; `digest` identifies that version."""
 
     def __init__(self, version: int, digest: str) -> None:
         self.version = version
@@ -81,18 +83,18 @@ class Compiled:
 
 
 def borrowed(module: Module, scope: Scope) -> Params:
-    """The arrays of a scope; what is kept for a scope must not keep the scope."""
+    """The arrays of a scope, without keeping the scope alive: caches of a scope must not."""
     return Arrays(cast(Scope, weakref.proxy(scope)))
 
 
 class Executor(Generic[P]):
     """Runs programs on one place.
 
-    `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
-    `declare` says what a program declares of a name that is fed; `digest` is equal for equal
-    programs, so that a clone is not compiled again; `names` is what a program's code finds beside
-    its own when it runs in a scope; `recorder` gives what records the times of steps, or None;
-    `params` where a module that runs in a scope finds its state.
+    `compile` builds a Module from a program, the shape signature of its feeds and the names to
+    fetch; `declare` returns what a program declares of a name that is fed; `digest` is equal for
+    equal programs, so that a clone is not compiled again; `names` are the extra globals of a
+    program's code when it runs in a scope; `recorder` returns the recorder of step times, or None;
+    `params` returns the state of a module that runs in a scope.
     """
 
     def __init__(
@@ -120,19 +122,19 @@ class Executor(Generic[P]):
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
 
     def renew_locks(self) -> None:
-        """Make the lock that steps hold, free; a child of a fork does so once more."""
+        """Replace the lock held by steps with a free one; called in the child of a fork."""
         self._busy = RLock()
 
     def run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        """Run a program once, its state in `scope`; copies of what is fetched, in order.
+        """Run a program once, with its state in `scope`; return copies of the fetches, in order.
 
-        A feed `x` that is cut into sequences brings its offsets along as `x@LOD0`, …; what is
-        fetched is an array, a LoDTensor where it is cut into sequences, or a list of arrays for a
-        tensor array. Threads wait for each other: the steps of a program share their memory. Raises
-        FeedError for a feed of another element type, ShapeError for one whose sizes do not fit, and
-        what compiling, loading and the step raise.
+        The LoD offsets of a feed `x` with sequences are fed as `x@LOD0`, …; a fetch is an array, a
+        LoDTensor if it has LoD, or a list of arrays for a tensor array. Threads wait for each
+        other: the steps of a program share their memory. Raises FeedError for a feed of the wrong
+        dtype, ShapeError for one of the wrong shape, and whatever compiling, loading and the step
+        raise.
         """
         with self._busy:
             return self._run(program, feed, fetch, scope)
@@ -143,12 +145,12 @@ class Executor(Generic[P]):
         loaded = self._loaded(program, scope)
         plans = loaded.plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
-        twins = twins_of(feed) if any(LOD in name for name in feed) else {}
-        signature = (fetch, *kinds, *twins.items())
+        lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+        signature = (fetch, *kinds, *lod_owners.items())
         plan = plans.get(signature)
         if plan is None:
-            plan = self._plan(program, feed, fetch, scope, twins)
-            _remember(plans, signature, plan, KEPT_PLANS)
+            plan = self._plan(program, feed, fetch, scope, lod_owners)
+            _remember(plans, signature, plan, MAX_PLANS)
         loaded.latest = plan
         return self._step(program, plan, feed, fetch, scope)
 
@@ -166,14 +168,14 @@ class Executor(Generic[P]):
         return plan.layout.fetched(values)
 
     def module(self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...]) -> Module:
-        """The module that runs a program on these feeds, for another process to load.
+        """Return the module that runs a program on these feeds, for another process to load.
 
         Nothing is loaded here. Raises what compiling raises, FeedError and ShapeError.
         """
         with self._busy:
             self._compiled(program)
-            twins = twins_of(feed) if any(LOD in name for name in feed) else {}
-            fed = self._fed(program, feed, twins)
+            lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+            fed = self._fed(program, feed, lod_owners)
             names = list(dict.fromkeys(fetch))
             for pattern in fed.patterns[:-1]:
                 with suppress(ShapeError):
@@ -185,10 +187,10 @@ class Executor(Generic[P]):
     def made(
         self, program: P, scope: Scope, fetch: tuple[str, ...] | None = None
     ) -> tuple[Module, Mapping[str, int]] | None:
-        """The module that a program ran as last in a scope, and the sizes it was bound to.
+        """Return the module that a program last ran as in a scope, and the sizes it was bound to.
 
-        With `fetch`, the last one that was made for these fetches. None where it did not run as it
-        stands now.
+        With `fetch`, the last one compiled for these fetches. None if the current version of the
+        program has not run.
         """
         with self._busy:
             loaded = self._loaded(program, scope)
@@ -196,12 +198,12 @@ class Executor(Generic[P]):
             plan = loaded.latest if fetch is None else next(reversed(fitting), None)
             if plan is None:
                 return None
-            ran = plan.executable.module  # while times are recorded, it has clocks in it
+            ran = plan.executable.module  # while times are recorded, it is instrumented with clocks
             known = (each for each in self._modules.values() if each.record is ran.record)
             return next(known, ran), plan.executable.sizes
 
     def nbytes(self) -> int:
-        """The bytes of the arenas it holds; waits for a run that is under way."""
+        """The total size of its arenas in bytes; waits for a run in progress."""
         with self._busy:
             scopes = [each for made in self._programs.values() for each in made.scopes.values()]
             timed = [each for known in scopes for each in known.timed.values()]
@@ -209,12 +211,12 @@ class Executor(Generic[P]):
             return sum(executable.nbytes for executable in loaded)
 
     def unload(self) -> None:
-        """Free the memory of what is loaded; the modules are kept."""
+        """Free the memory of everything loaded; the modules are kept."""
         with self._busy:
             self._programs.clear()
 
     def close(self) -> None:
-        """Forget everything compiled and loaded; the next run begins anew."""
+        """Drop everything compiled and loaded; the next run starts from scratch."""
         self._programs.clear()
         self._modules.clear()
         self._unfit.clear()
@@ -236,9 +238,9 @@ class Executor(Generic[P]):
 
     def _plan(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
-        twins: Mapping[str, str],
+        lod_owners: Mapping[str, str],
     ) -> Plan:  # fmt: skip
-        fed = self._fed(program, feed, twins)
+        fed = self._fed(program, feed, lod_owners)
         try:
             executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
         except CompileError as error:
@@ -246,14 +248,15 @@ class Executor(Generic[P]):
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
         return Plan(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
 
-    def _fed(self, program: P, feed: Mapping[str, Array], twins: Mapping[str, str]) -> Fed:
+    def _fed(self, program: P, feed: Mapping[str, Array], lod_owners: Mapping[str, str]) -> Fed:
         declared = {name: self._declare(program, name) for name in feed if LOD not in name}
-        return fed_as(declared, feed, twins)
+        return fed_as(declared, feed, lod_owners)
 
     def _fitting(self, program: P, fed: Fed, fetch: list[str], scope: Scope) -> Executable:
-        """The program for a pattern of sizes, or for exactly these where it fixes some itself.
+        """Return the program for a shape signature, or for exactly these sizes if it fixes some
+        itself.
 
-        What does not go together either way is said in the numbers that were fed.
+        If both fail, the error names the sizes that were fed.
         """
         for pattern in fed.patterns[:-1]:
             with suppress(ShapeError):
@@ -264,9 +267,10 @@ class Executor(Generic[P]):
         self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
         scope: Scope,
     ) -> Executable:  # fmt: skip
-        """The program for a pattern, bound to these sizes; ShapeError where it does not fit.
+        """Return the program for a shape signature, bound to these sizes; ShapeError if it does not
+        fit.
 
-        A pattern that cannot be compiled is not tried again.
+        A signature that cannot be compiled is not tried again.
         """
         key = self._key(program, pattern, fetch)
         if key in self._unfit:
@@ -274,16 +278,18 @@ class Executor(Generic[P]):
         try:
             executable = self._executable(program, pattern, fetch, scope)
         except ShapeError:
-            _remember(self._unfit, key, None, KEPT_MODULES)
+            _remember(self._unfit, key, None, MAX_MODULES)
             raise
-        with suppress(NotInitialized):  # what is missing may be fed
+        with suppress(NotInitialized):  # missing params may be fed
             executable.prepare(exact)
         return executable
 
     def _explain(
         self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: Sequence[str]
     ) -> None:
-        """Raise the ShapeError of these very sizes, where there is one: it says more than NumPy."""
+        """Raise the ShapeError of compiling for exactly these sizes, if any: it is clearer than
+        NumPy's.
+        """
         fed = self._fed(program, feed, {})
         try:
             self._compile(program, fed.patterns[-1], list(dict.fromkeys(fetch)))
@@ -293,7 +299,7 @@ class Executor(Generic[P]):
     def _executable(
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
     ) -> Executable:
-        """The program compiled for a pattern and loaded for a scope."""
+        """Return the program compiled for a shape signature and loaded for a scope."""
         executables = self._loaded(program, scope).executables
         module = self._module(program, pattern, fetch)
         key = self._key(program, pattern, fetch)
@@ -302,19 +308,19 @@ class Executor(Generic[P]):
         return executables[key]
 
     def _module(self, program: P, pattern: Pattern, fetch: list[str]) -> Module:
-        """The program compiled for a pattern."""
+        """Return the program compiled for a shape signature."""
         key = self._key(program, pattern, fetch)
         if key not in self._modules:
-            _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
+            _remember(self._modules, key, self._compile(program, pattern, fetch), MAX_MODULES)
             self.counters.compiles += 1
         return self._modules[key]
 
     def _key(self, program: P, pattern: Pattern, fetch: list[str]) -> Signature:
-        """What is equal for runs that one Module serves."""
+        """Return the cache key of a Module: equal for all runs that it serves."""
         return (self._programs[program].digest, *pattern.items(), *fetch)
 
     def _load(self, module: Module, program: P, scope: Scope) -> Executable:
-        """A module loaded for a scope; while times are recorded, with clocks in it."""
+        """Load a module for a scope, instrumented with clocks while times are recorded."""
         names, recorder = dict(self._names(program, scope)), self._recorder()
         params = self._params(module, scope)
         if recorder is not None:
@@ -324,7 +330,7 @@ class Executor(Generic[P]):
 
 
 def _keep(scope: Scope, name: str, array: Array) -> None:
-    """Make a fed array the value of a variable of the scope."""
+    """Store a fed array in a variable of the scope."""
     found = scope.find_var(name) or scope.var(name)
     found.get_tensor().set(array, CPUPlace())
 

@@ -1,4 +1,4 @@
-"""What a run is fed, beside what the program declares: the patterns that it may be compiled for."""
+"""The feeds of a run, compared with their declarations: the shape signatures to compile for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runtime.sizes import Pattern, name_sizes, with_numbers, with_products, with
 
 @dataclass(frozen=True)
 class Declared:
-    """What a program says of a name that is fed.
+    """The program's declaration of a fed name.
 
-    `shape` is None where any will do, and a `Dim` in it where any size will do. `kept` is true for
-    persistable state: feeding it sets it. Where `exact` is false, element type and sizes are what
-    the program expects, and others may be fed if its ops can use them. `called` is the name that
-    users know it by, where that is another one.
+    `shape` is None for any shape, and a `Dim` in it is a dynamic size. `kept` is true for
+    persistable state: feeding it sets it. If `exact` is false, dtype and sizes are what the program
+    expects, and others may be fed if its ops can use them. `called` is the name known to the user,
+    if different.
     """
 
     dtype: DType
@@ -31,11 +31,11 @@ class Declared:
 
 @dataclass(frozen=True)
 class Fed:
-    """The feeds of a run: which set state, and how a program may be compiled for the others.
+    """The feeds of a run: which set state, and the shape signatures to try for the others.
 
-    `patterns` are tried in order; the last one has the very sizes that are fed, `exact`.
-    `mismatches` say of each feed that is not as declared what was expected; `called` has the names
-    that users know feeds by, where those are others.
+    `patterns` are tried in order; the last one has exactly the fed sizes, `exact`. `mismatches` has
+    an error for each feed that is not as declared; `called` the names known to the user, where
+    different.
     """
 
     kept: tuple[str, ...]
@@ -45,28 +45,28 @@ class Fed:
     called: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def explained(self, error: CompileError) -> CompileError:
-        """The error of a compilation; that of the feed where one is not as declared."""
+        """Return the error of a compilation, or that of a feed that is not as declared."""
         if not self.mismatches or isinstance(error, FeedError):
             return self._translated(error)
         first = self.mismatches[0]
-        first.add_note(f"as it is fed: {error}")
+        first.add_note(f"for the feed as passed: {error}")
         return first
 
     def _translated(self, error: CompileError) -> CompileError:
-        """An error, with a note for each feed it names that users know by another name."""
+        """Add a note to an error for each feed it names that the user knows by another name."""
         for name, called in self.called.items():
             if repr(name) in error.message:
-                error.add_note(f"{name!r} is what a reader feeds as {called!r}")
+                error.add_note(f"{name!r} is fed by a reader as {called!r}")
         return error
 
 
 def fed_as(
-    declared: Mapping[str, Declared], feed: Mapping[str, Array], twins: Mapping[str, str]
+    declared: Mapping[str, Declared], feed: Mapping[str, Array], lod_owners: Mapping[str, str]
 ) -> Fed:
-    """Compare feeds with what is declared of them; `twins` maps feeds to others of the same LoD.
+    """Compare feeds with their declarations; `lod_owners` maps feeds to others of the same LoD.
 
-    Raises FeedError for a wrong element type and ShapeError for wrong sizes where a feed must be
-    as declared.
+    Raises FeedError for a wrong dtype and ShapeError for a wrong shape if a feed must be as
+    declared.
     """
     errors = {name: _mismatch(name, known, feed[name]) for name, known in declared.items()}
     for name, error in errors.items():
@@ -74,7 +74,7 @@ def fed_as(
             raise error
     kept = tuple(name for name, known in declared.items() if known.kept)
     shapes = {n: _shape(known, feed[n]) for n, known in declared.items() if n not in kept}
-    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, twins)
+    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, lod_owners)
     exact = {name: feed[name].shape for name in pattern}
     types = {n: DType.of(feed[n].dtype) for n in shapes if feed[n].dtype != declared[n].dtype.numpy}
     tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]
@@ -85,7 +85,7 @@ def fed_as(
 
 
 def _shape(declared: Declared, array: Array) -> Shape:
-    """The declared shape of a feed, open in every axis where none is, or where another is fed."""
+    """The declared shape of a feed, dynamic in each axis that is undeclared or fed another size."""
     if declared.shape is None or len(declared.shape) != array.ndim:
         return (UNKNOWN,) * array.ndim
     pairs = zip(declared.shape, array.shape, strict=True)
@@ -93,7 +93,9 @@ def _shape(declared: Declared, array: Array) -> Shape:
 
 
 def _mismatch(name: str, declared: Declared, array: Array) -> CompileError | None:
-    """A FeedError for another element type than the declared one, a ShapeError for other sizes."""
+    """Return a FeedError if the dtype differs from the declared one, a ShapeError if the shape
+    does.
+    """
     name = declared.called or name
     if array.dtype != declared.dtype.numpy:
         return wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
@@ -108,7 +110,7 @@ def _fits(size: Size, number: int) -> bool:
 
 
 def _has_element_type(array: Array) -> bool:
-    """Whether an array has one of the element types of programs, in this machine's byte order."""
+    """Whether an array has a dtype supported by programs, in native byte order."""
     try:
         DType.of(array.dtype)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Layout: which results of a module are the value and the LoD of each fetch."""
+"""Fetch layout: which results of a module are the value and the LoD of each fetch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 @dataclass(frozen=True)
 class Layout:
-    """Which results of a module are the value and the LoD of each fetch.
+    """The positions of the value and the LoD of each fetch among the results of a module.
 
-    `levels` are the positions of each fetch's LoD among the results. `repeats` is true where a
-    name is fetched twice, so that its value has to be copied.
+    `levels` are the positions of each fetch's LoD among the results. `repeats` is true if a name is
+    fetched twice, so that its value has to be copied.
     """
 
     order: tuple[int, ...]
@@ -36,7 +36,7 @@ class Layout:
         return Layout(tuple(map(results.index, fetch)), levels, repeats, any(levels))
 
     def fetched(self, values: Sequence[Any]) -> list[Any]:
-        """The value of each fetch, a LoDTensor where it has LoD, from the results of a step."""
+        """Return the value of each fetch, a LoDTensor if it has LoD, from the results of a step."""
         found = [values[index] for index in self.order]
         if self.repeats:
             found = [copy.deepcopy(value) for value in found]
@@ -44,13 +44,13 @@ class Layout:
 
 
 def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
-    """Where the levels of a fetch's LoD stand among the results, the outermost first."""
+    """The positions of a fetch's LoD levels among the results, outermost first."""
     wanted = (f"{name}{LOD}{level}" for level in count())
     return tuple(results.index(each) for each in takewhile(results.__contains__, wanted))
 
 
 def _cut(layout: Layout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
-    """What is fetched, cut into its sequences where it has any."""
+    """Return the fetches, as LoDTensors if they have LoD."""
     return [
         LoDTensor.cut(value, [values[index] for index in levels]) if levels else value
         for value, levels in zip(fetched, layout.levels, strict=True)

@@ -1,7 +1,7 @@
-"""Locks in processes made by `os.fork`: a child has only the thread that forked.
+"""Locks in processes created by `os.fork`: a child has only the thread that forked.
 
-A lock that another thread held stays locked in the child for ever. So whoever has locks makes them
-anew in each child.
+A lock that another thread held stays locked in the child forever. So owners of locks recreate them
+in each child.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from weakref import WeakSet
 
 
 class HasLocks(Protocol):
-    """What makes its locks by one call."""
+    """An object that recreates its locks on request."""
 
     def renew_locks(self) -> None:
-        """Make every lock anew, free; called in a child, where no other thread runs."""
+        """Replace every lock with a free one; called in a child, where no other thread runs."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Loader: a Module becomes something to call. Its source is run once, then bound to sizes.
+"""Loader: makes a Module callable. Its source is executed once, then bound to sizes.
 
 Nothing is compiled for a new batch size: binding evaluates the buffers' sizes, packs them into the
-arena and asks the module for a step over views of it. Bindings are kept, so that a size seen before
-costs a look-up. One Executable runs one step at a time: its bindings share one arena.
+arena and requests a step over views of it from the module. Bindings are cached, so that a known
+size costs a look-up. One Executable runs one step at a time: its bindings share one arena.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from compiler.pack import Life
 from compiler.plan import Tensor
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
-from runtime.error_location import blame
+from runtime.error_location import raise_step_error
 from runtime.errors import missing_feed, wrong_dtype, wrong_shape
 from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.memory.arena import Arena
-from runtime.memory.arenas import Block, Memory, Places
+from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
 from runtime.memory.params import Params, state_arrays
 from runtime.source_lines import SourceLines
 from runtime.tensors.scope import Arrays, Scope
 
-KEPT_BINDINGS = 16
-"""Bindings an Executable keeps unless told otherwise; the least recently used goes first."""
+DEFAULT_BINDINGS = 16
+"""Default number of bindings cached by an Executable; the least recently used is dropped first."""
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
@@ -42,7 +42,7 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass
 class Counters:
-    """How often something was done: programs compiled, sizes bound, steps run."""
+    """Counts of programs compiled, sizes bound and steps run."""
 
     compiles: int = 0
     bindings: int = 0
@@ -51,10 +51,10 @@ class Counters:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What buffers take at one set of sizes, in bytes.
+    """Memory of the buffers at one set of sizes, in bytes.
 
-    `arena` is the height they were packed to, `bound` the most that is alive at one step, below
-    which no packing goes, and `sum_of_buffers` what they would take without sharing.
+    `arena` is the packed height, `bound` the most bytes alive at one step, a lower bound of any
+    packing, and `sum_of_buffers` their total without sharing.
     """
 
     arena: int
@@ -66,11 +66,11 @@ class MemoryReport:
 class Binding:
     """A step over the arena and these arrays of the params, for one set of sizes.
 
-    `token` is the params' when the arrays were last seen to be theirs.
+    `token` is that of the params when the arrays were last checked.
     """
 
     sizes: Mapping[str, int]
-    places: Places
+    placement: Placement
     params: Mapping[str, Any]
     step: Step
     token: object
@@ -82,20 +82,20 @@ def load(
     params: Params | Scope | None = None,
     *,
     counters: Counters | None = None,
-    keep: int = KEPT_BINDINGS,
+    keep: int = DEFAULT_BINDINGS,
     poison: bool = False,
     names: Mapping[str, Any] | None = None,
     memory_limit: int | None = None,
 ) -> Executable:
     """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
-    State that a step writes before it reads it is made in `params` where it is missing. `keep`
-    bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
-    before it is written. `names` is what the source finds beside its own: the Python functions of
-    `py_func`, a clock, the rings that its collectives use. `memory_limit` is how many bytes a step
-    may take in all, that of the module unless given: sizes that need more raise
-    MemoryLimitExceeded when they are bound, before any memory is taken. Raises PlaceError where the
-    place does not run the module's target and ParseError where the source defines no `bind`.
+    State that a step writes before it reads it is created in `params` if missing. `keep` bindings
+    are cached; `poison` fills the arena with 0xFF at every binding, to expose reads of
+    uninitialised memory. `names` are extra globals of the source: the Python functions of
+    `py_func`, a clock, the rings that its collectives use. `memory_limit` is the maximum number of
+    bytes of a step, by default that of the module; binding sizes that need more raises
+    MemoryLimitExceeded. Raises PlaceError if the place does not run the module's target and
+    ParseError if the source defines no `bind`.
     """
     where = place or CPUPlace()
     expect_target(module.target, where)
@@ -114,7 +114,7 @@ def load(
 
 
 class Executable:
-    """A module with its params and its arena; made by `load`, called with feeds by name."""
+    """A module with its params and its arena; created by `load`, called with feeds by name."""
 
     def __init__(
         self,
@@ -144,31 +144,31 @@ class Executable:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its arenas: what the largest sizes so far have needed."""
+        """The size of its arenas in bytes, as required by the largest sizes so far."""
         return sum(arena.nbytes for arena in self._arenas)
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """What the unknown sizes were bound to last; nothing before the first binding."""
+        """The values of the dynamic sizes at the last binding; empty before the first."""
         latest = next(reversed(self._bindings.values()), None)
         return {} if latest is None else latest.sizes
 
     def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
-        """Run one step; copies of the fetched arrays in the order of `module.fetches`.
+        """Run one step; return copies of the fetched arrays in the order of `module.fetches`.
 
-        Names that the module does not take are let pass. Raises FeedError for a feed that is
-        missing or of another element type, ShapeError for one whose sizes do not fit, and
-        NotInitialized for params that do not exist yet.
+        Unknown names are ignored. Raises FeedError for a feed that is missing
+        or has the wrong dtype, ShapeError for one of the wrong shape, and NotInitialized for params
+        that do not exist yet.
         """
         return self.run([_checked(tensor, feed) for tensor in self.module.feeds])
 
     def run(self, feeds: Sequence[Array]) -> list[Array]:
-        """Run one step on feeds in the order of `module.feeds`, element types checked before.
+        """Run one step on feeds in the order of `module.feeds`, with dtypes already checked.
 
-        Raises StepError where an op cannot compute from them, and TooLarge where there is no memory
-        for a value whose size only the data decides.
+        Raises StepError if an op cannot compute its outputs, and TooLarge if there is no memory for
+        a value of data-dependent size.
         """
-        if not self._device:  # steps of the host may take microseconds: nothing is entered
+        if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
         with current(self._device):
             step = self._step_for(feeds)
@@ -183,44 +183,41 @@ class Executable:
         if self._enter is not None:
             self._enter()
         try:
-            with np.errstate(all="ignore"):  # NaN and infinity are results like others
+            with np.errstate(all="ignore"):  # NaN and infinity are valid results
                 return [_copy(value) for value in step(*feeds)]
         except Exception as error:
-            blame(error, self._filename, self.module.source)
+            raise_step_error(error, self._filename, self.module.source)
             raise
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Bind to feeds of these shapes, so that the first step on them costs no more than others.
+        """Bind to feeds of these shapes in advance, so that their first step is as fast as others.
 
-        Raises FeedError where one is missing, ShapeError where sizes do not go together, and
-        NotInitialized for params that do not exist yet.
+        Raises FeedError for missing feeds, ShapeError, and NotInitialized for missing params.
         """
         with current(self._device):
             self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
 
     def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Life]:
-        """The buffers for feeds of these shapes: their steps and bytes, in the module's order.
+        """Return the lifetimes and bytes of the buffers for feeds of these shapes, in the module's
+        order.
 
-        Raises FeedError where one is missing and ShapeError where the shapes do not fit.
+        Raises FeedError if one is missing and ShapeError if the shapes do not fit.
         """
         return lives_of(self.module.buffers, self.sizes_for(shapes))
 
     def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """What the names of open sizes stand for, for feeds of these shapes; raises as `lives`."""
+        """Return the values of the dynamic sizes for feeds of these shapes; raises as `lives`."""
         given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
         return _sizes(self.module, given)
 
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
-        """What the buffers take for feeds of these shapes; nothing is allocated.
-
-        Raises FeedError where one is missing and ShapeError where the shapes do not fit.
-        """
+        """Report the memory of the buffers without allocating anything; raises as `lives`."""
         lives = self.lives(shapes)
-        places = self._memory.exact(lives)
-        return MemoryReport(places.height, places.bound, sum(life.size for life in lives))
+        placement = self._memory.exact(lives)
+        return MemoryReport(placement.height, placement.bound, sum(life.size for life in lives))
 
     def _binding(self, shapes: Shapes) -> Binding:
-        """The binding for these shapes, now the most recently used, over the params as they are."""
+        """Return the binding for these shapes, most recently used, over the current params."""
         binding = self._bindings.pop(shapes, None) or self._new_binding(shapes)
         if binding.token != self._token():
             self._renew(binding)
@@ -230,45 +227,48 @@ class Executable:
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
         lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
-        places = self._memory.find(lives, sizes)
+        placement = self._memory.find(lives, sizes)
         if self._memory_limit is not None:
-            check_limit(self.module, self._memory_limit, sizes, lives, places.height, self._params)
-        if self._memory.outgrown(places):
+            height = placement.height
+            check_limit(self.module, self._memory_limit, sizes, lives, height, self._params)
+        if self._memory.outgrown(placement):
             self._bindings.clear()  # their views would keep the old memory alive
-        self._memory.reserve(places)
+        self._memory.reserve(placement)
         while len(self._bindings) >= self._keep:
             del self._bindings[next(iter(self._bindings))]
         params = self._state(sizes)
-        step = self._step(sizes, places, params)
+        step = self._step(sizes, placement, params)
         self.counters.bindings += 1
-        return Binding(sizes, places, params, step, self._token())
+        return Binding(sizes, placement, params, step, self._token())
 
     def _renew(self, binding: Binding) -> None:
-        """Bind to the params as they are now; where each buffer lies is decided already."""
+        """Rebind to the current params; the offsets of the buffers are unchanged."""
         params = self._state(binding.sizes)
         if any(params[name] is not array for name, array in binding.params.items()):
-            binding.step = self._step(binding.sizes, binding.places, params)
+            binding.step = self._step(binding.sizes, binding.placement, params)
             binding.params = params
         binding.token = self._token()
 
     def _state(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """The array of every param, or its twin on the device."""
+        """Return the array of every param, or its device copy."""
         params = self._params
         mine = [each for each in self.module.params if not each.on_device]
         state: dict[str, Any] = state_arrays(mine, params, sizes)
         theirs = [each for each in self.module.params if each.on_device]
         peeking = params.peeking() if isinstance(params, Arrays) else params
-        return state | {n: self._twin(n) for n in state_arrays(theirs, peeking, sizes)}
+        return state | {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
 
-    def _twin(self, name: str) -> Any:
+    def _device_copy(self, name: str) -> Any:
         if isinstance(self._params, Arrays):
             return self._params.on_device(name, self._device)
-        return self._mirrors.twin(name, self._params[name])
+        return self._mirrors.device_copy(name, self._params[name])
 
-    def _step(self, sizes: Mapping[str, int], places: Places, params: Mapping[str, Any]) -> Step:
+    def _step(
+        self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
+    ) -> Step:
         dims = [sizes[name] for name in self.module.dims]
         try:
-            step = self._bind(_taker(self.module, sizes, places, self._memory), params, *dims)
+            step = self._bind(_taker(self.module, sizes, placement, self._memory), params, *dims)
             return (
                 step
                 if self._device
@@ -280,19 +280,19 @@ class Executable:
             raise _misfit(sizes, str(error)) from error
 
     def _token(self) -> object:
-        """What stays equal while every array of the params is the same object."""
+        """A token that is equal as long as every array of the params is the same object."""
         if isinstance(self._params, Arrays):
             return self._params.generation
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
 
 
 def _copy(value: Array | list[Array]) -> Any:
-    """A result that the next step leaves alone; each tensor of a tensor array."""
+    """Copy a result, since the next step overwrites it; for a tensor array, copy each tensor."""
     return [array.copy() for array in value] if isinstance(value, list) else value.copy()
 
 
 def _bind_function(module: Module, names: Mapping[str, Any]) -> Callable[..., Step]:
-    """Run the module's source in a namespace of its own; tracebacks show its lines."""
+    """Execute the module's source in a new namespace; tracebacks show its lines."""
     lines = SourceLines(module.filename, module.source)
     namespace: dict[str, Any] = {**names, "__name__": module.name, "__source_lines__": lines}
     exec(module.code, namespace)
@@ -305,7 +305,7 @@ def _bind_function(module: Module, names: Mapping[str, Any]) -> Callable[..., St
 
 
 def _fed(tensor: Tensor, given: Mapping[str, T]) -> T:
-    """What was given for a feed."""
+    """Return the entry of a feed; FeedError if it is missing."""
     if tensor.name not in given:
         hint = did_you_mean(tensor.name, given)
         raise missing_feed([(tensor.name, tensor.dtype, tensor.shape)], hint=hint)
@@ -313,7 +313,7 @@ def _fed(tensor: Tensor, given: Mapping[str, T]) -> T:
 
 
 def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
-    """The array fed for a tensor, in row-major order."""
+    """Return the array fed for a tensor, in row-major order."""
     array = np.asarray(_fed(tensor, feed), order="C")
     if array.dtype != tensor.dtype:
         raise wrong_dtype(tensor.name, tensor.dtype, str(array.dtype))
@@ -323,14 +323,14 @@ def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
 def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
     """Check that feeds of these shapes fit a module; nothing is allocated.
 
-    Raises FeedError where one is missing, ShapeError where the sizes do not go together.
+    Raises FeedError if one is missing, ShapeError if the sizes are inconsistent.
     """
     sizes = _sizes(module, tuple(tuple(_fed(tensor, shapes)) for tensor in module.feeds))
     _fitting(lives_of(module.buffers, sizes), sizes)
 
 
 def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
-    """What each name in the shapes of the feeds stands for, given the shapes in numbers."""
+    """Solve for the dynamic sizes in the shapes of the feeds, from the actual shapes."""
     sizes: dict[str, int] = {}
     pairs = zip(module.feeds, shapes, strict=True)
     for tensor, given in sorted(pairs, key=lambda pair: _has_product(pair[0])):
@@ -340,23 +340,23 @@ def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
         for size, number in zip(tensor.shape, given, strict=True):
             sizes |= solve(size, number, sizes)
             if evaluate(size, sizes) != number:
-                raise wrong_shape(tensor.name, tensor.shape, given, _said(known))
+                raise wrong_shape(tensor.name, tensor.shape, given, _sizes_text(known))
     return sizes
 
 
 def _has_product(tensor: Tensor) -> bool:
-    """Whether a size is a product of names, which other tensors tell."""
+    """Whether a size is a product of names, whose values other tensors determine."""
     sizes = [size for size in tensor.shape if not isinstance(size, int)]
     return any(len(monomial) > 1 for size in sizes for monomial, _ in size.terms)
 
 
-def _said(sizes: Mapping[str, int]) -> str:
-    """The sizes that feeds before this one have fixed, for a hint."""
-    return ", ".join(f"{name} is {size} by the feeds before it" for name, size in sizes.items())
+def _sizes_text(sizes: Mapping[str, int]) -> str:
+    """The sizes that earlier feeds have fixed, as text for a hint."""
+    return ", ".join(f"{name} is {size} in earlier feeds" for name, size in sizes.items())
 
 
 def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
-    """The lives; ShapeError where a buffer would be smaller than nothing."""
+    """Return the lifetimes; ShapeError if a buffer has a negative size."""
     if any(life.size < 0 for life in lives):
         raise _misfit(sizes, "a size that follows from them is negative")
     return lives
@@ -364,13 +364,13 @@ def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
 
 def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return ShapeError(f"the sizes fed do not go together ({given}): {why}")
+    return ShapeError(f"the sizes of the feeds are inconsistent ({given}): {why}")
 
 
 def _taker(
-    module: Module, sizes: Mapping[str, int], places: Places, memory: Memory
+    module: Module, sizes: Mapping[str, int], placement: Placement, memory: Memory
 ) -> Callable[..., Any]:
-    """The `take` of a module: an array over a buffer, by its number, or over some bytes of it."""
+    """Return the `take` of a module: an array over a buffer, by its number, or over part of it."""
     limits = [life.size for life in lives_of(module.buffers, sizes)]
 
     def take(
@@ -380,7 +380,7 @@ def _taker(
         offset: int = 0,
         strides: Sequence[int] | None = None,
     ) -> Any:
-        array = memory.take(places, buffer, dtype, shape, offset, strides)
+        array = memory.take(placement, buffer, dtype, shape, offset, strides)
         taken = offset + _span(array, strides)
         if buffer is not None and taken > limits[buffer]:
             held, name = limits[buffer], module.buffers[buffer].name
@@ -391,7 +391,7 @@ def _taker(
 
 
 def _span(array: Any, strides: Sequence[int] | None) -> int:
-    """The bytes from the beginning of an array to its end, gaps included."""
+    """The bytes from the start of an array to its end, including gaps."""
     if strides is None or not array.nbytes:
         return array.nbytes
     pairs = zip(array.shape, strides, strict=True)

@@ -1,9 +1,9 @@
-"""Readers: what makes the next batches while a step runs, in a thread and a bounded queue.
+"""Prefetching readers: produce the next batches in a thread with a bounded queue while a step runs.
 
-A `Queue` holds a few items between a thread that puts and one that gets; closing it wakes both. A
-`Prefetcher` makes the items of an iterable in such a thread. Its errors reach whoever asks for the
-next item, with their own traceback, and no thread stays behind when nobody asks any more, be it
-after a `break`, an error or Ctrl-C.
+A `Queue` holds a few items between a producer and a consumer thread; closing it wakes both. A
+`Prefetcher` produces the items of an iterable in such a thread. Its errors are raised in the
+consumer, with their own traceback, and the thread ends when the consumer stops, be it after a
+`break`, an error or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FORKED = "the thread that reads batches is in the parent process: start the rea
 
 
 class EOFException(Exception):
-    """A reader that the program reads from has no next batch: `reset` it, and `start` it anew."""
+    """A reader of the program has no next batch: `reset` it and `start` it again."""
 
 
 class Queue(Generic[T]):
-    """At most `capacity` items on their way between threads, first in first out.
+    """A bounded FIFO queue of at most `capacity` items between threads.
 
-    It is also the `with` block in which the putting side works: at the end of the block nothing
-    more will come, and an error that left it is kept for the getting side.
+    It is also the context manager of the producer: at the end of the block the queue is finished,
+    and an error that left the block is kept for the consumer.
 
     >>> queue = Queue(2)
     >>> queue.put("a"), queue.put("b"), queue.size(), queue.get()
@@ -49,21 +49,25 @@ class Queue(Generic[T]):
         renew_in_children(self)
 
     def renew_locks(self) -> None:
-        """In a child of a fork nobody puts: behind what waits, `get` raises RuntimeError."""
+        """The child of a fork has no producer: after the queued items, `get` raises
+        RuntimeError.
+        """
         self._changed = Condition()
         if not (self._ended or self._closed):
             self._ended, self._error = True, RuntimeError(_FORKED)
 
     def size(self) -> int:
-        """How many items wait."""
+        """The number of queued items."""
         return len(self._items)
 
     def capacity(self) -> int:
-        """How many items may wait."""
+        """The maximum number of queued items."""
         return self._capacity
 
     def put(self, item: T) -> bool:
-        """Add an item, waiting for room; False, and nothing is added, once it is closed."""
+        """Add an item, waiting for room; returns False, without adding it, once the queue is
+        closed.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity)
             if not self._closed:
@@ -72,10 +76,9 @@ class Queue(Generic[T]):
             return not self._closed
 
     def get(self) -> T:
-        """The next item, waiting for it.
+        """Wait for the next item and return it.
 
-        Raises StopIteration where nothing more will come, and the putting side's error where that
-        is the reason.
+        Raises StopIteration at the end, or the producer's error if it failed.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended or self._closed)
@@ -87,7 +90,7 @@ class Queue(Generic[T]):
         raise StopIteration
 
     def close(self) -> None:
-        """Drop what waits and take nothing more."""
+        """Drop the queued items and accept no more."""
         with self._changed:
             self._closed = True
             self._items.clear()
@@ -109,10 +112,10 @@ class Queue(Generic[T]):
 
 
 class Prefetcher(Generic[T]):
-    """The items of an iterable, made up to `capacity` ahead in a thread of their own.
+    """An iterator over the items of an iterable, produced up to `capacity` ahead in a separate
+    thread.
 
-    `source` is called in that thread. An iterator itself; at the end and after an error the
-    thread is gone.
+    `source` is called in that thread, which ends with the items and after an error.
 
     >>> with Prefetcher(lambda: "abc", 2) as letters:
     ...     list(letters)
@@ -121,7 +124,7 @@ class Prefetcher(Generic[T]):
 
     def __init__(self, source: Callable[[], Iterable[T]], capacity: int) -> None:
         self.queue: Queue[T] = Queue(capacity)
-        # The thread knows the queue alone, and so does not keep this object alive.
+        # The thread refers only to the queue, so it does not keep this object alive.
         self._thread = Thread(target=_fill, args=(self.queue, source), daemon=True)
         self._thread.start()
 
@@ -136,7 +139,7 @@ class Prefetcher(Generic[T]):
             raise
 
     def close(self) -> None:
-        """Stop the thread, which ends with the item it is making, and wait for it."""
+        """Stop the thread, which ends after its current item, and wait for it."""
         self.queue.close()
         self._thread.join()
 
@@ -147,13 +150,13 @@ class Prefetcher(Generic[T]):
         self.close()
 
     def __del__(self) -> None:
-        # It does not wait as `close` does: whoever drops the last reference may hold locks.
+        # Unlike `close` it does not wait: the caller that drops the last reference may hold locks.
         self.queue.close()
 
 
 @entry_point
 def prefetched(source: Callable[[], Iterable[T]], capacity: int) -> Iterator[T]:
-    """The items of an iterable, made ahead as `Prefetcher` does; leaving the loop ends the thread.
+    """Iterate over an iterable, prefetched as `Prefetcher` does; leaving the loop ends the thread.
 
     >>> list(prefetched(lambda: range(3), 1))
     [0, 1, 2]

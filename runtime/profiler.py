@@ -1,8 +1,8 @@
-"""How long each step of a module takes: clocks written into its source, spans, a table, a trace.
+"""Profiler: times of each step of a module, from clocks in its source; spans, a table, a trace.
 
-A module names the ops above the code of each of its steps. `Recorder.tap` gives a module that tells
-the time at each of these comments and computes the same; without it, nothing is timed and nothing
-costs anything.
+A module has comments that name the ops above the code of each of its steps. `Recorder.tap` returns
+a module that reads the clock at each of these comments and computes the same results; without it
+there is no overhead.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from compiler.plan import Buffer
 from runtime.chrome_trace import Event, complete_event, counter_event, thread_name, trace_text
 
 MARK = "mark"
-"""The name that a tapped source calls with the number of the step it comes to."""
+"""The function that a tapped source calls with the number of the next step."""
 
 START = -1
-"""The number a tapped source gives before its first step."""
+"""The number that a tapped source passes before its first step."""
 
 SORTS = {"calls": "calls", "total": "total", "max": "max", "min": "min", "ave": "average"}
-"""Columns a table is sorted by, as users name them, and the field of a `Row`."""
+"""User names of the columns to sort a table by, and the field of a `Row`."""
 
 _OP = re.compile(r"(?:.* = )?(\w+)\(.*")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A step that ran from `start` to `stop`, in nanoseconds; `ops` as the module has them.
+    """A step that ran from `start` to `stop`, in nanoseconds; `ops` as in the module.
 
-    `made` are the bytes of the arena that it is the first to use, `live` those that hold something
-    while it runs.
+    `made` are the bytes of the arena that it uses first, `live` those that are in use while it
+    runs.
     """
 
     ops: tuple[str, ...]
@@ -47,7 +47,7 @@ class Span:
 
     @property
     def kinds(self) -> str:
-        """The types of the ops, one after the other where they are fused.
+        """The types of the ops, joined if they are fused.
 
         >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).kinds
         'mul+relu'
@@ -57,7 +57,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Row:
-    """All spans of one name, in milliseconds; `ratio` is their part of the time of all."""
+    """All spans of one name, in milliseconds; `ratio` is their fraction of the total time."""
 
     name: str
     calls: int
@@ -73,20 +73,20 @@ class Row:
 
 
 class Recorder:
-    """The spans of all the modules it tapped, in the order they ended."""
+    """The spans of all tapped modules, in the order they ended."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.passes: list[Span] = []
-        """What the compiler spent on the passes of each module, up to when it was tapped."""
+        """Compile times of the passes of each module, until it was tapped."""
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Drop all recorded spans."""
         self.spans.clear()
         self.passes.clear()
 
     def tap(self, module: Module) -> tuple[Module, dict[str, Callable[[int], None]]]:
-        """A module that tells this recorder what it does, and the names its source then needs."""
+        """Return an instrumented copy of a module, and the extra globals its source requires."""
         steps: list[tuple[str, ...]] = []
         lines = _tapped(module.source.splitlines(), steps, module.dims)
         tapped = replace(module, source="\n".join([*lines, ""]))
@@ -94,8 +94,10 @@ class Recorder:
         return tapped, {MARK: self._clock(steps, module)}
 
     def _clock(self, steps: list[tuple[str, ...]], module: Module) -> Callable[..., None]:
-        """What a tapped module calls with START and its sizes, the number of each step, and their
-        count.
+        """Return the function a tapped module calls, with START and its sizes, then with step
+        numbers.
+
+        The last number is the number of steps.
         """
         times: list[tuple[int, int]] = []
         known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -118,7 +120,7 @@ class Recorder:
 
 
 def _passes(module: Module, now: int) -> list[Span]:
-    """The passes that made a module, one behind the other, the last one ended now."""
+    """The passes that compiled a module as consecutive spans, the last ending now."""
     if module.record is None:
         return []
     spent = [(name, int(each * 1e6)) for name, each in module.record.milliseconds.items()]
@@ -133,9 +135,9 @@ def _passes(module: Module, now: int) -> list[Span]:
 def _bytes(
     steps: Sequence[tuple[str, ...]], lives: Sequence[Life], buffers: Sequence[Buffer]
 ) -> list[tuple[int, int]]:
-    """For each group of ops, the bytes of the buffers that begin with it and of those alive.
+    """For each group of ops, the bytes of the buffers that start with it and of those alive.
 
-    A buffer has the name of the first value in it, so that the ops say at which step they stand.
+    A buffer is named after the first value in it, which locates its first step.
     """
     named = {each.name: life for each, life in zip(buffers, lives, strict=True)}
     found: list[tuple[int, int]] = []
@@ -149,7 +151,7 @@ def _bytes(
 
 
 def _made(op: str) -> list[str]:
-    """What an op in text makes.
+    """The output names of an op in text form.
 
     >>> _made("y, mask = dropout(x)  net.py:3")
     ['y', 'mask']
@@ -161,9 +163,9 @@ def _made(op: str) -> list[str]:
 def _tapped(
     lines: Iterable[str], steps: list[tuple[str, ...]], dims: Sequence[str]
 ) -> Iterator[str]:
-    """The lines of a module with a mark above each group of comments in its `step`.
+    """Yield the lines of a module with a mark above each group of comments in its `step`.
 
-    The ops of each group are added to `steps`.
+    The ops of each group are appended to `steps`.
     """
     inside = False
     group: list[str] = []
@@ -205,7 +207,7 @@ def _row(name: str, times: Sequence[int], whole: int) -> Row:
 
 
 def table(rows: Sequence[Row], place: str, key: str | None = None) -> str:
-    """Rows as text, the largest of a column first; in their order without a `key`."""
+    """Format rows as text, sorted by a column in descending order, or unsorted without a `key`."""
     field = SORTS[key] if key else ""
     shown = sorted(rows, key=lambda row: getattr(row, field), reverse=True) if key else rows
     wide = max([len("Event"), *(len(row.name) for row in rows)]) + 2
@@ -231,10 +233,10 @@ def _line(row: Row, wide: int) -> str:
 
 
 def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
-    """Spans as a Chrome trace, which chrome://tracing and Perfetto open.
+    """Format spans as a Chrome trace, which chrome://tracing and Perfetto open.
 
-    Steps are one row, with the bytes that each is the first to use and those alive; the passes of
-    the compiler are another; bytes alive are a curve besides.
+    Steps are one row, with the bytes that each uses first and those alive; the compiler passes are
+    another; the bytes alive are also a counter.
     """
     events = [thread_name(0, "steps"), thread_name(1, "passes")]
     events += [_event(span, "op", 0) for span in spans]
@@ -244,7 +246,7 @@ def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
 
 
 def _event(span: Span, category: str, thread: int) -> Event:
-    """A span as an event; of a pass there are no bytes."""
+    """Convert a span to an event; pass spans have no bytes."""
     args: dict[str, Any] = {"ops": list(span.ops)}
     if category == "op":
         args |= {"bytes made": span.made, "bytes alive": span.live}

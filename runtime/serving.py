@@ -1,8 +1,8 @@
-"""Serving: one program that many threads run at once.
+"""Serving: one program that many threads run concurrently.
 
-What is compiled and the parameters are shared. A run under way has a lane of its own, an executor
-with its arenas and bindings, and leaves it to the next one. So there are as many lanes as runs were
-ever under way together, whether a server keeps its threads or starts one for each request.
+Compiled code and parameters are shared. Each run in progress has its own lane, an executor with its
+arenas and bindings, and leaves it to a later run. So there are as many lanes as runs were ever in
+progress at once, whether a server keeps its threads or starts one for each request.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Compile = Callable[[P, Pattern, list[str], Params], Module]
 
 
 class Library(Generic[P]):
-    """Modules that are made once, whichever thread asks first.
+    """Modules that are compiled once, by the first thread that requests them.
 
-    They read the parameters of one scope. What a compilation adds to them, such as folded weights,
-    is kept in a scope below it for that module alone, since constants may hold for its sizes only;
-    where two modules were given equal arrays they share one.
+    They read the parameters of one scope. Parameters added by a compilation, such as folded
+    weights, are stored in a child scope for that module only, since constants may be valid for its
+    sizes only; modules with equal arrays share one.
     """
 
     def __init__(self, compile: Compile[P], scope: Scope) -> None:
@@ -49,15 +49,17 @@ class Library(Generic[P]):
         self._scopes: dict[str, Scope] = {}
 
     def renew_locks(self) -> None:
-        """Make the lock that a compilation holds, free."""
+        """Replace the lock held by a compilation with a free one."""
         self._busy = Lock()
 
     def __len__(self) -> int:
-        """How many modules there are."""
+        """The number of modules."""
         return len(self._scopes)
 
     def module(self, program: P, pattern: Pattern, fetch: list[str]) -> Module:
-        """The module for a pattern of sizes; what compiling raises, also where it did so before."""
+        """Return the module for a shape signature; raises what compiling raises, also when
+        cached.
+        """
         key = (*pattern.items(), *fetch)
         with self._busy:
             if key not in self._made:
@@ -78,7 +80,7 @@ class Library(Generic[P]):
         return module
 
     def _share(self, own: Scope) -> None:
-        """Let a module have the arrays of those made before it where they are equal."""
+        """Replace arrays of a module by equal ones of earlier modules."""
         mine = own.arrays()
         for name in own.local_var_names():
             others = [scope.arrays()[name] for scope in self._scopes.values() if _has(scope, name)]
@@ -87,11 +89,11 @@ class Library(Generic[P]):
             )
 
     def params(self, module: Module, scope: Scope) -> Params:
-        """Where a module of this library finds its state."""
+        """The state of a module of this library."""
         return self._scopes[module.digest].arrays()
 
     def nbytes(self) -> int:
-        """The bytes of all parameters, with those that compilations added."""
+        """The size of all parameters in bytes, including those added by compilations."""
         with self._busy:
             scopes = [self._scope, *self._scopes.values()]
             arrays = [scope.arrays()[name] for scope in scopes for name in scope.arrays()]
@@ -103,9 +105,9 @@ def _has(scope: Scope, name: str) -> bool:
 
 
 class Lanes(Generic[P]):
-    """Runs of one program, each in a lane that no other run is in.
+    """Concurrent runs of one program, each in an exclusive lane.
 
-    `lane` makes one; `limit` is how many runs may be under way at once, where others wait for them.
+    `lane` creates one; `limit` is the maximum number of runs at once, beyond which others wait.
     """
 
     def __init__(
@@ -123,12 +125,12 @@ class Lanes(Generic[P]):
         renew_in_children(self)
 
     def renew_locks(self) -> None:
-        """Make what runs wait for, free."""
+        """Replace the condition that runs wait for with a free one."""
         self._room = nullcontext() if self._limit is None else BoundedSemaphore(self._limit)
         self._adding = Lock()
 
     def run(self, feed: dict[str, Array]) -> list[Any]:
-        """What `Executor.run` gives and raises, for a feed of arrays by name."""
+        """Run on a feed of arrays by name; returns and raises as `Executor.run`."""
         with self._room:
             lane = self._taken()
             try:
@@ -137,7 +139,7 @@ class Lanes(Generic[P]):
                 self._idle.append(lane)
 
     def _taken(self) -> Executor[P]:
-        """The lane that was used last, or a new one."""
+        """Take the lane that was used last, or a new one."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -147,11 +149,11 @@ class Lanes(Generic[P]):
         return lane
 
     def release(self) -> None:
-        """Let go of the lanes that are idle; the next runs make new ones."""
+        """Drop the idle lanes; the next runs create new ones."""
         self._idle.clear()
 
     def nbytes(self) -> list[int]:
-        """The bytes of the arenas of each lane; waits for runs that are under way."""
+        """The size of the arenas of each lane in bytes; waits for runs in progress."""
         with self._adding:
             lanes = list(self._all)
         return sorted((lane.nbytes() for lane in lanes), reverse=True)

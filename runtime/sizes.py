@@ -1,8 +1,8 @@
-"""Names for the open sizes of feeds, so that one Module serves every batch.
+"""Names for the dynamic sizes of feeds, so that one Module serves every batch.
 
-Equal sizes get one name: a batch of another size gives the same names, and the program is compiled
-once. Sequences need more care: how many rows a batch of sequences has in all says nothing about
-other feeds, so it has a name of its own, shared only by feeds of one and the same LoD.
+Equal sizes get one name: a batch of another size gets the same names, and the program is compiled
+once. Sequences need more care: the total number of rows of a batch of sequences is unrelated to
+other feeds, so it has a separate name, shared only by feeds of the same LoD.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from compiler.ir.dims import Dim
 from compiler.ir.types import Array, DType, Shape
 
 LOD = "@LOD"
-"""What stands between the name of a feed and the number of a level of its LoD."""
+"""Separates the name of a feed from the level number of its LoD."""
 
 LETTERS = "NMKLPQRST"
-"""Names of open sizes, the first ones; then come N1, M1 and so on."""
+"""The first names of dynamic sizes; N1, M1 and so on follow."""
 
 Pattern: TypeAlias = dict[str, tuple[int | str | DType, ...]]
-"""The shapes of feeds by name; an entry is a number or the name of an open size.
+"""A shape signature: the shapes of feeds by name; an entry is a number or a dynamic size's name.
 
-A feed of another element type than the declared one begins with its type.
+The entry of a feed that does not have the declared dtype starts with its dtype.
 """
 
 
 def name_sizes(
     declared: Mapping[str, Shape],
     given: Mapping[str, Sequence[int]],
-    twins: Mapping[str, str] | None = None,
+    lod_owners: Mapping[str, str] | None = None,
 ) -> Pattern:
-    """The shapes of feeds with names for the sizes a program leaves open.
+    """Return the shapes of feeds with names for the dynamic sizes of a program.
 
     Equal sizes get the same name, in the order of the feeds' names and then of the axes, so that
-    another batch size gives the same names. Beside other sizes a 1 stays 1, since it may broadcast.
-    The levels of a LoD, `x@LOD0`, name the number of their sequences; `twins` maps a feed to the
-    first one that has its LoD.
+    another batch size gets the same names. Next to other sizes a 1 remains 1, since it may
+    broadcast. The levels of a LoD, `x@LOD0`, name the number of their sequences; `lod_owners` maps
+    a feed to the first one that has its LoD.
 
     >>> any = Dim.named("?")
     >>> name_sizes({"y": (any, 1), "x": (any, 13)}, {"x": (20, 13), "y": (20, 1)})
@@ -61,8 +61,8 @@ def name_sizes(
     for name in sorted(rows):
         other = given[name][0] if given[name][0] in numbers else None
         known = None if other is None or other in levels.values() else names[other]
-        twin = (twins or {}).get(name, name)
-        own[name] = known or own.get(twin) or next(letters)
+        lod_owner = (lod_owners or {}).get(name, name)
+        own[name] = known or own.get(lod_owner) or next(letters)
     entries = {(name, axis): names.get(number, number) for name, axis, number in plain}
     entries |= {(name, 0): letter for name, letter in own.items() if _is_open(declared[name], 0)}
     shapes: Pattern = {
@@ -73,14 +73,15 @@ def name_sizes(
 
 
 def with_types(pattern: Pattern, types: Mapping[str, DType]) -> Pattern:
-    """The pattern in which the feeds of `types` begin with their element types."""
+    """Return the signature in which the feeds of `types` start with their dtypes."""
     return {
         name: (types[name], *shape) if name in types else shape for name, shape in pattern.items()
     }
 
 
 def with_numbers(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
-    """The pattern in which only the leading sizes of feeds are open, the others numbers.
+    """Return the signature in which only the leading sizes of feeds are dynamic, the others
+    numbers.
 
     >>> with_numbers({"x": ("N", "M"), "y": ("M",)}, {"x": (2, 3), "y": (3,)})
     {'x': ('N', 3), 'y': ('M',)}
@@ -89,10 +90,11 @@ def with_numbers(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Patter
 
 
 def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
-    """The pattern where a size that is the product of two others is said to be that.
+    """Return the signature with a size that equals the product of two others replaced by the
+    product.
 
-    A program that flattens [N, M] to rows cannot be made for rows of any number; it can for N·M of
-    them. Whether the product is chance, only compiling tells.
+    A program that flattens [N, M] to rows cannot be compiled for any number of rows, but for N·M
+    rows it can. Whether the product is a coincidence is only known after compiling.
 
     >>> pattern = {"label": ("N", 1), "words": ("M", "K")}
     >>> with_products(pattern, {"label": (24, 1), "words": (4, 6)})
@@ -114,7 +116,7 @@ def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Patte
 def _open(
     name: str, declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]], rows: set[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """The open entries of a feed with their numbers, without the rows of sequences."""
+    """The dynamic entries of a feed with their values, without the rows of sequences."""
     for axis, number in enumerate(given[name]):
         if _is_open(declared[name], axis) and not (axis == 0 and name in rows):
             yield name, axis, number
@@ -126,12 +128,12 @@ def _is_open(shape: Shape, axis: int) -> bool:
 
 def _letters() -> Iterator[str]:
     """N, M, … T, N1, M1 and so on."""
-    turns = ((letter, turn) for turn in count() for letter in LETTERS)
-    return (letter + (str(turn) if turn else "") for letter, turn in turns)
+    pairs = ((letter, number) for number in count() for letter in LETTERS)
+    return (letter + (str(number) if number else "") for letter, number in pairs)
 
 
 def twins_of(feed: Mapping[str, Array]) -> dict[str, str]:
-    """For each feed of sequences the first one, by name, that is cut into the same ones."""
+    """Map each feed with LoD to the first one, by name, that has the same LoD."""
     lods: dict[str, list[Array]] = {}
     for name in sorted(name for name in feed if LOD in name):
         lods.setdefault(name.partition(LOD)[0], []).append(feed[name])

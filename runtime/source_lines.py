@@ -1,7 +1,7 @@
 """Lines of generated modules for tracebacks, in `linecache` while a module is alive.
 
-`linecache` never drops what it did not read from a file, so each entry is removed here together
-with the last module that has its name.
+`linecache` never drops lines that it did not read from a file, so each entry is removed here
+together with the last module of its name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SourceLines:
 
 
 class _Lines(list[str]):
-    """Lines of a source and who uses them."""
+    """Lines of a source and its users."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source.splitlines(keepends=True))
@@ -36,6 +36,6 @@ class _Lines(list[str]):
 
 
 def _drop(filename: str, lines: _Lines) -> None:
-    """Remove an entry of `linecache` that nobody uses."""
+    """Remove an unused entry of `linecache`."""
     if not any(True for _ in lines.users):
         linecache.cache.pop(filename, None)

@@ -161,7 +161,7 @@ def test_an_interrupted_example_shows_what_it_has_learnt(
 
     monkeypatch.setattr(fluid.DataFeeder, "feed", interrupted)
     assert len(losses_of(loaded("fit_a_line"), None)) == 3
-    assert capsys.readouterr().out.count("guessed") == 5
+    assert capsys.readouterr().out.count("predicted") == 5
 
 
 HELP = """

@@ -1,1 +1,1 @@
-"""Attacks on what reads files of others: a module each, with `main(arguments) -> exit code`."""
+"""Attacks on readers of untrusted files: a module each, with `main(arguments) -> exit code`."""

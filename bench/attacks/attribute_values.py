@@ -1,8 +1,7 @@
-"""Extreme values of attributes and the calls of ops that get them.
+"""Extreme attribute values, and op calls that use them.
 
 A case is the call of a sample of `tests/ops/samples`, or of its gradient op, with one attribute
-set to a value nobody would write: the ends of integers, NaN, infinities, lists too long, wrong
-types.
+set to an unusual value: integer limits, NaN, infinities, lists that are too long, wrong types.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ WRONG: tuple[Any, ...] = (
     None, True, False, -1, 0, 2**63, 1.5, math.nan, math.inf, "", "x", b"x", [], [1], ["x"],
     [None], (), {}, {"a": 1}, 1j, object, ...,
 )  # fmt: skip
-"""Values of every type; those of the attribute's own are tried too."""
+"""Values of every type; those of the attribute's own type are tried too."""
 WRONG_ITEMS: tuple[Any, ...] = (None, "x", 1.5, math.nan, math.inf, True, [1], {}, b"x", 1j)
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """An op with arrays in its slots; without `attrs` that were changed it works."""
+    """An op with arrays in its slots; valid with its unchanged `attrs`."""
 
     op: str
     values: Mapping[str, Any]
@@ -61,7 +60,9 @@ class Case:
         return {**self.call.attrs, self.name: self.value}
 
     def is_consistent(self) -> bool:
-        """Whether a gradient op reads outputs that its forward op has with these attributes too."""
+        """Whether the forward op has the outputs that a gradient op reads, also with these
+        attributes.
+        """
         if self.call.op == self.call.sample.op:
             return True
         outputs = find(self.call.sample.op)(self.attrs).evaluate(self.call.sample.inputs)
@@ -77,7 +78,7 @@ class Case:
 
 
 def calls(samples_of_an_op: int = 2) -> Iterator[Call]:
-    """The first samples of every op and of its gradient op; ops without attributes left out."""
+    """The first samples of every op and of its gradient op; ops without attributes are skipped."""
     taken: dict[str, int] = {}
     for sample in samples():
         for call in _calls_of(sample):

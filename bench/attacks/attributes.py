@@ -1,9 +1,9 @@
-"""Extreme and wrong attributes of every op: each gives a result or a typed error.
+"""Extreme and wrong attributes of every op: each must produce a result or a typed error.
 
 Every attribute of the samples of every op, and of their gradient ops, is set to extreme values.
 Each call is inferred, compiled for a target and run in a child process with limits of memory and
-time. Its result must be that of the op's reference implementation. Everything else fails: an
-error of another type than the project's, a crash, a hang, a difference. Exit code 1 where one does.
+time. Its result must equal that of the op's reference implementation. Everything else fails: an
+error of another type than the project's, a crash, a hang, a difference. Exit code 1 if one does.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ RESULT, LARGE, REFUSED, TYPED, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (
 )  # fmt: skip
 ALLOWED = (RESULT, LARGE, REFUSED, TYPED)
 MOST_BYTES = {"numpy": 1 << 20, "triton": 1 << 15}
-"""Bytes of outputs up to which a case is run; `large` ones are compiled only.
+"""Maximum bytes of outputs for a case to be run; `large` ones are only compiled.
 
-`data refused` counts results for data that do not belong to the attributes, which are not compared:
-the reference implementation refuses them, or a gradient op reads outputs of its forward op that
-this one has not with these attributes. Kernels do not check data.
+`data refused` counts results that are not compared because the data do not match the attributes:
+the reference implementation rejects them, or a gradient op reads outputs of its forward op that
+do not exist with these attributes. Kernels do not check data.
 """
 TARGETS = ("numpy", "triton")
 SOURCE = "model.py:7"
@@ -51,14 +51,14 @@ SOURCE = "model.py:7"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: its kind, and the error as text."""
+    """The outcome of a case: its kind, and the error as text."""
 
     kind: str
     text: str = ""
 
     @property
     def failed(self) -> bool:
-        """Whether it is none that is allowed."""
+        """Whether the outcome is not an allowed one."""
         return self.kind not in ALLOWED
 
 
@@ -116,13 +116,13 @@ def _graph(call: Call, defn: OpDef, op: OpDesc) -> tuple[Graph, dict[str, Any], 
 
 
 def _is_absent(call: Call, defn: OpDef, slot: str) -> bool:
-    """True for the gradient of an input that was not given."""
+    """Whether a slot is the gradient of an input that was not passed."""
     variable = slot.removesuffix(GRAD)
     return slot.endswith(GRAD) and variable in defn.inputs() and variable not in call.values
 
 
 def _bytes(var: Var) -> int:
-    """Bytes of a value, with 1 for every size that only data decides."""
+    """Bytes of a value, with 1 for every data-dependent size."""
     known = [size for size in var.type.shape if isinstance(size, int)]
     return prod(known) * var.type.dtype.itemsize
 
@@ -138,7 +138,9 @@ def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> Outcome:
 
 
 def _numbers(array: Any) -> Any:
-    """Numbers that can be compared: an infinity and NaN are alike, as orders of sums decide."""
+    """Convert to comparable numbers: infinity equals NaN, since summation order decides between
+    them.
+    """
     wide = np.asarray(array, np.float64)
     return np.where(np.isfinite(wide), wide, np.nan)
 
@@ -168,7 +170,7 @@ def report(target: str, chosen: Sequence[Case], outcomes: Sequence[Outcome], sho
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; 1 where a case failed."""
+    """Run the attack; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="attack.py attributes", description=__doc__)
     parser.add_argument("--target", choices=TARGETS, action="append", help="default: both")
     parser.add_argument("--only", help="ops whose name contains this")

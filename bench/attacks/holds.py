@@ -1,4 +1,4 @@
-"""What must hold of a model with hostile strings in it, beside the same model with plain ones."""
+"""Invariants of a model with hostile strings, compared with the same model with plain ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 @dataclass
 class Renamed:
-    """A model with other strings in it."""
+    """A model with replaced strings."""
 
     original: Original
     message: Message
@@ -49,7 +49,7 @@ class Renamed:
 
     @cached_property
     def program(self) -> Program:
-        """The program as it is read from the bytes of the message."""
+        """The program, parsed from the bytes of the message."""
         return load_program(dump(self.message), "model", factory=Program)
 
     @cached_property
@@ -59,22 +59,22 @@ class Renamed:
 
     @cached_property
     def feed(self) -> dict[str, Any]:
-        """What it is fed."""
+        """The feed by the new names."""
         return {self.names.get(old, old): each for old, each in self.original.feed.items()}
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """What it computes of its feed."""
+        """The output for its feed."""
         (found,) = self.predictor().run(self.feed)
         return np.asarray(found)
 
     def predictor(self) -> Predictor:
-        """What runs it."""
+        """A predictor of the model."""
         ends = (tuple(edges(self.program, kind, "model")) for kind in ("feed", "fetch"))
         return Predictor(InferenceModel(self.program, *ends, self.params))
 
     def study(self, target: str = "numpy") -> Study:
-        """Its compilation under watch, every open size 8; made once."""
+        """Its recorded compilation, with every dynamic size 8; cached."""
         if target not in self.studies:
             self.studies[target] = self._study(target)
         return self.studies[target]
@@ -89,12 +89,12 @@ class Renamed:
 
     @property
     def fetched(self) -> list[str]:
-        """What it gives, by name."""
+        """The names of its outputs."""
         return [var.name for var in edges(self.program, "fetch", "model")]
 
 
 def every_name(original: Original, names: Names, books: str) -> Renamed:
-    """The model with other names for all variables, and another text in all bookkeeping."""
+    """The model with all variables renamed, and another text in all bookkeeping attributes."""
     other = {name: names(index) for index, name in enumerate(original.variables)}
     return Renamed(original, renamed(original.message, other, books), other)
 
@@ -108,14 +108,14 @@ def harmless(original: Original) -> Renamed:
 
 
 def same_numbers(model: Renamed, plain: Renamed) -> None:
-    """The numbers are those that the reference recorded."""
+    """Check that the numbers equal those that the reference recorded."""
     np.testing.assert_array_equal(model.numbers, plain.numbers)
     np.testing.assert_allclose(model.numbers, model.original.result, rtol=1e-4, atol=1e-5)
     assert model.predictor().fetch_names == model.fetched
 
 
 def same_code(model: Renamed, plain: Renamed) -> None:
-    """The modules for NumPy and for Triton have the same syntax trees, and say what is fetched."""
+    """Check that the NumPy and Triton modules have the same syntax trees, and their fetches."""
     for target in ("numpy", "triton"):
         found, wanted = (each.study(target).module for each in (model, plain))
         same_shape(shape_of_python(found.source), shape_of_python(wanted.source), target)
@@ -126,13 +126,13 @@ def same_code(model: Renamed, plain: Renamed) -> None:
 
 
 def printable(text: str) -> None:
-    """AssertionError where a text steers a terminal."""
+    """Raise AssertionError if a text controls a terminal."""
     found = steers(text)
     assert not found, f"it holds {found} at {text[max(text.index(found[0]) - 60, 0) :][:90]!r}"
 
 
 def same_shape(found: str, wanted: str, what: str) -> None:
-    """AssertionError with the first place where two texts differ."""
+    """Raise AssertionError with the first difference of two texts."""
     pairs = zip(found, wanted, strict=False)
     place = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(found), len(wanted)))
     around = slice(max(place - 80, 0), place + 40)
@@ -140,7 +140,7 @@ def same_shape(found: str, wanted: str, what: str) -> None:
 
 
 def same_texts(model: Renamed, plain: Renamed) -> None:
-    """Text that is read back is the same graph; drawing, page and table have the same parts."""
+    """Check that the text form parses to the same graph, and drawing, page and table are alike."""
     ours, theirs = model.study(), plain.study()
     text = show(model.program)
     assert show(parse_program(text)) == text
@@ -159,7 +159,7 @@ def same_texts(model: Renamed, plain: Renamed) -> None:
 
 
 def same_commands(model: Renamed, plain: Renamed) -> None:
-    """What commands print is text; a package runs and gives the same numbers."""
+    """Check that commands print plain text; a package runs and computes the same numbers."""
     with TemporaryDirectory(prefix="attack-") as folder:
         path = saved(model.original, model.message, model.names, Path(folder, "model"))
         package, page = Path(folder, "package"), Path(folder, "page.html")
@@ -184,7 +184,7 @@ def same_commands(model: Renamed, plain: Renamed) -> None:
 
 
 def command(words: Sequence[object]) -> tuple[int, str]:
-    """Run a command line here; its exit code and all it printed."""
+    """Run a command line in this process; return its exit code and output."""
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
@@ -195,7 +195,7 @@ def command(words: Sequence[object]) -> tuple[int, str]:
 
 
 def same_kernels(model: Renamed, plain: Renamed) -> None:
-    """The kernels, run by Triton's interpreter, give the numbers of the reference.
+    """Check that the kernels, in Triton's interpreter, compute the reference's numbers.
 
     The environment variable TRITON_INTERPRET must be 1 before Triton is imported.
     """

@@ -1,8 +1,8 @@
-"""Damaged model files: refused with a typed error, or read, compiled and run within limits.
+"""Damaged model files: rejected with a typed error, or read, compiled and run within limits.
 
-The cases are those of `bench/fuzz_files.py`, with hostile strings among the damage. They run in
-processes with a limit of memory; a case that takes too long, crashes, raises anything else than a
-typed error or tries to execute, write or call something fails the attack.
+The cases are those of `bench/fuzz_files.py`, including hostile strings. They run in processes with
+a memory limit; a case that takes too long, crashes, raises anything other than a typed error or
+tries to execute, write or call something fails the attack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CASES = 7_500
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; 1 where a case failed."""
+    """Run the attack; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="attack.py models", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=CASES, help="how many cases (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")

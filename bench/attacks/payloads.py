@@ -1,7 +1,7 @@
-"""Hostile strings by what they try: to run Python, to leave a quoted text, to steer a terminal.
+"""Hostile strings by intent: to run Python, to escape a quoted text, to control a terminal.
 
-Each that holds code would set the environment variable `CANARY`; whoever finds it set knows that a
-string of a model was executed.
+Each that contains code would set the environment variable `CANARY`; if it is set, a string of a
+model was executed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CANARY = "FLUID_COMPILER_CANARY"
 
 CODE = f"__import__('os').environ.__setitem__('{CANARY}','executed')"
 BREAKS = "\n\r\f\v\x1c\x1d\x1e\x85\u2028\u2029"
-"""What ends a line for Python's tokenizer or for `str.splitlines`."""
+"""Line terminators of Python's tokenizer or of `str.splitlines`."""
 
 PAYLOADS: dict[str, str] = {
     **{f"line break {ord(c):#x}": f"{c}{CODE}{c}" for c in BREAKS},
@@ -65,24 +65,24 @@ PAYLOADS: dict[str, str] = {
     "other alphabet": "переменная",
     "ligature": "\ufb01\u2460",
 }
-"""Text that is put before a number, so that it stays the name of one variable."""
+"""Prefixes of a number, so that each name remains unique."""
 
 _OWN = (
     "np tl torch triton bind step take params result lane live LANES INDEX main NAME FEEDS self "
     "@EMPTY@x __builtins__ __name__"
 ).split()
 WORDS = tuple(dict.fromkeys([*keyword.kwlist, *dir(builtins), *_OWN]))
-"""Names that mean something in generated code."""
+"""Names with a meaning in generated code."""
 
 COLLIDING = ".:/-@!"
-"""Characters that are one character in a Python name."""
+"""Characters that map to the same character of a Python name."""
 
 Names = Callable[[int], str]
-"""A different name for each number."""
+"""A unique name for each number."""
 
 
 def families() -> dict[str, Names]:
-    """Ways to call variables, by what they try."""
+    """Families of variable names, by intent."""
     made: dict[str, Names] = {what: _before(text) for what, text in PAYLOADS.items()}
     made |= {f"{what}, at the end": _behind(text) for what, text in PAYLOADS.items()}
     return made | {"words of Python": _word, "collisions": _colliding}
@@ -112,10 +112,10 @@ def executed() -> bool:
 
 
 def ends_lines(text: str) -> bool:
-    """Whether a text has more than one line, or a character that others take for a line's end."""
+    """Whether a text has several lines, or a character that others treat as a line end."""
     return len(text.splitlines()) > 1 or any(c in text for c in (*BREAKS, "\0"))
 
 
 def steers(text: str, allowed: Sequence[str] = ("\n", "\t")) -> list[str]:
-    """The characters of a text that steer a terminal or hide what it shows."""
+    """The characters of a text that control a terminal or hide text."""
     return sorted({c for c in text if not c.isprintable() and c not in allowed})

@@ -1,8 +1,8 @@
-"""Programs made, run and dropped: what memory they leave behind.
+"""Programs created, run and dropped repeatedly, to find memory leaks.
 
-Each round makes a program of another kind and other sizes, runs it in a scope and an executor of
-its own, and drops all of it. Memory after the rounds is held against that after a warm-up: what
-grows with the number of programs is a leak.
+Each round creates a program of another kind and other sizes, runs it in a new scope and executor,
+and drops all of it. Memory after the rounds is compared with that after a warm-up: what grows with
+the number of programs is a leak.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WARM_UP = 600
 """Programs before the first reading: caches of Python fill, and the allocator's heap is in use."""
 
 SPARE = 4 << 20
-"""Resident bytes that may be added in all: Python's allocator takes arenas of 1 MiB, and its heap
+"""Allowed growth of resident bytes: Python's allocator takes arenas of 1 MiB, and its heap
 settles after some 2,000 programs.
 """
 
@@ -34,8 +34,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Reading:
-    """What the process holds: resident bytes, objects that the collector tracks, blocks of the
-    allocator (strings and numbers too), and entries of `linecache`.
+    """Memory of the process: resident bytes, objects that the collector tracks, blocks of the
+    allocator (including strings and numbers), and entries of `linecache`.
     """
 
     rss: int
@@ -52,7 +52,7 @@ class Reading:
         return Reading(resident, objects, sys.getallocatedblocks(), len(linecache.cache))
 
     def grown(self, before: Reading, count: int) -> list[str]:
-        """What grew with the number of programs since `before`; one for two programs is noise."""
+        """The readings that grew with the number of programs; one per two programs is noise."""
         names = ("objects", "blocks", "sources")
         return [n for n in names if getattr(self, n) - getattr(before, n) > count // 2]
 
@@ -87,7 +87,7 @@ def loop(number: int) -> None:
 
 
 def call_python(number: int) -> None:
-    """A function of Python's within a program."""
+    """A program that calls a Python function."""
     x = fluid.layers.data(name="x", shape=[4], dtype="float32")
     out = fluid.default_main_program().current_block().create_var(
         name="out", shape=[-1, 4], dtype="float32"
@@ -100,7 +100,7 @@ KINDS: tuple[Callable[[int], None], ...] = (predict, train, loop, call_python)
 
 
 def one(number: int) -> None:
-    """Make, run and drop the program of a number."""
+    """Create, run and drop the program with this number."""
     with (
         fluid.program_guard(fluid.Program(), fluid.Program()),
         fluid.unique_name.guard(),
@@ -127,7 +127,7 @@ def attack(count: int, warm_up: int = WARM_UP) -> tuple[Reading, Reading]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; 1 where programs leave objects, or more than `SPARE` bytes, behind."""
+    """Run the attack; return 1 if programs leak objects, or more than `SPARE` bytes."""
     parser = argparse.ArgumentParser(prog="attack.py programs", description=__doc__)
     parser.add_argument("--count", type=int, default=2000, metavar="N", help="programs (2000)")
     count = parser.parse_args(arguments).count

@@ -1,4 +1,4 @@
-"""Models with other strings in them: every string of a saved program, one by one or all at once."""
+"""Models with replaced strings: every string of a saved program, one by one or all at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "inference"
 BOOKS = frozenset({"op_namescope", "op_device"})
-"""Attributes that change no number: any text will do."""
+"""Attributes without effect on results: any text is valid."""
 EDGES = frozenset({"feed", "fetch"})
 
 
@@ -33,7 +33,7 @@ class Original:
 
     @property
     def variables(self) -> list[str]:
-        """The names of its variables, in order, but for those that hold feeds and fetches."""
+        """The names of its variables, in order, except those that hold feeds and fetches."""
         found = dict.fromkeys(
             var.one("name", str)
             for block in self.message.many("blocks", Message)
@@ -68,7 +68,7 @@ def _fed(held: Mapping[str, np.ndarray], key: str) -> Any:
 
 
 def renamed(message: Message, names: Mapping[str, str], books: str | None = None) -> Message:
-    """The program with other names of variables, and another text in its bookkeeping attributes."""
+    """The program with variables renamed, and another text in its bookkeeping attributes."""
     blocks = tuple(_block(block, names, books) for block in message.many("blocks", Message))
     return replace(message, values={**message.values, "blocks": blocks})
 
@@ -96,7 +96,7 @@ def _op(op: Message, names: Mapping[str, str], books: str | None) -> Message:
 
 
 def _call_stack(text: str) -> Message:
-    """The lines of the user's that an op came from, which saved models may have."""
+    """The user's source lines of an op, which saved models may have."""
     lines = (f'  File "{text}", line 1, in f', f"    {text}", text)
     return build("OpDesc.Attr", name="op_callstack", type=int(AttrType.STRINGS), strings=lines)
 
@@ -119,7 +119,7 @@ def _attr(attr: Message, names: Mapping[str, str], books: str | None) -> Message
 
 
 def spots(message: Message) -> int:
-    """How many strings there are in a message, those of messages inside it too."""
+    """The number of strings in a message, including nested messages."""
     return sum(1 for _ in _strings(message))
 
 
@@ -133,7 +133,7 @@ def _strings(message: Message) -> Iterator[str]:
 
 
 def with_string(message: Message, spot: int, text: str) -> Message:
-    """The message with another text in place of one of its strings."""
+    """The message with one of its strings replaced."""
     return _Replacing(spot, text).message(message)
 
 
@@ -159,7 +159,7 @@ class _Replacing:
 
 
 def saved(original: Original, message: Message, names: Mapping[str, str], folder: Path) -> Path:
-    """Write the files of a renamed model; the folder."""
+    """Write the files of a renamed model; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "__model__").write_bytes(dump(message))
     tensors = {

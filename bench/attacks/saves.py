@@ -1,9 +1,9 @@
-"""Saves that are killed at random moments: a load finds all of the old version or all of the new.
+"""Saves killed at random moments: a load must find all of the old version or all of the new.
 
-For each kind of save a process that saves is sent SIGKILL, at moments spread over the time that a
-save takes. Every variable holds the number of its version, and so does the program. After each
-kill everything is loaded, the next save runs, and drafts that it leaves are counted. `--times`
-prints what saves and loads of parameters of the size of a ResNet-50 take.
+For each kind of save a process that saves is sent SIGKILL, at moments spread over the duration of a
+save. Every variable holds the number of its version, and so does the program. After each kill
+everything is loaded, the next save runs, and remaining drafts are counted. `--times` prints the
+duration of saves and loads of parameters of the size of a ResNet-50.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ OLD, NEW = 1, 2
 COLUMNS = {"kind": "", "kills": ",d", "old": ",d", "new": ",d", "errors": ",d", "torn": ",d"}
 COLUMNS |= {"drafts left": ",d", "save ms": ".1f", "seconds": ".1f"}
 TRIES = 4
-"""Processes per kill wanted: one that has saved before its kill comes does not count."""
+"""Processes per requested kill: one that finishes its save before the kill does not count."""
 
 RESNET = (*[443_396] * 53, 2_048_000, 1000, *[500] * 212)
-"""Numbers in each variable of a network of the size of a ResNet-50: 102 MB in 267 files."""
+"""Element counts of the variables of a network of the size of a ResNet-50: 102 MB in 267 files."""
 
 
 @dataclass
 class Tally:
-    """What loads found after the kills of one kind of save."""
+    """Results of loads after the kills of one kind of save."""
 
     found: Counter[str] = field(default_factory=Counter)
     left: int = 0
@@ -46,7 +46,7 @@ class Tally:
 
     @property
     def kills(self) -> int:
-        """How many saves were killed before they were done."""
+        """The number of saves killed before they were done."""
         return sum(self.found.values())
 
     @property
@@ -56,7 +56,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; 1 where a load found a mixture of versions."""
+    """Run the attack; return 1 if a load found a mixture of versions."""
     parser = argparse.ArgumentParser(prog="attack.py saves", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of each kind (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (%(default)s)")
@@ -81,7 +81,7 @@ def _attack(given: argparse.Namespace, space: Path) -> int:
         tally = attacked(kind, models[0], models[1], space / kind.name, given.kills, given.seed)
         rows.append(_row(kind, tally, time.perf_counter() - start))
         failed = failed or tally.failed or tally.kills < given.kills
-    print(table("Saves killed at random moments, and what a load finds then", rows, COLUMNS))
+    print(table("Saves killed at random moments, and the results of loads", rows, COLUMNS))
     return int(failed)
 
 
@@ -115,7 +115,7 @@ def attacked(
 
 
 def outcome(kind: Kind, model: Versioned, folder: Path) -> str:
-    """What a load finds: old, new, torn, or the name of the error that it raises."""
+    """The result of a load: old, new, torn, or the name of the error raised."""
     try:
         found = kind.load(model, folder)
     except (ValueError, OSError) as error:
@@ -124,7 +124,7 @@ def outcome(kind: Kind, model: Versioned, folder: Path) -> str:
 
 
 def _saved_in_child(kind: Kind, model: Versioned, folder: Path) -> float:
-    """Seconds from when a process begins to save until it ends."""
+    """Seconds of a save in a child process."""
     child = _begun(kind, model, folder)
     start = time.perf_counter()
     os.waitpid(child, 0)
@@ -132,7 +132,7 @@ def _saved_in_child(kind: Kind, model: Versioned, folder: Path) -> float:
 
 
 def _killed(kind: Kind, model: Versioned, folder: Path, moment: float) -> bool:
-    """Kill a save that many seconds after its begin; False where it was done before."""
+    """Kill a save `moment` seconds after its start; False if it was already done."""
     child = _begun(kind, model, folder)
     time.sleep(moment)
     os.kill(child, signal.SIGKILL)
@@ -141,7 +141,7 @@ def _killed(kind: Kind, model: Versioned, folder: Path, moment: float) -> bool:
 
 
 def _begun(kind: Kind, model: Versioned, folder: Path) -> int:
-    """A process that has begun to save."""
+    """Start a process that has begun to save; return its PID."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

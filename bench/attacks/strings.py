@@ -1,10 +1,10 @@
-"""Hostile strings in every place of a saved model: nothing of them runs or leaves its place.
+"""Hostile strings everywhere in a saved model: none is executed or escapes its quotes.
 
-Each recorded model gets other strings: all names of variables and all texts of bookkeeping
-attributes at once, in many families (line breaks, quotes, markup, control characters, names that
-are one in Python), or one string of its file at a time. Where a model is accepted, its code for
-NumPy and for Triton has the syntax tree it has with plain names, its numbers are equal, and so are
-the elements of its report, its drawing and its text; what commands print steers no terminal.
+Each recorded model gets other strings: all variable names and all texts of bookkeeping attributes
+at once, in many families (line breaks, quotes, markup, control characters, names that collide in
+Python), or one string of its file at a time. If a model is accepted, its code for NumPy and for
+Triton has the same syntax tree as with plain names, its numbers are equal, and so are the elements
+of its report, its drawing and its text; the output of commands controls no terminal.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from compiler.ir.text.printer import show
 from runtime.files.checkpoint import CheckpointError
 
 TYPED = (CompileError, CheckpointError)
-"""What a user may get instead of a result."""
+"""Errors that a user may get instead of a result."""
 
 FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
     RuntimeError, StopIteration, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
-"""What fails a case; other errors end the attack."""
+"""Errors that fail a case; others end the attack."""
 
 SLOW = {"code": 4, "texts": 4, "commands": 8, "kernels": 32}
-"""Checks that each model takes with one of so many families; over the models all families are."""
+"""Checks run per model for one of so many families; together the models cover all families."""
 
 
 @dataclass
 class Tally:
-    """How many cases held and how many were refused, by kind; failures as text."""
+    """Counts of cases that held and that were rejected, by kind; failures as text."""
 
     held: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ class Tally:
 
     @property
     def cases(self) -> int:
-        """All of them."""
+        """The total number of cases."""
         return self.held.total() + self.refused.total() + len(self.failures)
 
     def __str__(self) -> str:
@@ -66,7 +66,9 @@ def attack_all(
     models: Sequence[Original], ways: Mapping[str, Names], checks: Sequence[str], tally: Tally,
     first: int = 0,
 ) -> None:  # fmt: skip
-    """Every model with every family of names, all strings at once; `first` is a model's number."""
+    """Check every model with every family, all strings at once; `first` is the first model's
+    number.
+    """
     for place, original in enumerate(models, first):
         plain = harmless(original)
         for number, (what, names) in enumerate(ways.items(), place):
@@ -78,7 +80,7 @@ def attack_all(
 
 
 def attack_each(models: Sequence[Original], every: int, tally: Tally) -> None:
-    """Every string of a model's file replaced alone, or each `every`-th one of them."""
+    """Check every `every`-th string of a model's file, replaced alone."""
     texts = [*PAYLOADS.values(), ""]
     for original in models:
         for spot in range(0, spots(original.message), every):
@@ -88,7 +90,7 @@ def attack_each(models: Sequence[Original], every: int, tally: Tally) -> None:
 
 
 def _one(original: Original, spot: int, text: str) -> None:
-    """A model with one other string is refused, or its code and its text are code and text."""
+    """Check that a model with one replaced string is rejected, or its code and text are valid."""
     model = Renamed(original, with_string(original.message, spot, text), {})
     study = model.study()
     printable(study.module.source)
@@ -101,7 +103,7 @@ def _one(original: Original, spot: int, text: str) -> None:
 def _judge(
     case: str, kind: str, tally: Tally, run: Callable[[], None], whole: bool = False
 ) -> None:
-    """Run a case and count what became of it; a `whole` model, all renamed, must not be refused."""
+    """Run a case and count its outcome; a `whole` model, all renamed, must not be rejected."""
     refused = ""
     try:
         run()
@@ -121,7 +123,7 @@ def _judge(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; 1 where a case failed."""
+    """Run the attack; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="attack.py strings", description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="", metavar="NAME,NAME", help="only these models")
     parser.add_argument("--every", type=int, default=1, help="each so many strings, one by one (1)")

@@ -1,4 +1,4 @@
-"""The form of generated texts: what two of them have in common that differ in names alone."""
+"""The structure of generated texts, independent of names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DTYPES = frozenset(dtype.numpy.name for dtype in DType if dtype is not DType.TOK
 
 
 def shape_of_python(source: str) -> str:
-    """The syntax tree of a module with numbers for names, in the order they come, and no texts.
+    """The syntax tree of a module with names numbered in order of appearance, without texts.
 
-    Equal for two sources that differ in names and in string literals alone. Raises SyntaxError.
+    Equal for two sources that differ only in names and string literals. Raises SyntaxError.
     """
     tree = ast.parse(source)
     everywhere = frozenset(_bound(tree.body)) | frozenset(dir(builtins))
@@ -36,7 +36,7 @@ def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 class _Numbered(ast.NodeTransformer):
-    """Gives every name of a statement the number of its first appearance, and empties texts."""
+    """Replaces every name by the number of its first appearance, and empties texts."""
 
     def __init__(self, everywhere: frozenset[str]) -> None:
         self.everywhere = everywhere
@@ -73,7 +73,7 @@ _DOT = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z0-9_.]+|->|[{}\[\];=,]|\s+', re.DOT
 
 
 def shape_of_dot(text: str) -> list[str]:
-    """The tokens of a drawing with `""` for every quoted text; ValueError for any other one."""
+    """The tokens of a drawing with `""` for every quoted text; ValueError for any other token."""
     tokens: list[str] = []
     place = 0
     while place < len(text):
@@ -114,7 +114,7 @@ class _Elements(HTMLParser):
 
 
 def shape_of_html(page: str) -> list[object]:
-    """The elements of a page in order; ValueError where its data is no JSON."""
+    """The elements of a page in order; ValueError if its data is not JSON."""
     reader = _Elements()
     reader.feed(page)
     reader.close()

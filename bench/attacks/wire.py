@@ -40,7 +40,7 @@ SECONDS = 2.0
 
 
 def packet(chance: random.Random) -> bytes:
-    """A call whose fields have values of any kind; sometimes it claims another size."""
+    """A call whose fields have values of any kind; sometimes it claims a wrong size."""
     fields = ("trainer", "name", "names", "step", "sender", "number", "part", "parts", "dtype",
               "shape", "rows", "folder", "adds")  # fmt: skip
     header = {each: chance.choice(HOSTILE) for each in fields if chance.random() < 0.7}
@@ -62,7 +62,7 @@ def frame(chance: random.Random) -> bytes:
 
 
 def hello(chance: random.Random) -> bytes:
-    """The first message of an exchange, often right."""
+    """The first message of an exchange, often valid."""
     texts = ('{"names": ["w"]}', '{"names": ["unknown"]}', "[]", "{", '{"names": 3}', "[" * 5000)
     return text_frame(Kind.HELLO, 1, 0, chance.choice(texts))
 
@@ -79,7 +79,7 @@ def messages(chance: random.Random) -> tuple[str, list[bytes]]:
 
 
 def fire(channel: Any, metadata: Any, name: str, sent: list[bytes]) -> str:
-    """Send messages; the code of the answer."""
+    """Send messages; return the status code."""
     rpc = grpc()
     try:
         if name == "Call":
@@ -92,9 +92,9 @@ def fire(channel: Any, metadata: Any, name: str, sent: list[bytes]) -> str:
 
 
 def attack(count: int, seed: int = 0) -> dict[str, int]:
-    """Send `count` malformed calls while an honest trainer makes steps; the codes of the answers.
+    """Send `count` malformed calls while a valid trainer makes steps; return the status codes.
 
-    Raises AssertionError where the server changes by them, stops serving or grows.
+    Raises AssertionError if the server is changed by them, stops serving or grows.
     """
     chance = random.Random(seed)
     security = Security(token="secret")
@@ -126,7 +126,7 @@ def attack(count: int, seed: int = 0) -> dict[str, int]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the attack; an AssertionError where the server did what it must not."""
+    """Run the attack; AssertionError if the server misbehaved."""
     parser = argparse.ArgumentParser(prog="attack.py wire", description=__doc__)
     parser.add_argument("--count", type=int, default=20000, help="how many calls (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other calls")

@@ -1,1 +1,1 @@
-"""What is measured on a GPU: small programs of one family of kernels each, and their clock."""
+"""GPU measurements: small programs of one family of kernels each, and their clock."""

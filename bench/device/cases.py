@@ -1,7 +1,7 @@
-"""Programs of one family of kernels each, and what torch computes instead.
+"""Programs of one family of kernels each, and the equivalent in torch.
 
-Inputs and outputs are state that lives on the device, so that a step is its kernels and no copy.
-`small` sizes are for a try in Triton's interpreter; the others leave the cache of any GPU.
+Inputs and outputs are state on the device, so that a step is its kernels and no copy.
+`small` sizes are for a trial in Triton's interpreter; the others exceed the cache of any GPU.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Build = Callable[..., Any]
 
 
 BY_CHANCE = 20.0
-"""What numbers may differ by where chance decides: they agree in law only."""
+"""Tolerance for random results, which agree in distribution only."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program: `build(fluid, *inputs)` gives its output, `peer(torch, *inputs)` what torch gives.
+    """A program: `build(fluid, *inputs)` returns its output, `peer(torch, *inputs)` that of torch.
 
-    `inputs` are shapes; one after an `i` holds whole numbers below the number that follows it. With
+    `inputs` are shapes; one after an `i` holds integers below the number that follows it. With
     `backward`, gradients of all float inputs are computed as well. `flops` counts multiply and add
-    as two, where a product rules the time; else memory does.
+    as two, if a matrix product dominates; otherwise the case is memory bound.
     """
 
     name: str
@@ -37,23 +37,23 @@ class Case:
     backward: bool = False
     flops: int = 0
     below: int = 0
-    """Where it is set, the last input is int64, drawn from 0 to below it."""
+    """If set, the last input is int64, drawn from 0 to below it."""
     atol: float = 1e-3
 
     @property
     def title(self) -> str:
-        """The case with its element type, as tables show it."""
+        """The case with its dtype, as tables show it."""
         return f"{self.name} {self.dtype}"
 
 
 def cases(small: bool, dtypes: Sequence[str]) -> Iterator[Case]:
-    """Every case for every element type asked for."""
+    """Every case for every requested dtype."""
     for dtype in dtypes:
         yield from _pointwise(dtype, small)
         yield from _reductions(dtype, small)
         yield from _norms(dtype, small)
         yield from _products(dtype, small)
-        yield from _pictures(dtype, small)
+        yield from _images(dtype, small)
         yield from _moves(dtype, small)
 
 
@@ -124,7 +124,7 @@ def _norms(dtype: str, small: bool) -> Iterator[Case]:
 
 
 def _normed(fluid: Any, x: Any) -> Any:
-    """layer_norm in float32, as mixed precision has it, between casts that cost no pass."""
+    """layer_norm in float32, as in mixed precision, between casts that are fused."""
     wide = fluid.layers.cast(x, "float32")
     return fluid.layers.cast(fluid.layers.layer_norm(wide, scale=False, shift=False), x.dtype)
 
@@ -149,7 +149,7 @@ def _products(dtype: str, small: bool) -> Iterator[Case]:
     )  # fmt: skip
 
 
-def _pictures(dtype: str, small: bool) -> Iterator[Case]:
+def _images(dtype: str, small: bool) -> Iterator[Case]:
     batch, side = (2, 8) if small else (64, 56)
     kinds = (
         ("1×1", 16 if small else 256, 8 if small else 64, 1, 1),
@@ -214,7 +214,7 @@ def _moves(dtype: str, small: bool) -> Iterator[Case]:
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
-    """Inputs of a case, the same for all who compute it."""
+    """Inputs of a case, the same for all implementations."""
     random = np.random.default_rng(seed)
     drawn = [random.standard_normal(shape, np.float32) for shape in case.inputs]
     if case.below:

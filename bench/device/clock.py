@@ -1,4 +1,4 @@
-"""Times of steps on a device: events of its own stream, or the processor's clock without one."""
+"""Times of steps on a device: events of its stream, or the CPU clock without one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 
 WARM_STEPS = 3
 ROUND_MS = 20.0
-"""About how long a round of steps takes."""
+"""Approximate duration of a round of steps."""
 
 
 def times(
     steps: Mapping[str, Callable[[], object]], on_gpu: bool, rounds: int = 7
 ) -> dict[str, float]:
-    """Milliseconds a step of each, medians of rounds that take turns."""
+    """Milliseconds per step of each, medians of alternating rounds."""
     clock = _gpu_ms if on_gpu else _cpu_ms
     counts = {name: _count(step, clock) for name, step in steps.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}
@@ -27,7 +27,7 @@ def times(
 
 
 def _count(step: Callable[[], object], clock: Callable[..., float]) -> int:
-    """Steps that fill a round; the first ones compile."""
+    """The number of steps that fill a round; the first ones compile."""
     clock(step, WARM_STEPS)
     return max(1, min(1000, round(ROUND_MS / max(clock(step, 1), 1e-3))))
 
@@ -50,7 +50,7 @@ def _cpu_ms(step: Callable[[], object], count: int) -> float:
 
 
 def ceilings(on_gpu: bool, dtypes: Sequence[str]) -> dict[str, float]:
-    """What the device does at best: GB/s of a copy, TFLOP/s of torch's product by element type."""
+    """Measured limits of the device: GB/s of a copy, TFLOP/s of torch's matmul by dtype."""
     if not on_gpu:
         return {}
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()

@@ -1,4 +1,4 @@
-"""A case as ours and as torch's: what takes a step on the device, and what came of it."""
+"""A case in this package and in torch: its step on the device, and its results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Arrays = Sequence[np.ndarray]
 
 @dataclass(frozen=True)
 class Runner:
-    """Takes steps, and tells the output and the gradients of the last one as float32."""
+    """Runs steps, and returns the output and the gradients of the last one as float32."""
 
     step: Callable[[], Any]
     results: Callable[[], list[np.ndarray]]
 
 
 def ours(case: Case, drawn: Arrays) -> Runner:
-    """The case compiled: its inputs and outputs are state of the device."""
+    """The compiled case: its inputs and outputs are state on the device."""
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         inputs = [_state(main, f"x{i}", array, case) for i, array in enumerate(drawn)]
@@ -63,7 +63,7 @@ def _read(scope: Any, name: str) -> np.ndarray:
 
 
 def theirs(case: Case, drawn: Arrays, device: str, compiled: bool) -> Runner:
-    """The case by torch, eager or compiled, from the same numbers."""
+    """The case in torch, eager or compiled, on the same numbers."""
     inputs = [torch.from_numpy(np.array(array)).to(device) for array in drawn]
     inputs = [
         each.to(getattr(torch, case.dtype)).requires_grad_(case.backward)
@@ -87,9 +87,9 @@ def theirs(case: Case, drawn: Arrays, device: str, compiled: bool) -> Runner:
 
 
 def nbytes(case: Case, results: Sequence[np.ndarray], drawn: Arrays) -> int:
-    """What a step must move at least: every input and output once, gradients' reads with them.
+    """Minimum bytes moved by a step: every input and output once, including gradients.
 
-    With gradients, what comes in is read once more and the output's gradient is all ones, which
+    With gradients, inputs are read once more and the output's gradient is all ones, which
     costs nothing.
     """
     size = np.dtype(case.dtype).itemsize

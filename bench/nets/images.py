@@ -1,13 +1,13 @@
-"""Networks on pictures, one layer after the other or around a shortcut, written for any fluid.
+"""Image networks, sequential or with shortcuts, written for any fluid.
 
-Each builder takes the pixels of a side, a factor of all widths and the number of classes, so that
-the network of the paper and one small enough for a test are the same text; each gives the loss and
-the probabilities of the classes. As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
+Each builder takes the image size in pixels, a width multiplier and the number of classes, so that
+the network of the paper and one small enough for a test share their code; each returns the loss and
+the class probabilities. As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
 
 from __future__ import annotations
 
-from bench.nets.layers import Net, pictured
+from bench.nets.layers import Net, image_inputs
 
 # ---- VGG (Simonyan and Zisserman, 2014) ---------------------------------------------------------
 
@@ -15,9 +15,11 @@ VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 
 
 def vgg16(fluid, image=32, width=1.0, classes=10, norm=False, dropout=True):
-    """Thirteen convolutions in five groups and three full layers; `norm` adds batch norms."""
+    """Thirteen convolutions in five groups and three fully connected layers; `norm` adds batch
+    norms.
+    """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     for channels, count in VGG16:
         for _ in range(count):
             found = _vgg_conv(fluid, net, found, net.scaled(channels), norm)
@@ -29,7 +31,7 @@ def vgg16(fluid, image=32, width=1.0, classes=10, norm=False, dropout=True):
 
 
 def vgg16_bn(fluid, **settings):
-    """The same with a batch norm after each convolution, none of which lacks its bias."""
+    """The same with a batch norm after each convolution; the convolutions keep their biases."""
     return vgg16(fluid, norm=True, **settings)
 
 
@@ -44,18 +46,18 @@ def _vgg_conv(fluid, net, found, channels, norm):
 
 
 def resnet18(fluid, image=32, width=1.0, classes=10):
-    """Eight blocks of two convolutions around a shortcut."""
+    """Eight blocks of two convolutions with a shortcut."""
     return _resnet(fluid, _basic, (2, 2, 2, 2), image, width, classes)
 
 
 def resnet50(fluid, image=32, width=1.0, classes=10):
-    """Sixteen blocks of three convolutions, narrow in the middle, around a shortcut."""
+    """Sixteen bottleneck blocks of three convolutions with a shortcut."""
     return _resnet(fluid, _bottleneck, (3, 4, 6, 3), image, width, classes)
 
 
 def _resnet(fluid, block, depths, image, width, classes):
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     for stage, depth in enumerate(depths):
         for place in range(depth):
@@ -78,7 +80,7 @@ def _bottleneck(fluid, net, found, channels, stride):
 
 
 def _added(fluid, net, long, found, stride):
-    """The sum with what came in, by a convolution where their shapes differ."""
+    """The residual sum; the shortcut is a convolution if the shapes differ."""
     if found.shape[1] != long.shape[1] or stride != 1:
         found = net.conv(found, long.shape[1], size=1, stride=stride, act=None)
     return fluid.layers.elementwise_add(x=found, y=long, act="relu")
@@ -90,9 +92,9 @@ GROUPS, SQUEEZED = 32, 16
 
 
 def se_resnext50(fluid, image=32, width=1.0, classes=10, dropout=True):
-    """ResNet-50 with grouped convolutions whose channels are weighed by what all pixels say."""
+    """ResNet-50 with grouped convolutions and squeeze-and-excitation."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     groups = max(1, int(GROUPS * width))
     for stage, depth in enumerate((3, 4, 6, 3)):
@@ -113,7 +115,7 @@ def _weighed_block(fluid, net, found, channels, stride, groups):
 
 
 def _weighed(fluid, net, found):
-    """Every channel times a number between 0 and 1 that two small layers find from all means."""
+    """Squeeze-and-excitation: scale each channel by a gate computed from the global averages."""
     channels = found.shape[1]
     squeezed = fluid.layers.fc(net.means(found), size=max(1, channels // SQUEEZED), act="relu")
     weights = fluid.layers.fc(squeezed, size=channels, act="sigmoid")
@@ -130,13 +132,13 @@ SEPARABLE = (
 
 INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2))
 INVERTED += ((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-"""How much wider inside, channels, blocks and stride of each stage of version 2."""
+"""Expansion, channels, blocks and stride of each stage of version 2."""
 
 
 def mobilenet_v1(fluid, image=32, width=1.0, classes=10):
-    """Thirteen pairs of a convolution of each channel and one of each pixel."""
+    """Thirteen pairs of a depthwise and a pointwise convolution."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(32), stride=2)
     for channels, stride in SEPARABLE:
         found = net.conv(net.depthwise(found, stride), net.scaled(channels), size=1)
@@ -144,9 +146,9 @@ def mobilenet_v1(fluid, image=32, width=1.0, classes=10):
 
 
 def mobilenet_v2(fluid, image=32, width=1.0, classes=10):
-    """Seventeen blocks that are wide inside, with a shortcut between their narrow ends."""
+    """Seventeen inverted residual blocks."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(32), stride=2, act="relu6")
     for factor, channels, count, stride in INVERTED:
         for place in range(count):
@@ -157,9 +159,9 @@ def mobilenet_v2(fluid, image=32, width=1.0, classes=10):
 
 
 def mobilenet_block(fluid, image=16, width=1.0, classes=10):
-    """One such block alone, three times as wide inside."""
+    """A single inverted residual block with expansion 3."""
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.conv(found, net.scaled(8), stride=2, act="relu6")
     found = _inverted(fluid, net, found, net.scaled(8), factor=3, stride=1)
     return net.classified(net.means(found), label, classes)

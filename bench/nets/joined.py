@@ -1,11 +1,11 @@
-"""Networks on pictures whose branches are joined along the channels, written for any fluid.
+"""Image networks with branches concatenated along channels, written for any fluid.
 
-As `images.py`: builders of a picture's size, a width and a number of classes.
+As `images.py`: builders of an image size, a width and a number of classes.
 """
 
 from __future__ import annotations
 
-from bench.nets.layers import Net, pictured
+from bench.nets.layers import Net, image_inputs
 
 # ---- Inception-v1 (Szegedy et al., 2014) --------------------------------------------------------
 
@@ -18,13 +18,15 @@ INCEPTIONS = (
 """Channels of each module: 1×1; before 3×3, 3×3; before 5×5, 5×5; after the pooling."""
 
 HEADS = ((1, 0), (1, 3))
-"""After which modules the paper asks for the class already, as (stage, module)."""
+"""Modules with an auxiliary classifier in the paper, as (stage, module)."""
 
 
 def inception_v1(fluid, image=32, width=1.0, classes=10, heads=True, dropout=True):
-    """GoogLeNet: nine modules of four branches; `heads` adds losses in the middle, each by 0.3."""
+    """GoogLeNet: nine modules of four branches; `heads` adds auxiliary losses, each weighted by
+    0.3.
+    """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = _stem(fluid, net, found)
     early = []
     for stage, modules in enumerate(INCEPTIONS):
@@ -62,7 +64,7 @@ def _inception(fluid, net, found, channels):
 
 
 def _early(fluid, net, found, label, classes, dropout):
-    """The loss of a class told from the middle of the network."""
+    """The loss of an auxiliary classifier."""
     side = found.shape[2]
     size, stride = (5, 3) if side >= 5 else (side, 1)
     found = fluid.layers.pool2d(found, pool_size=size, pool_stride=stride, pool_type="avg")
@@ -83,9 +85,11 @@ DENSE, GROWTH = (6, 12, 24, 16), 32
 
 
 def densenet121(fluid, image=32, width=1.0, classes=10):
-    """Four stages in which every layer reads all layers before it; the norms come first."""
+    """Four dense stages, in which every layer reads all earlier layers; norms precede
+    convolutions.
+    """
     net = Net(fluid, width)
-    found, label = pictured(fluid, image)
+    found, label = image_inputs(fluid, image)
     found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
     for stage, count in enumerate(DENSE):
         for _ in range(count):
@@ -97,7 +101,7 @@ def densenet121(fluid, image=32, width=1.0, classes=10):
 
 
 def _grown(fluid, net, found):
-    """A few new channels, from all there are."""
+    """A dense layer: a few new channels from all existing ones."""
     growth = net.scaled(GROWTH)
     found = fluid.layers.batch_norm(found, act="relu")
     found = net.conv(found, growth * 4, size=1)
@@ -105,7 +109,7 @@ def _grown(fluid, net, found):
 
 
 def _thinned(fluid, found):
-    """Half the channels and half the side, which is let be where it is one pixel."""
+    """A transition layer: half the channels and half the size, which remains if it is one pixel."""
     channels = found.shape[1] // 2
     found = fluid.layers.batch_norm(found, act="relu")
     found = fluid.layers.conv2d(found, num_filters=channels, filter_size=1, bias_attr=False)
@@ -118,7 +122,7 @@ def _thinned(fluid, found):
 
 
 def unet(fluid, image=32, width=1.0, classes=2, depth=4):
-    """A class for every pixel: down to a small picture and up again, beside what was on the way.
+    """U-Net: a class for every pixel; a contracting and an expanding path with skip connections.
 
     `image` is a multiple of 2 to the power of `depth`; labels are int64[n, 1, image, image].
     """
@@ -144,7 +148,7 @@ def _twice(net, found, channels):
 
 
 def _raised(fluid, net, found, channels):
-    """Twice the side by a transposed convolution."""
+    """Upsample by 2 with a transposed convolution."""
     return fluid.layers.conv2d_transpose(
         found, num_filters=net.scaled(channels), filter_size=2, stride=2, act="relu"
     )

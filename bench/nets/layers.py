@@ -1,4 +1,4 @@
-"""The layers that networks on pictures are made of, for `images.py` and `joined.py`.
+"""The layers of image networks, for `images.py` and `joined.py`.
 
 As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 
 class Net:
-    """A fluid's layers with the habits of these networks: widths, norms, pictures that keep size.
+    """A fluid's layers with the defaults of these networks: widths, norms, same padding.
 
-    `width` multiplies every number of channels but never makes it less than `least`.
+    `width` multiplies every number of channels, with a minimum of `least`.
     """
 
     def __init__(self, fluid, width=1.0, least=4):
         self.layers, self.width, self.least = fluid.layers, width, least
 
     def scaled(self, channels):
-        """Channels in this net's width."""
+        """Channels scaled by this net's width."""
         return max(self.least, round(channels * self.width))
 
     def conv(self, found, channels, size=3, stride=1, groups=1, act="relu"):
-        """A convolution without a bias and a batch norm; `channels` are as they are given."""
+        """A convolution without a bias and a batch norm; `channels` are not scaled."""
         convolved = self.layers.conv2d(
             found, num_filters=channels, filter_size=size, stride=stride, padding=size // 2,
             groups=groups, bias_attr=False,
@@ -28,7 +28,7 @@ class Net:
         return self.layers.batch_norm(convolved, act=act)
 
     def depthwise(self, found, stride=1, act="relu"):
-        """A convolution of every channel by itself, with `depthwise_conv2d`, and a batch norm."""
+        """A depthwise convolution, with `depthwise_conv2d`, and a batch norm."""
         channels = found.shape[1]
         convolved = self.layers.conv2d(
             found, num_filters=channels, filter_size=3, stride=stride, padding=1,
@@ -37,14 +37,14 @@ class Net:
         return self.layers.batch_norm(convolved, act=act)
 
     def halved(self, found, size=3, stride=2):
-        """The largest of each window."""
+        """Max pooling."""
         return self.layers.pool2d(
             found, pool_size=size, pool_stride=stride, pool_padding=size // 2 if size > 2 else 0,
             pool_type="max",
         )  # fmt: skip
 
     def means(self, found):
-        """The mean of each channel."""
+        """Global average pooling."""
         return self.layers.pool2d(found, pool_type="avg", global_pooling=True)
 
     def classified(self, found, label, classes):
@@ -54,7 +54,7 @@ class Net:
         return self.layers.mean(losses), chances
 
 
-def pictured(fluid, image):
-    """The variables of square coloured pictures, `image` pixels a side, and of their classes."""
+def image_inputs(fluid, image):
+    """The variables of square colour images, `image` pixels per side, and of their classes."""
     picture = fluid.layers.data(name="img", shape=[3, image, image], dtype="float32")
     return picture, fluid.layers.data(name="label", shape=[1], dtype="int64")

@@ -13,7 +13,7 @@ TURNS, NUMBERS = 3, 5
 
 
 def sentiment_stacked_lstm(fluid):
-    """Two LSTMs upon each other, one in each direction, and the largest of all their states."""
+    """Two stacked LSTMs, one in each direction, with max pooling over time."""
     words = _words(fluid, "words")
     label = fluid.layers.data(name="label", shape=[1], dtype="int64")
     vectors = fluid.layers.embedding(words, size=[WORDS, DIM])
@@ -28,7 +28,7 @@ def sentiment_stacked_lstm(fluid):
 
 
 def tagger_gru_crf(fluid):
-    """A tag for each word: a GRU in each direction and a random field."""
+    """A tag for each word: a bidirectional GRU and a CRF."""
     words, tags = _words(fluid, "words"), _words(fluid, "tags")
     vectors = fluid.layers.embedding(words, size=[WORDS, DIM])
     states = [
@@ -42,7 +42,7 @@ def tagger_gru_crf(fluid):
 
 
 def static_rnn_lm(fluid):
-    """A recurrent network of the user's own over a fixed number of steps."""
+    """A StaticRNN over a fixed number of steps."""
     states = _steps(fluid, "x")
     first = fluid.layers.fill_constant(shape=[BATCH, WIDTH], dtype="float32", value=0.1)
     first.stop_gradient = False
@@ -59,7 +59,7 @@ def static_rnn_lm(fluid):
 
 
 def while_power(fluid):
-    """A loop over an array that gradients go back through."""
+    """A while loop over an array, with gradients."""
     features = fluid.layers.data(name="x", shape=[NUMBERS], dtype="float32")
     target = fluid.layers.data(name="y", shape=[NUMBERS], dtype="float32")
     hidden = fluid.layers.fc(features, size=NUMBERS, act="tanh")
@@ -106,7 +106,7 @@ def draw_tagged(random, n):
 
 
 def draw_states(random, n):
-    """Steps and what should come of them; their number is the network's own, whatever n."""
+    """Input and target steps; their number is fixed by the network, regardless of n."""
     shape = (STEPS, BATCH, WIDTH)
     return {"x": _normal(random, *shape), "y": random.rand(*shape).astype(np.float32)}
 

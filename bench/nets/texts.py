@@ -12,7 +12,7 @@ STEPS, WIDTH, HEADS = 6, 16, 4
 
 
 def word2vec(fluid):
-    """Four words predict the fifth, from one table of vectors."""
+    """Predict a word from the four before it, with one embedding table."""
     words = [_numbers(fluid, f"w{place}") for place in range(5)]
     vectors = [fluid.layers.embedding(w, size=[WORDS, DIM], param_attr="shared") for w in words[:4]]
     hidden = fluid.layers.fc(fluid.layers.concat(vectors, axis=1), size=24, act="sigmoid")
@@ -21,7 +21,7 @@ def word2vec(fluid):
 
 
 def ctr_wide_deep(fluid):
-    """Clicks from three sparse tables and six numbers, a deep and a wide part."""
+    """Click prediction from three sparse tables and six numbers, with a deep and a wide part."""
     dense = fluid.layers.data(name="dense", shape=[6], dtype="float32")
     label = _numbers(fluid, "click")
     fields = [_numbers(fluid, f"c{place}") for place in range(3)]
@@ -93,12 +93,12 @@ def _cross_entropy(fluid, classes, label):
 
 
 def draw_words(random, n):
-    """Five word numbers each."""
+    """Five word ids per row."""
     return {f"w{place}": _drawn(random, WORDS, n) for place in range(5)}
 
 
 def draw_clicks(random, n):
-    """Three numbers of sparse fields, six numbers, and whether there was a click."""
+    """Three ids of sparse fields, six numbers, and whether there was a click."""
     fed = {f"c{place}": _drawn(random, IDS, n) for place in range(3)}
     fed.update(dense=random.rand(n, 6).astype(np.float32), click=_drawn(random, 2, n))
     return fed

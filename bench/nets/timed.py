@@ -1,8 +1,8 @@
 """The models that the benchmarks compile and train, written for any fluid.
 
-`fluid` is passed in, so that one text records the same program on ours and on Paddle 1.8.5; for
-its sake this file keeps to Python 3.7 and imports nothing but NumPy. The first four models are
-those whose training steps were measured on the reference; `synthetic` is as long as one likes.
+`fluid` is passed in, so that the same code records the same program in this package and in Paddle
+1.8.5; therefore this file keeps to Python 3.7 and imports nothing but NumPy. The first four models
+are those whose training steps were measured on the reference; `synthetic` has any length.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from bench.nets import texts
 
 Layers = namedtuple("Layers", "loss output")
-Layers.__doc__ = """What a builder records: the loss, and what a user predicts with."""
+Layers.__doc__ = """The result of a builder: the loss, and the prediction."""
 
 Recorded = namedtuple("Recorded", "main startup test loss output")
-Recorded.__doc__ = """A model in programs of its own: training, initialising and inference."""
+Recorded.__doc__ = """A model in separate programs: training, initialisation and inference."""
 
 
 def record(fluid, build, optimizer=None):
@@ -34,17 +34,17 @@ def record(fluid, build, optimizer=None):
 
 
 def model(fluid, name):
-    """Record one of `MODELS` with the optimizer it is trained with."""
+    """Record one of `MODELS` with its training optimizer."""
     return record(fluid, MODELS[name], OPTIMIZERS.get(name, sgd))
 
 
 def sgd(fluid):
-    """Plain descent."""
+    """SGD."""
     return fluid.optimizer.SGD(learning_rate=0.01)
 
 
 def momentum(fluid):
-    """Descent with momentum 0.9."""
+    """SGD with momentum 0.9."""
     return fluid.optimizer.Momentum(learning_rate=0.01, momentum=0.9)
 
 
@@ -59,11 +59,11 @@ OPTIMIZERS = {
     "resnet_cifar8": momentum,
     "transformer_encoder": adam,
 }
-"""What a model is trained with; plain descent where it is not said."""
+"""The optimizer of a model; SGD if not listed."""
 
 
 def fed(fluid, batch):
-    """A batch as any fluid takes it: sequences as LoD tensors."""
+    """A batch in the form that any fluid accepts: sequences as LoD tensors."""
     place = fluid.CPUPlace()
     return {
         name: fluid.create_lod_tensor(value[0], [value[1]], place)
@@ -95,7 +95,7 @@ def digits_mlp(fluid):
 
 
 def lenet_bn(fluid):
-    """Two convolutions with pooling and a batch norm between them, on 16×16 pictures."""
+    """Two convolutions with pooling and a batch norm between them, on 16×16 images."""
     image, label = _image(fluid, "lenet_bn")
     found = _convolved_and_pooled(fluid, image, channels=6, size=5)
     found = fluid.layers.batch_norm(found)
@@ -106,7 +106,7 @@ def lenet_bn(fluid):
 
 
 def resnet_cifar8(fluid):
-    """A residual network of seven convolutions on 3×16×16 pictures."""
+    """A residual network of seven convolutions on 3×16×16 images."""
     image, label = _image(fluid, "resnet_cifar8")
     found = _normed(fluid, image, channels=8)
     found = _residual(fluid, found, channels=8, stride=1)
@@ -118,7 +118,7 @@ def resnet_cifar8(fluid):
 
 
 def _text(build):
-    """A builder of `texts` as one of this file."""
+    """Adapt a builder of `texts` to this file."""
     return lambda fluid: Layers(*build(fluid))
 
 
@@ -141,7 +141,7 @@ def _convolved_and_pooled(fluid, found, channels, size):
 
 
 def _normed(fluid, found, channels, size=3, stride=1, act="relu"):
-    """A convolution that keeps the picture's size, but for the stride, and a batch norm."""
+    """A convolution with same padding, and a batch norm."""
     convolved = fluid.layers.conv2d(
         found, num_filters=channels, filter_size=size, stride=stride, padding=size // 2,
         bias_attr=False,
@@ -150,7 +150,7 @@ def _normed(fluid, found, channels, size=3, stride=1, act="relu"):
 
 
 def _residual(fluid, found, channels, stride):
-    """Two convolutions beside a shortcut, which is one convolution where the picture shrinks."""
+    """Two convolutions with a shortcut, which is a convolution if the image shrinks."""
     long = _normed(fluid, found, channels, stride=stride)
     long = _normed(fluid, long, channels, act=None)
     short = found
@@ -170,8 +170,8 @@ def synthetic(ops):
     """A builder whose program trained with `sgd` has about `ops` ops.
 
     Four towers of residual blocks (`mul`, biases, `relu`, a scaled gate), joined at the end, so
-    that the graph has several long paths, values with two and three readers, gradients that are
-    summed, and a lasting activation for nearly every op.
+    that the graph has several long paths, values with two and three readers, gradient sums, and an
+    activation kept for backward for nearly every op.
     """
     blocks = max(1, round(ops / OPS_PER_BLOCK / TOWERS))
 
@@ -199,7 +199,7 @@ def _tower(fluid, found, blocks):
 
 BATCH = {"fit_a_line": 20, "digits_mlp": 64, "lenet_bn": 64, "resnet_cifar8": 32}
 BATCH.update(word2vec=32, ctr_wide_deep=64, sentiment_conv=16, transformer_encoder=16)
-"""The batch size a model is trained with."""
+"""The training batch size of a model."""
 
 _TEXT = {
     "word2vec": texts.draw_words,
@@ -215,7 +215,7 @@ def draw(name, random, n):
     """A batch of n for a model, from a `numpy.random.RandomState`.
 
     `x` float32[n, 13] and `y` float32[n, 1], or `img` float32[n, …] and `label` int64[n, 1], or
-    what `texts` draws; sequences come as (array, lengths).
+    what `texts` draws; sequences are (array, lengths).
     """
     if name in _TEXT:
         return _TEXT[name](random, n)
@@ -227,9 +227,9 @@ def draw(name, random, n):
 
 
 def drawn(name, count=8, fluid=None):
-    """Some batches of a model's usual size, made beforehand, round and round without end.
+    """An infinite cycle of `count` prepared batches of a model's usual size.
 
-    With a `fluid` they are as it takes them.
+    With a `fluid` they are in the form it accepts.
     """
     random = np.random.RandomState(0)
     batches = [draw(name, random, BATCH[name]) for _ in range(count)]
@@ -237,7 +237,7 @@ def drawn(name, count=8, fluid=None):
 
 
 def _image(fluid, name):
-    """The variables of a picture and its class."""
+    """The variables of an image and its class."""
     image = fluid.layers.data(name="img", shape=list(_PICTURE[name]), dtype="float32")
     return image, fluid.layers.data(name="label", shape=[1], dtype="int64")
 

@@ -1,6 +1,6 @@
-"""The Transformer (Vaswani et al., 2017), its encoder alone and with its decoder, for any fluid.
+"""The Transformer (Vaswani et al., 2017), encoder only or with its decoder, for any fluid.
 
-Sentences are padded; a mask of ones and zeros tells words from padding. As `timed.py`: Python 3.7,
+Sentences are padded; a mask of ones and zeros marks words and padding. As `timed.py`: Python 3.7,
 NumPy and a fluid that is passed in.
 """
 
@@ -15,17 +15,17 @@ Shape.__doc__ = """Different words, words in a sentence, numbers a word, heads, 
 
 SMALL = Shape(words=100, steps=12, width=32, heads=4, depth=2, dropout=0.0)
 BASE = Shape(words=10000, steps=64, width=512, heads=8, depth=6, dropout=0.1)
-"""The paper's base model but for its vocabulary."""
+"""The paper's base model except for its vocabulary."""
 
 FORBIDDEN = 1e9
-"""What is taken from the scores of words that must not be looked at."""
+"""Subtracted from the scores of masked words."""
 
 SMOOTHING = 0.1
-"""How much of a word's probability is spread over all words."""
+"""Label smoothing: the probability spread over all words."""
 
 
 def encoder_classifier(fluid, shape=SMALL, classes=5):
-    """One class a sentence, from the mean of what the encoder says of its words."""
+    """One class per sentence, from the mean of the encoder's outputs."""
     words, mask = _sentence(fluid, "source", shape)
     label = fluid.layers.data(name="label", shape=[1], dtype="int64")
     encoded = encoder(fluid, words, _kept_away(fluid, mask, shape), shape)
@@ -51,28 +51,28 @@ def translator(fluid, shape=SMALL):
 
 
 def encoder(fluid, words, away, shape):
-    """Layers of attention among the words of a sentence: float32[n, steps, width]."""
+    """Self-attention layers over a sentence: float32[n, steps, width]."""
     found = _embedded(fluid, words, shape, "source")
     for _ in range(shape.depth):
-        found = _beside(fluid, found, attention(fluid, found, found, away, shape), shape)
-        found = _beside(fluid, found, _feed_forward(fluid, found, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, found, away, shape), shape)
+        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
     return found
 
 
 def decoder(fluid, words, encoded, away, shape):
-    """The same with attention to what was encoded; no word sees the ones after it."""
+    """Causal self-attention layers with cross-attention to the encoder."""
     later = np.triu(np.full((shape.steps, shape.steps), -FORBIDDEN, np.float32), 1)
     later = fluid.layers.assign(later)
     found = _embedded(fluid, words, shape, "target")
     for _ in range(shape.depth):
-        found = _beside(fluid, found, attention(fluid, found, found, later, shape), shape)
-        found = _beside(fluid, found, attention(fluid, found, encoded, away, shape), shape)
-        found = _beside(fluid, found, _feed_forward(fluid, found, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, found, later, shape), shape)
+        found = _residual_norm(fluid, found, attention(fluid, found, encoded, away, shape), shape)
+        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
     return found
 
 
 def attention(fluid, asking, asked, away, shape):
-    """What each word of one sentence takes from all words of the other, head by head."""
+    """Multi-head attention of one sentence to another."""
     query, key, value = [
         _heads(
             fluid, fluid.layers.fc(each, shape.width, num_flatten_dims=2, bias_attr=False), shape
@@ -98,8 +98,8 @@ def _feed_forward(fluid, found, shape):
     return fluid.layers.fc(_dropped(fluid, inner, shape), size=shape.width, num_flatten_dims=2)
 
 
-def _beside(fluid, found, more, shape):
-    """The sum of both, normalised word by word."""
+def _residual_norm(fluid, found, more, shape):
+    """The residual sum, layer-normalised per word."""
     total = fluid.layers.elementwise_add(found, _dropped(fluid, more, shape))
     return fluid.layers.layer_norm(total, begin_norm_axis=2)
 
@@ -111,7 +111,7 @@ def _dropped(fluid, found, shape):
 
 
 def _embedded(fluid, words, shape, name):
-    """A vector a word, and waves that tell its place."""
+    """Word embeddings plus sinusoidal position encodings."""
     vectors = fluid.embedding(
         words, size=[shape.words, shape.width], param_attr=fluid.ParamAttr(name=f"{name}_vectors")
     )
@@ -126,7 +126,7 @@ def _sentence(fluid, name, shape):
 
 
 def _kept_away(fluid, mask, shape):
-    """What is added to scores so that nobody looks at padding: [n, 1, 1, steps]."""
+    """The additive attention mask of padding: [n, 1, 1, steps]."""
     away = fluid.layers.scale(mask, scale=FORBIDDEN, bias=-FORBIDDEN)
     away = fluid.layers.reshape(away, [-1, 1, 1, shape.steps])
     away.stop_gradient = True
@@ -134,7 +134,7 @@ def _kept_away(fluid, mask, shape):
 
 
 def _smoothed(fluid, logits, following, mask, shape):
-    """The mean over the words that are no padding."""
+    """The mean smoothed loss over non-padding words."""
     expected = fluid.layers.label_smooth(
         fluid.one_hot(fluid.layers.squeeze(following, [2]), shape.words), epsilon=SMOOTHING
     )
@@ -155,7 +155,7 @@ def draw_classified(random, n, shape=SMALL, classes=5):
 
 
 def draw_translated(random, n, shape=SMALL):
-    """Pairs of sentences with their masks, and the second ones a word ahead."""
+    """Pairs of sentences with their masks, and the second ones shifted by one word."""
     words, mask = _drawn(random, n, shape)
     target, target_mask = _drawn(random, n, shape)
     following = np.roll(target, -1, axis=1)[:, :, None]

@@ -1,4 +1,4 @@
-"""Models for several devices: those of `timed` that compute a lot, and one that communicates a lot.
+"""Models for several devices: compute-bound ones of `timed`, and a communication-bound one.
 
 `BATCH` is of all devices together; one thread takes some 15 ms for the large LeNet.
 """
@@ -13,7 +13,7 @@ from bench.nets import timed
 
 FEATURES = 1000
 LARGE = "_large"
-"""What ends the name of a model with four times the batch."""
+"""Suffix of the name of a model with four times the batch."""
 
 BATCH = {"lenet_bn": 256, "lenet_bn_large": 1024, "resnet_cifar8": 128, "two_layers_wide": 128}
 
@@ -34,7 +34,7 @@ def model(fluid, name):
 
 
 def drawn(name, parts=1, part=0, count=8):
-    """One of `parts` equal shares of some batches, round and round without end."""
+    """One of `parts` equal shares of an infinite cycle of batches."""
     random = np.random.RandomState(0)
     whole = [_draw(name, random) for _ in range(count)]
     shares = [{key: np.split(rows, parts)[part] for key, rows in batch.items()} for batch in whole]

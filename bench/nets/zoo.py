@@ -1,4 +1,4 @@
-"""Every model by its name, small or as large as its paper has it, to train or to predict with.
+"""Every model by its name, small or as large as in its paper, for training or inference.
 
     from bench.nets import zoo
     recorded = zoo.build(fluid, "resnet50", image=112)          # a training and a test program
@@ -19,18 +19,18 @@ import numpy as np
 from bench.nets import images, joined, sequences, timed, transformer
 
 Entry = namedtuple("Entry", "build draw optimizer small")
-Entry.__doc__ = """A builder (fluid, **settings), what draws a batch (random, n, **settings), what
-it is trained with, and the settings that make a test of it quick."""
+Entry.__doc__ = """A builder (fluid, **settings), a batch generator (random, n, **settings), the
+optimizer, and small settings for quick tests."""
 
 QUICK = {"image": 32, "width": 0.125}
-"""Settings that leave every layer of a network on pictures in its place, but little in it."""
+"""Settings that keep every layer of an image network, with few channels."""
 
 
 def build(fluid, name, train=True, optimizer=None, **settings):
-    """Record a model: `timed.Recorded`, with no optimizer in `main` where `train` is false.
+    """Record a model: `timed.Recorded`, with no optimizer in `main` if `train` is false.
 
-    Settings are its builder's: `image` (pixels a side), `width` (a factor of all channels),
-    `classes` and others of networks on pictures, `shape` of transformers. Names count from zero.
+    Settings are its builder's: `image` (pixels per side), `width` (a factor of all channels),
+    `classes` and others of image networks, `shape` of transformers. Names count from zero.
     """
     entry = MODELS[name]
     chosen = (optimizer or entry.optimizer) if train else None
@@ -40,33 +40,33 @@ def build(fluid, name, train=True, optimizer=None, **settings):
 
 
 def draw(name, random, n, **settings):
-    """A batch of n from a `numpy.random.RandomState`; sequences come as (array, lengths).
+    """A batch of n from a `numpy.random.RandomState`; sequences are (array, lengths).
 
-    Settings are those `build` was given; the ones that no batch depends on are passed over.
+    Settings are those passed to `build`; those that do not affect batches are ignored.
     """
     return MODELS[name].draw(random, n, **settings)
 
 
 def small(name):
-    """Settings with which a model is built and trained in a moment."""
+    """Settings with which a model is built and trained quickly."""
     return dict(MODELS[name].small)
 
 
-def _pictures(random, n, image=32, classes=10, **_):
+def _images(random, n, image=32, classes=10, **_):
     """`img` float32[n, 3, image, image] and `label` int64[n, 1]."""
     pixels = random.rand(n, 3, image, image).astype(np.float32)
     return {"img": pixels, "label": random.randint(0, classes, (n, 1)).astype(np.int64)}
 
 
-def _pictures_of_classes(random, n, image=32, classes=2, **_):
+def _images_with_pixel_classes(random, n, image=32, classes=2, **_):
     """The same with a class for each pixel: `label` int64[n, 1, image, image]."""
-    batch = _pictures(random, n, image, classes)
+    batch = _images(random, n, image, classes)
     batch["label"] = random.randint(0, classes, (n, 1, image, image)).astype(np.int64)
     return batch
 
 
 def _small_model(name):
-    """One of `timed.MODELS`, which have no settings."""
+    """An entry for one of `timed.MODELS`, which have no settings."""
     return Entry(
         timed.MODELS[name],
         functools.partial(timed.draw, name),
@@ -77,10 +77,10 @@ def _small_model(name):
 
 MODELS = {name: _small_model(name) for name in timed.MODELS}
 for _name, _build in dict(images.MODELS, **joined.MODELS).items():
-    MODELS[_name] = Entry(_build, _pictures, timed.momentum, QUICK)
+    MODELS[_name] = Entry(_build, _images, timed.momentum, QUICK)
 MODELS.update(
-    mobilenet_block=Entry(images.mobilenet_block, _pictures, timed.sgd, {"image": 16}),
-    unet=Entry(joined.unet, _pictures_of_classes, timed.adam, QUICK),
+    mobilenet_block=Entry(images.mobilenet_block, _images, timed.sgd, {"image": 16}),
+    unet=Entry(joined.unet, _images_with_pixel_classes, timed.adam, QUICK),
     transformer_classifier=Entry(
         transformer.encoder_classifier, transformer.draw_classified, timed.adam, {}
     ),

@@ -1,1 +1,1 @@
-"""Planners of memory, lower bounds of what they need, and recorded lives."""
+"""Memory planners, lower bounds of their memory, and recorded lifetimes."""

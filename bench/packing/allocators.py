@@ -1,8 +1,8 @@
-"""What other ways of giving out memory would need for the same lives: peers for `pack`.
+"""Memory of other allocation policies for the same lifetimes: peers of `pack`.
 
-All but one work as an allocator does, one request after another without knowing what comes. At each
-step what ended before it is given back, then what begins with it is given memory. These are the
-policies, written again here, and not runs of the systems known for them.
+All but one work online as an allocator does, one request after another. At each step buffers that
+ended before are freed, then those that begin are allocated. These are reimplementations of the
+policies, not runs of the systems known for them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ALIGN = 64
 """Bytes that sizes are rounded up to, as `pack` does."""
 
 MATCH = 16
-"""How many times larger or smaller a token may be than what takes it over, as in TVM."""
+"""Maximum size ratio of a token and its reuse, as in TVM."""
 
 Range = tuple[int, int]
 """A size and an offset in bytes; sorted, the tightest fit comes first."""
 
 
 def exact_size(lives: Sequence[Life]) -> int:
-    """Bytes taken where a buffer is used again only for a value of exactly its size.
+    """Bytes if a buffer is reused only for a value of exactly its size.
 
     >>> exact_size([Life(0, 1, 64), Life(1, 2, 64), Life(2, 3, 128)])
     192
@@ -43,10 +43,10 @@ def exact_size(lives: Sequence[Life]) -> int:
 
 
 def token(lives: Sequence[Life]) -> int:
-    """Bytes of tokens: a value has one to itself, which serves another when it ends and may grow.
+    """Bytes of tokens: a value has an exclusive one, which is reused when it ends and may grow.
 
-    Taken is the smallest free token that is large enough, else the largest that is not; as TVM's
-    StaticPlanBlockMemory does, none more than `MATCH` times larger or smaller.
+    The smallest free token that is large enough is taken, else the largest smaller one; as in TVM's
+    StaticPlanBlockMemory, none more than `MATCH` times larger or smaller.
 
     >>> token([Life(0, 1, 64), Life(1, 2, 128)])
     128
@@ -69,7 +69,7 @@ def token(lives: Sequence[Life]) -> int:
 
 
 def _matching(free: Sequence[Range], size: int) -> int | None:
-    """The place of the free token to take for a size."""
+    """The index of the free token to take for a size."""
     place = bisect_left(free, (size, 0))
     if place < len(free) and free[place][0] <= size * MATCH:
         return place
@@ -77,7 +77,7 @@ def _matching(free: Sequence[Range], size: int) -> int | None:
 
 
 def first_fit(lives: Sequence[Life]) -> int:
-    """Bytes taken by an allocator that splits the lowest free range that is large enough.
+    """Bytes of an allocator that splits the lowest free range that is large enough.
 
     >>> first_fit([Life(0, 1, 128), Life(0, 2, 64), Life(1, 2, 64)])
     192
@@ -86,10 +86,10 @@ def first_fit(lives: Sequence[Life]) -> int:
 
 
 def best_fit(lives: Sequence[Life]) -> int:
-    """Bytes taken by an allocator that keeps what is freed and splits the tightest range that fits.
+    """Bytes of a caching allocator that splits the tightest free range that fits.
 
-    Neighbouring free ranges become one again; where none is large enough the heap grows, by what
-    the free range at its end falls short.
+    Adjacent free ranges are merged; if none is large enough the heap grows, by what the free range
+    at its end lacks.
 
     >>> best_fit([Life(0, 1, 64), Life(1, 2, 64), Life(2, 3, 128)])
     128
@@ -98,7 +98,7 @@ def best_fit(lives: Sequence[Life]) -> int:
 
 
 def greedy_by_size(lives: Sequence[Life]) -> int:
-    """Bytes taken where all is known before: the largest first, each in the tightest gap it fits.
+    """Bytes of offline planning: the largest first, each in the tightest gap it fits.
 
     Pisarchyk and Lee, 2020 (arXiv 2001.03288), as in TFLite.
 
@@ -114,7 +114,7 @@ def greedy_by_size(lives: Sequence[Life]) -> int:
 
 
 def _tightest(laid: Sequence[tuple[int, int, Life]], life: Life, size: int) -> int:
-    """The offset of the smallest gap that holds a size while a life lasts, or of the free end."""
+    """The offset of the smallest gap that fits a size during a lifetime, or of the free end."""
     end, gaps = 0, list[Range]()
     for low, high, other in laid:
         if other.start < life.stop and life.start < other.stop:
@@ -134,7 +134,7 @@ POLICIES: Mapping[str, Callable[[Sequence[Life]], int]] = {
 
 
 def _replayed(lives: Sequence[Life], heap: _Heap) -> int:
-    """How far a heap grows."""
+    """The final size of a heap."""
     offsets: dict[int, int] = {}
     for begins, index in _requests(lives):
         size = _rounded(lives[index].size)
@@ -146,7 +146,7 @@ def _replayed(lives: Sequence[Life], heap: _Heap) -> int:
 
 
 def _requests(lives: Sequence[Life]) -> Iterator[tuple[bool, int]]:
-    """(begins, life) in the order of time: at one step what ended is given back first."""
+    """(begins, life) in order of time: at one step frees come before allocations."""
     held = [index for index, life in enumerate(lives) if life.size]
     events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
     return ((begins, index) for _, begins, index in sorted(events))
@@ -208,7 +208,7 @@ class _Heap:
 
 
 class _FirstFit(_Heap):
-    """The same, with another idea of which free range to take."""
+    """The same, with first-fit selection of the free range."""
 
     def _chosen(self, size: int) -> Range | None:
         fitting = (each for each in self._by_size if each[0] >= size)

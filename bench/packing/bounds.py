@@ -1,8 +1,8 @@
-"""The bound on memory as the program was written, and as each pass leaves it.
+"""The memory bound as the program was written, and after each pass.
 
-The bound is the most bytes of values alive at one step: below it no packing goes, so what lowers it
-is worth more than any packing. Each column adds a pass to those before it; another pass that
-lowers the bound gets a line in `STAGES`.
+The bound is the peak bytes of live values, a lower bound of any packing, so lowering it is worth
+more than any packing. Each column adds a pass to those before it; another pass that lowers the
+bound gets a line in `STAGES`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STAGES: Mapping[str, Options] = {
     "+ in place": Options(),
     "+ recompute": Options(memory_budget="60%"),
 }
-"""What to compile with for each column behind the program as it was written."""
+"""Compile options of each column after the program as written."""
 
 WRITTEN = Options(disable=frozenset(each.name for each in pipeline(Options())) - {"eliminate_dead"})
-"""All that the results need, in the order and with the memory of the program."""
+"""Only dead code elimination: order and memory of the program as written."""
 
 BOUND_COLUMNS = {"as written": ",d", **dict.fromkeys(STAGES, ",d")}
 
@@ -42,13 +42,13 @@ def bounds(compiled: Callable[[Options], Compiled], sizes: Mapping[str, int]) ->
 
 
 def _bound(made: Compiled, sizes: Mapping[str, int]) -> int:
-    """The largest live sum of values, without the scratch that ops work in besides."""
+    """The largest live sum of values, without the scratch memory of ops."""
     alone = [] if made.plan.buffers else values(made.graph, sizes)
     return lower_bound([*lives_of(made.plan.buffers, sizes), *alone])
 
 
 def values(graph: Graph, sizes: Mapping[str, int]) -> list[Life]:
-    """The temporaries of a graph, each in memory of its own; what only data can size counts 0."""
+    """The temporaries of a graph, unshared; data-dependent sizes count 0."""
     return [
         Life(start, stop, 0 if var.type.is_open else evaluate(var.type.nbytes, sizes))
         for var, (start, stop) in lives(graph).items()

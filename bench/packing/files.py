@@ -1,4 +1,4 @@
-"""Lives of larger networks, and hard ones, packed from files of `id,lower,upper,size`."""
+"""Lifetimes of larger networks, and hard ones, packed from files of `id,lower,upper,size`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 INFERENCE_MS = 50.0
 PLAN_MS = 2_000.0
-"""What packing may take: for inference, and for 1,500 buffers of training."""
+"""Maximum packing time: for inference, and for 1,500 buffers of training."""
 
 REPEATS = 3
-"""Packings of which the quickest is told: a busy machine only adds."""
+"""Number of packings; the fastest is reported, since other load only adds time."""
 
 CAPACITY = 1_048_576
-"""Units that each hard case is to be packed into."""
+"""Target size of each hard case."""
 
 CASE_SECONDS = 60.0
-"""What a hard case may take; MiniMalloc's C++ takes up to 6.6 s on one core."""
+"""Time limit of a hard case; MiniMalloc's C++ takes up to 6.6 s on one core."""
 
 CASE_STEPS = 10_000_000
 LOWEST_STEPS = 1_000_000
-"""Steps of search: for a hard case, and to find how low one can get where the bound is lower."""
+"""Search steps: for a hard case, and for the lowest packing if the bound is lower."""
 
 LOWEST_KNOWN = {"D.1048576": 1_039_360, "J.1048576": 1_029_120}
-"""What MiniMalloc's C++ came down to, where it is above the bound."""
+"""Results of MiniMalloc's C++, where above the bound."""
 
 RATIOS = {"arena ÷ bound": ".4f", **{f"{name} ÷ bound": ".3f" for name in POLICIES}}
 COLUMNS = {"file": "", "lives": "d", "buffers": ",d", "arena": ",d", "bound": ",d"}
@@ -43,7 +43,7 @@ LOWEST_COLUMNS = {**CASE_COLUMNS, "MiniMalloc": ",d", "why not lower": ""}
 
 
 def ratios(packed: Sequence[Life], arena: int) -> dict[str, float]:
-    """The arena, and what each other policy takes, ÷ the bound."""
+    """The arena and the result of each other policy ÷ the bound."""
     bound = max(lower_bound(packed), 1)
     heights = (arena, *(policy(packed) for policy in POLICIES.values()))
     return {name: height / bound for name, height in zip(RATIOS, heights, strict=True)}
@@ -73,7 +73,7 @@ def measure_files(folder: Path = DATA / "buffers") -> Iterator[dict[str, Any]]:
 
 
 def measure_cases(lowest: bool = False, folder: Path = DATA / "minimalloc") -> Iterator[Row]:
-    """A row for each hard case: packed into its capacity, or as low as it gets."""
+    """A row for each hard case: packed into its capacity, or as low as possible."""
     for path in sorted(folder.glob("*.csv")):
         recorded = read_lives(path)
         if lowest and path.stem not in LOWEST_KNOWN:

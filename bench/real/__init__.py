@@ -1,1 +1,1 @@
-"""Models and texts that others published."""
+"""Published third-party models and texts."""

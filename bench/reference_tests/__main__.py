@@ -4,9 +4,9 @@
     .venv/bin/python -m bench.reference_tests FOLDER --only softmax elementwise --jobs 2
 
 FOLDER is a folder of files `test_*.py` in a checkout of release 1.8. Nothing there is changed. Its
-`op_test.py` reaches into the native library, so tests get another one, which builds a program of
-the op, runs it by `fluid.Executor` and compares outputs, and gradients with differences. Tests of
-CUDA and MKL-DNN kernels, and of layers run line by line, are skipped and counted.
+`op_test.py` uses the native library, so tests get a replacement, which builds a program of the op,
+runs it by `fluid.Executor` and compares outputs, and gradients with finite differences. Tests of
+CUDA and MKL-DNN kernels, and of dygraph layers, are skipped and counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.support.lines import append
 
 
 def main() -> int:
-    """Run, print; 1 where a test failed or there are no files."""
+    """Run, print; return 1 if a test failed or there are no files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="with files test_*.py")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of file names")

@@ -1,4 +1,4 @@
-"""In a process of its own: runs the tests of one file and writes a line of JSON for each.
+"""Runs the tests of one file in this process and writes a line of JSON for each.
 
     python -m fluid run --cpu -m bench.reference_tests.child FOLDER NAME RESULTS
 
@@ -20,7 +20,9 @@ HERE = Path(__file__).resolve().parent
 
 
 class Lines(unittest.TestResult):
-    """Writes the outcome of each test as it ends, so that a test that hangs costs no other."""
+    """Writes the outcome of each test as it ends, so that a test that hangs does not affect
+    others.
+    """
 
     def __init__(self, path):
         super().__init__()
@@ -28,14 +30,14 @@ class Lines(unittest.TestResult):
         self.spoilt = set()
 
     def write(self, test, outcome, reason=""):
-        """Add a line for a test, of which class and method are kept."""
+        """Write a line with the class and method of a test."""
         name = test if isinstance(test, str) else ".".join(test.id().split(".")[-2:])
         line = {"test": name, "outcome": outcome, "reason": reason}
         self.file.write(json.dumps(line) + "\n")
         self.file.flush()
 
     def write_error(self, test, error):
-        """Add a line for a test that failed, or that needs what there is not."""
+        """Write a line for a test that failed, or requires an unsupported feature."""
         absent = "" if isinstance(error, unittest.SkipTest) else skipped_because(error)
         is_skipped = bool(absent) or isinstance(error, unittest.SkipTest)
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -43,12 +45,12 @@ class Lines(unittest.TestResult):
         self.write(test, "skipped" if is_skipped else "failed", why)
 
     def addSuccess(self, test):
-        """The test passed, unless a part of it failed."""
+        """The test passed, unless a subtest failed."""
         if test not in self.spoilt:
             self.write(test, "passed")
 
     def addFailure(self, test, err):
-        """The test failed, or needs what there is not."""
+        """The test failed, or requires an unsupported feature."""
         self.write_error(test, err[1])
 
     addError = addFailure
@@ -60,15 +62,15 @@ class Lines(unittest.TestResult):
             self.addFailure(subtest, err)
 
     def addSkip(self, test, reason):
-        """The test was skipped by itself."""
+        """The test skipped itself."""
         self.write(test, "skipped", reason)
 
     def addExpectedFailure(self, test, err):
-        """The test failed, as it is to."""
+        """The test failed as expected."""
         self.write(test, "passed")
 
     def addUnexpectedSuccess(self, test):
-        """The test passed though it is to fail."""
+        """The test passed unexpectedly."""
         self.write(test, "failed", "passes, and is marked as an expected failure")
 
 
@@ -88,7 +90,9 @@ def main(folder, name, results):
 
 
 def serve_below_paddle():
-    """Let `paddle.fluid.tests.unittests.op_test` be `op_test`, for tests that import it so."""
+    """Alias `paddle.fluid.tests.unittests.op_test` to `op_test`, for tests that import it that
+    way.
+    """
     import op_test  # noqa: PLC0415  needs the path that was just set
     import testsuite  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Gradients by central differences, and how far those of an op may be from them.
+"""Numeric gradients by central differences, and the tolerance of an op's gradients.
 
 The rules are those of the reference's operator tests: a difference is divided by the size of the
-numeric gradient, small ones count as larger, and what is larger depends on the type.
+numeric gradient, with a minimum that depends on the dtype.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 from bench.reference_tests.one_op import parted
 
 LIMIT = 1e-7
-"""Greatest relative difference of float64 gradients, unless the op is on the list of exceptions."""
+"""Maximum relative difference of float64 gradients, unless the op is on the list of exceptions."""
 STEP = 1e-5
 """Step of the differences in float64."""
 
 
 def numeric_gradient(op, name, outputs, step):
-    """The derivative of the mean over the means of `outputs` by `name`, in the type of that input.
+    """The derivative of the mean over the means of `outputs` by `name`, in the dtype of that input.
 
-    Each element is moved by `step` to either side, and the op is run again on all inputs.
+    Each element is moved by `step` in both directions, and the op is run again on all inputs.
     """
     array, lengths = parted(op.feed[name])
     array = np.array(array)
@@ -42,7 +42,9 @@ def mean(op, feed, outputs, dtype):
 
 
 def expect_close(kind, name, numeric, found, limit, is_double):
-    """AssertionError, which names the element that differs most, where a gradient is too far."""
+    """Raise AssertionError, naming the element that differs most, if a gradient is out of
+    tolerance.
+    """
     if found.size != numeric.size:
         raise AssertionError(
             f"gradient of {name} by {kind} has the shape {found.shape}, not {numeric.shape}"
@@ -59,7 +61,7 @@ def expect_close(kind, name, numeric, found, limit, is_double):
 
 
 def scaled(sizes, is_double):
-    """What differences are divided by."""
+    """The divisors of differences."""
     sizes = np.array(sizes)
     if not is_double:
         sizes[sizes < 1e-3] = 1

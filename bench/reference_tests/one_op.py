@@ -12,10 +12,10 @@ from paddle.fluid.framework import OpProtoHolder
 
 
 class OneOp:
-    """An op in a program of its own: `feed` by variable, `outputs` the names by slot.
+    """An op in a separate program: `feed` by variable, `outputs` the names by slot.
 
-    A variable has the name of its slot, or that beside its value in a list. Outputs that are not
-    given are made where the op always writes them. Raises ValueError for an unknown op or slot.
+    A variable has the name of its slot, or that next to its value in a list. Outputs that are not
+    passed are created if the op always writes them. Raises ValueError for an unknown op or slot.
     """
 
     def __init__(self, kind, inputs, outputs, attrs=None):
@@ -36,7 +36,7 @@ class OneOp:
         self.exe = fluid.Executor(fluid.CPUPlace())
 
     def expect_slots(self, inputs, outputs):
-        """ValueError where a test gives a slot that the op does not have."""
+        """Raise ValueError if a test uses a slot that the op does not have."""
         for given, slots in ((inputs, self.proto.inputs), (outputs, self.proto.outputs)):
             known = {slot.name for slot in slots}
             unknown = [name for name in given if name not in known]
@@ -120,7 +120,7 @@ def names(slot, value):
 
 
 def parted(value):
-    """The array of a value, and the lengths of its sequences or None."""
+    """The array of a value, and its sequence lengths or None."""
     if isinstance(value, tuple):
         return np.asarray(value[0]), value[1]
     return np.asarray(value), None

@@ -1,4 +1,4 @@
-"""Why a test failed, in a line, and what tests are skipped for."""
+"""Classifies the reasons of failed and skipped tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ABSENT = {
     "compression": re.compile(r"no compression of models here"),
     "IrGraph": re.compile(r"graphs of the native library are not here"),
 }
-"""What this package leaves out on purpose, by patterns of its error messages."""
+"""Intentionally unsupported features, by patterns of their error messages."""
 KINDS = {
     "CUDA": re.compile(r"cuda|gpu|cudnn|nccl", re.IGNORECASE),
     "MKL-DNN": re.compile(r"mkl|onednn", re.IGNORECASE),
@@ -23,14 +23,14 @@ FRAME = re.compile(r'^  File "(.*?)", line (\d+)', re.MULTILINE)
 
 
 def skipped_because(error):
-    """The first of `ABSENT` that an error says is missing; empty for other errors."""
+    """The first of `ABSENT` that an error matches; empty for other errors."""
     if not isinstance(error, (AttributeError, ImportError, NotImplementedError, RuntimeError)):
         return ""
     return next((name for name, words in ABSENT.items() if words.search(str(error))), "")
 
 
 def reason_of(error, trace):
-    """The kind of an error, its first line, and the last line of a test that it went through."""
+    """The kind of an error, its first line, and the last line of the test's traceback."""
     message = str(error).rpartition("Error Message Summary:")[2]
     lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     frames = [(file, line) for file, line in FRAME.findall(trace) if "test_" in file]
@@ -39,13 +39,13 @@ def reason_of(error, trace):
 
 
 def last(frames):
-    """The last frame, its file without folders."""
+    """The last frame, with its file name without folders."""
     file, line = frames[-1]
     return re.split(r"[\\/]", file)[-1], line
 
 
 def kind_of_skip(reason):
-    """What a test was skipped for: CUDA, MKL-DNN, dygraph, …, other.
+    """Classify a skip: CUDA, MKL-DNN, dygraph, …, other.
 
     >>> kind_of_skip("core is not compiled with CUDA"), kind_of_skip("slow")
     ('CUDA', 'other')

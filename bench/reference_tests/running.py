@@ -1,4 +1,4 @@
-"""Runs each file of tests in a process of its own and collects what its tests said."""
+"""Runs each test file in a separate process and collects the outcomes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def files_of(folder: Path, only: Sequence[str]) -> list[str]:
 def run_all(
     folder: Path, names: Sequence[str], python: str | None, limit: float, jobs: int
 ) -> Iterator[list[Outcome]]:
-    """What the tests of each file said, in the order of the names."""
+    """The outcomes of the tests of each file, in the order of the names."""
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(partial(run_file, folder, python=python, limit=limit), names)
 
 
 def run_file(folder: Path, name: str, python: str | None, limit: float) -> list[Outcome]:
-    """What the tests of a file said; one more that failed where the process did not end well.
+    """The outcomes of the tests of a file, plus a failure if the process did not succeed.
 
     `python` is an interpreter with Paddle 1.8.5, or None for this package; `limit` is in seconds.
     """
@@ -59,13 +59,13 @@ def run_file(folder: Path, name: str, python: str | None, limit: float) -> list[
 
 
 def command(python: str | None, folder: Path, name: str, results: Path) -> list[str]:
-    """What runs the tests of a file."""
+    """The command that runs the tests of a file."""
     start = [python] if python else [sys.executable, "-m", "fluid", "run", "--cpu"]
     return [*start, "-m", CHILD, str(folder.resolve()), name, str(results)]
 
 
 def run_child(command: Sequence[str], space: Path, limit: float) -> str:
-    """Run a process in a folder; why it did not end well, or nothing."""
+    """Run a process in a folder; return the reason for a failure, or ""."""
     environment = {**os.environ, **SETTINGS, "PYTHONPATH": str(ROOT)}
     try:
         done = subprocess.run(

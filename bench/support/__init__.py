@@ -1,1 +1,1 @@
-"""What benches share: tables, result lines, damaged files."""
+"""Shared code of benchmarks: tables, result lines, damaged files."""

@@ -31,9 +31,9 @@ def call_in_children(
 ) -> list[Any]:
     """Results of `function(0)` … `function(count - 1)`, computed in `workers` child processes.
 
-    Results must be picklable. Where the child dies or takes too long the result is
-    `lost(index, why)`, and the next call gets a new child. The children are forks, so `function`
-    may be any callable, and what it needs is imported once, before.
+    Results must be picklable. If the child dies or takes too long the result is `lost(index, why)`,
+    and the next call gets a new child. The children are forks, so `function` may be any callable,
+    and its imports are done once, before.
     """
     results: list[Any] = [None] * count
     shares = [range(start, count, workers) for start in range(workers)]
@@ -80,7 +80,7 @@ class _Child:
         theirs.close()
 
     def call(self, index: int) -> Any:
-        """The result of a call; _Lost where the child dies or hangs. The first call may import."""
+        """The result of a call; _Lost if the child dies or hangs. The first call may import."""
         self._pipe.send(index)
         allowed = self._limits.first_seconds if self._first else self._limits.seconds
         self._first = False

@@ -1,7 +1,7 @@
-"""Files made wrong on purpose: bytes changed where they lie, or fields changed and written anew.
+"""Damages files on purpose: changes bytes in place, or changes fields and re-encodes them.
 
-Damaged bytes try what reads a file; damaged fields, which are well-formed, try what then believes
-what it says. All chance is the caller's, so that the same seed damages the same.
+Damaged bytes test the parser; damaged fields, which are well-formed, test the code that uses them.
+All randomness is the caller's, so that the same seed damages the same.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from compiler.ir.program import EMPTY
 TELLING_BYTES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 0x7F, 0x80, 0xFF)
 TELLING_INTEGERS = (0, 1, -1, 2, 3, 5, 7, 11, 17, 99, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TELLING_FLOATS = (0.0, -1.0, 1e30, float("inf"), float("nan"))
-LONGEST = 40
-"""Bytes that one change takes away, doubles or makes up, at most."""
+MAX_CHANGE = 40
+"""Maximum bytes that one change removes, duplicates or invents."""
 HEADER = 64
-"""Bytes at the start of a file that every second change aims at: sizes and types lie there."""
+"""Bytes at the start of a file that every second change targets: sizes and types are there."""
 
 
 def damaged_bytes(chance: Random, data: bytes, other: bytes) -> bytes:
-    """The bytes after one to three changes; `other` lends pieces."""
+    """The bytes after one to three changes; `other` provides pieces."""
     for _ in range(chance.randint(1, 3)):
         if data:
             reach = min(len(data), HEADER) if chance.random() < 0.5 else len(data)
@@ -32,14 +32,14 @@ def damaged_bytes(chance: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damaged_fields(chance: Random, message: Message, words: Sequence[str]) -> Message:
-    """The message after one or two changes to its fields, or to those of messages inside it."""
+    """The message after one or two changes to its fields, or to those of nested messages."""
     for _ in range(chance.randint(1, 2)):
         message = _changed(chance, message, words)
     return message
 
 
 def words_of(message: Message) -> list[str]:
-    """Every string in a message, for others to be mistaken for."""
+    """Every string in a message, to be confused with each other."""
     found: list[str] = []
     for value in message.values.values():
         for item in value if isinstance(value, tuple) else (value,):
@@ -62,15 +62,15 @@ def _tell(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
 
 
 def _take_away(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + data[at + chance.randint(1, LONGEST) :]
+    return data[:at] + data[at + chance.randint(1, MAX_CHANGE) :]
 
 
 def _double(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + data[at : at + chance.randint(1, LONGEST)] + data[at:]
+    return data[:at] + data[at : at + chance.randint(1, MAX_CHANGE)] + data[at:]
 
 
 def _make_up(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    return data[:at] + chance.randbytes(chance.randint(1, LONGEST)) + data[at:]
+    return data[:at] + chance.randbytes(chance.randint(1, MAX_CHANGE)) + data[at:]
 
 
 def _cut(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
@@ -78,17 +78,17 @@ def _cut(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
 
 
 def _graft(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    start, length = chance.randrange(len(other)), chance.randint(1, LONGEST)
+    start, length = chance.randrange(len(other)), chance.randint(1, MAX_CHANGE)
     return data[:at] + other[start : start + length] + data[at + length :]
 
 
-def _boast(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
-    """A length as large as varints go."""
+def _oversized_length(chance: Random, data: bytes, at: int, other: bytes) -> bytes:
+    """Insert a length as large as a varint can be."""
     return data[:at] + b"\xff" * chance.randint(1, 9) + b"\x01" + data[at + 1 :]
 
 
 _CHANGES: tuple[Callable[[Random, bytes, int, bytes], bytes], ...] = (
-    _flip, _tell, _take_away, _double, _make_up, _cut, _graft, _boast,
+    _flip, _tell, _take_away, _double, _make_up, _cut, _graft, _oversized_length,
 )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _changed(chance: Random, message: Message, words: Sequence[str]) -> Message:
 
 
 def _rearranged(chance: Random, items: tuple, words: Sequence[str]) -> tuple:
-    """Items with one of them dropped, doubled, moved to the front or, mostly, changed."""
+    """Items with one of them dropped, duplicated, moved to the front or, mostly, changed."""
     at, how = chance.randrange(len(items)), chance.random()
     before, item, after = items[:at], items[at], items[at + 1 :]
     if how < 0.06:
@@ -122,7 +122,7 @@ def _rearranged(chance: Random, items: tuple, words: Sequence[str]) -> tuple:
 
 
 def _other(chance: Random, item: int | float | str | Message, words: Sequence[str]):
-    """Something else of the same kind."""
+    """Another value of the same kind."""
     if isinstance(item, Message):
         return _changed(chance, item, words)
     if isinstance(item, bool):

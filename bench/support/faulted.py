@@ -1,4 +1,4 @@
-"""What came of a fault: errors held against what was expected, and what was left behind."""
+"""Judges the outcome of a fault: errors vs. expectations, and remaining processes and memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 MARGIN = 3.0
-"""Seconds that an error may come after the deadline, on a machine that others use."""
+"""Seconds that an error may come after the deadline, on a busy machine."""
 
 SETTLING = 3.0
-"""Seconds after which what is left behind was left for good."""
+"""Seconds after which remaining processes and memory count as leaked."""
 
 FIRST_PORT, LAST_PORT = 12000, 32000
-"""Ports that the system gives to no connection by itself."""
+"""Ports outside the system's ephemeral range."""
 
 Spec = dict[str, Any]
 Expected = tuple[str, int, str]
@@ -31,7 +31,7 @@ _ports = count(random.SystemRandom().randrange(FIRST_PORT, LAST_PORT))
 
 @dataclass
 class Outcome:
-    """What came of one fault: what is wrong with it, if anything, and when it was seen."""
+    """The outcome of one fault: its failure, if any, and the times of the errors."""
 
     problems: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass
 class Ended:
-    """A process that was waited for: what it printed, and its exit code, None where it hung."""
+    """A process that ended: its output, and its exit code, None if it hung."""
 
     events: list[Spec]
     complaints: str
@@ -48,7 +48,7 @@ class Ended:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of the loopback that nobody uses now; calls get other ones, in this process."""
+    """Unused loopback ports; distinct over all calls in this process."""
     found: list[int] = []
     while len(found) < number:
         port = FIRST_PORT + next(_ports) % (LAST_PORT - FIRST_PORT)
@@ -68,7 +68,7 @@ def events(text: str) -> list[Spec]:
 
 
 def began_at(results: Iterable[Ended]) -> float:
-    """When the fault was: as a rank said, or when the last one was ready, or had started."""
+    """The time of the fault: as reported by a rank, or when the last one was ready or started."""
     found = [event for each in results for event in each.events]
     for kind in ("fault", "ready", "start"):
         times = [event["at"] for event in found if event["event"] == kind]
@@ -80,7 +80,7 @@ def began_at(results: Iterable[Ended]) -> float:
 def judge(
     outcome: Outcome, index: int, result: Ended, expected: Expected, began: float, deadline: float
 ) -> None:
-    """Hold the error of one rank against what was expected."""
+    """Compare the error of one rank with the expected one."""
     if result.code != 1:
         end = f"rank {index} ended by {result.code}, not 1 (None: it hung)"
         outcome.problems.append(f"{end}: {result.complaints[-500:]}")
@@ -109,7 +109,7 @@ def shared_memory() -> set[str]:
 
 
 def settles(done: Callable[[], bool], seconds: float = SETTLING) -> bool:
-    """Whether something becomes true within some seconds."""
+    """Whether a predicate becomes true within a number of seconds."""
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
@@ -119,16 +119,16 @@ def settles(done: Callable[[], bool], seconds: float = SETTLING) -> bool:
 
 
 def nothing_left(outcome: Outcome, before: set[str], sessions: Iterable[int]) -> None:
-    """See that nothing is left of these sessions: no process, and no new name of shared memory."""
+    """Check that nothing remains of these sessions: no process, and no new shared memory."""
     chosen = set(sessions)
     if not settles(lambda: not living(chosen)):
-        outcome.problems.append(f"processes are left: {living(chosen)}")
+        outcome.problems.append(f"processes remain: {living(chosen)}")
     if not settles(lambda: shared_memory() <= before):
-        outcome.problems.append(f"shared memory is left: {sorted(shared_memory() - before)}")
+        outcome.problems.append(f"shared memory remains: {sorted(shared_memory() - before)}")
 
 
 def living(sessions: set[int]) -> dict[int, str]:
-    """The processes of these sessions that have not ended, with what they run."""
+    """The running processes of these sessions, with their commands."""
     found: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*"):
         fields = stat_fields(path)
@@ -138,13 +138,13 @@ def living(sessions: set[int]) -> dict[int, str]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     fields = stat_fields(Path(f"/proc/{pid}"))
     return bool(fields) and fields[0] not in "ZX"
 
 
 def stat_fields(path: Path) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; none where the process is gone."""
+    """The fields of /proc/PID/stat starting with the state; empty if the process is gone."""
     try:
         return (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

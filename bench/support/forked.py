@@ -1,4 +1,4 @@
-"""Processes forked from one that has imported torch: the asking half of `workers/forks.py`."""
+"""Processes forked from one that has imported torch: the client of `workers/forks.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 class Forks:
-    """A process to fork from; it ends with this one."""
+    """A fork server; it ends with this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -41,19 +41,19 @@ class Forks:
         return Forked(self, reply["pid"], out, complaints)
 
     def ask(self, request: Any, descriptors: list[int]) -> Any:
-        """A request and its reply."""
+        """Send a request and return its reply."""
         with self._lock:
             socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
             return json.loads(self._control.recv(1 << 16))
 
     def close(self) -> None:
-        """End the process; forks that still run stay."""
+        """End the fork server; running forks continue."""
         self._control.close()
         self._process.wait(10)
 
 
 class Forked:
-    """A fork: its number, and what it wrote. `code` is its exit code once it ended."""
+    """A fork: its PID and output. `code` is its exit code once it ended."""
 
     def __init__(self, forks: Forks, pid: int, out: IO[bytes], complaints: IO[bytes]) -> None:
         self._forks = forks
@@ -63,7 +63,7 @@ class Forked:
         self._pidfd = os.pidfd_open(pid)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it came."""
+        """Wait for its end; return whether it ended."""
         if self.code is None and select.select([self._pidfd], [], [], max(seconds, 0.0))[0]:
             self.code = self._forks.ask({"wait": self.pid}, [])["code"]
         return self.code is not None
@@ -74,13 +74,13 @@ class Forked:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def wrote(self) -> tuple[str, str]:
-        """What it wrote so far to stdout and stderr."""
+        """Its output so far on stdout and stderr."""
         numbers = [file.fileno() for file in self._files]
         found = [os.pread(each, os.fstat(each).st_size, 0) for each in numbers]
         return found[0].decode(errors="replace"), found[1].decode(errors="replace")
 
     def end(self) -> None:
-        """Kill it where it still runs, and close what it wrote."""
+        """Kill it if it still runs, and close its output."""
         self.send(signal.SIGKILL)
         self.wait(10.0)
         os.close(self._pidfd)

@@ -1,4 +1,4 @@
-"""What a program of others must not do while it is read, compiled or run: noted and stopped."""
+"""A guard against actions of untrusted programs while they are read, compiled or run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FORBIDDEN = (
     "socket.connect", "socket.bind", "socket.sendto", "urllib.Request", "webbrowser.open",
     "pty.spawn", "ctypes.dlopen", "pickle.find_class", "code.__new__",
 )  # fmt: skip
-"""Events of Python's audit that reading, compiling and running a model never raise."""
+"""Python audit events that reading, compiling and running a model never raise."""
 
 WRITES = ("w", "a", "x", "+")
 
 
 class Guard:
-    """Stops what must not happen, from its making on; an audit hook cannot be taken back.
+    """Blocks forbidden actions from its creation on; an audit hook cannot be removed.
 
-    `folder` is where files may be written. What happened is in `seen`.
+    `folder` is where files may be written. Violations are recorded in `seen`.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results of benchmarks as lines of JSON: first what machine and versions, then a row a line."""
+"""Results of benchmarks as lines of JSON: first the machine and versions, then one row per line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("numpy", "networkx", "torch")
 
 
 def machine() -> dict[str, Any]:
-    """The processor, how many of it, and the versions of Python and of what numbers depend on."""
+    """The processor, its cores, and the versions of Python and of libraries that affect numbers."""
     return {
         "machine": _processor(),
         "cpus": os.cpu_count(),
@@ -27,7 +27,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The processor's name where Linux tells it, else its architecture."""
+    """The processor's name if Linux reports it, else its architecture."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -42,7 +42,7 @@ def json_lines(rows: Mapping[str, Sequence[Row]]) -> str:
 
 
 def append(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
-    """Write rows, by the names of their benchmarks, at the end of a file, new or not."""
+    """Append rows, by the names of their benchmarks, to a file, created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json_lines(rows))

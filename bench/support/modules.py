@@ -12,7 +12,7 @@ from bench.nets import zoo
 from compiler.codegen.module import Module
 
 FULL = {"image": 224, "classes": 1000}
-"""Pictures as ImageNet has them."""
+"""Image size and classes of ImageNet."""
 
 TRAINED: dict[str, dict[str, Any]] = {
     "lenet_bn": {}, "resnet50": FULL, "mobilenet_v1": FULL, "transformer": {},
@@ -21,11 +21,11 @@ TRAINED: dict[str, dict[str, Any]] = {
 """Models that are trained, with their settings."""
 
 PREDICTING = {"resnet50": FULL, "mobilenet_v1": FULL}
-"""Models that predict."""
+"""Inference models."""
 
 
 def modules(names: Collection[str] = TRAINED) -> dict[str, Module]:
-    """The module of each of them by its name, ` inference` behind those that predict."""
+    """The modules by model name, with the suffix ` inference` for inference."""
     train = {name: each for name, each in TRAINED.items() if name in names}
     predict = {name: each for name, each in PREDICTING.items() if name in names}
     found = {name: trained(name, **settings) for name, settings in train.items()}
@@ -40,7 +40,7 @@ def trained(name: str, **settings: Any) -> Module:
 
 
 def predicting(name: str, **settings: Any) -> Module:
-    """The module of the classes of pictures; any batch size."""
+    """The module of image classification; any batch size."""
     test = zoo.build(fluid, name, train=False, **settings).test
     (last,) = (op for op in test.block(0).ops if op.type == "softmax_with_cross_entropy")
     with fluid.program_guard(test):

@@ -1,4 +1,4 @@
-"""Jobs of two trainers and two servers in processes of their own, and what they print."""
+"""Jobs of two trainers and two servers in separate processes, and their output."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from runtime.ps.wire.peers import Peers
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = ROOT / "bench" / "workers"
 SECONDS = 300.0
-"""How long a job may take."""
+"""Timeout of a job."""
 COUNT = 2
-"""Trainers, and servers."""
+"""Number of trainers, and of servers."""
 WARM_STEPS = 200
 """Steps before a long run is measured."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """The processes of a job, and where its servers listen."""
+    """The processes of a job, and the endpoints of its servers."""
 
     endpoints: list[str]
     servers: list[subprocess.Popen[str]]
     trainers: list[subprocess.Popen[str]]
 
     def megabytes(self) -> list[float]:
-        """Resident memory of each process, servers first. RuntimeError where one has ended."""
+        """Resident memory of each process, servers first. RuntimeError if one has ended."""
         return [resident_megabytes(each) for each in [*self.servers, *self.trainers]]
 
 
 def resident_megabytes(process: subprocess.Popen[str]) -> float:
-    """Resident memory of a process in MB of 10^6 bytes. RuntimeError where it has ended."""
+    """Resident memory of a process in MB of 10^6 bytes. RuntimeError if it has ended."""
     if process.poll() is not None:
         raise RuntimeError(f"{process.args} ended with {process.returncode}")
     text = Path(f"/proc/{process.pid}/status").read_text()
@@ -63,7 +63,7 @@ class Job:
 
     @contextmanager
     def running(self) -> Iterator[Running]:
-        """The processes of the job; all are gone behind the block."""
+        """The processes of the job; all have ended after the block."""
         endpoints = free_endpoints(COUNT)
         started = [
             self._start(role, number, ",".join(endpoints))
@@ -101,7 +101,7 @@ class Job:
 
 
 def alternated(jobs: Mapping[str, Job], rounds: int) -> dict[str, dict[str, float]]:
-    """The medians of each number of each job, which run by turns."""
+    """The medians of each number of each job, which run alternately."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
@@ -123,7 +123,7 @@ def medians(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """Variables of mutual TLS, with a certificate for 127.0.0.1 that signs itself."""
+    """Variables of mutual TLS, with a self-signed certificate for 127.0.0.1."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
     subprocess.run(
@@ -138,9 +138,9 @@ def certificates(folder: Path) -> dict[str, str]:
 
 
 def soak(job: Job, intervals: int, seconds: float) -> Iterator[tuple[float, list[float]]]:
-    """Steps a second, and MB of each process, servers first, for every interval of a running job.
+    """Steps per second, and MB of each process, servers first, for every interval of a running job.
 
-    Raises WireError where the servers do not answer any more, RuntimeError where a process ended.
+    Raises WireError if the servers no longer answer, RuntimeError if a process ended.
     """
     with job.running() as running, closing(Peers(Settings.from_env())) as peers:
 

@@ -33,7 +33,7 @@ class Versioned:
 
 
 def versioned(version: int, count: int, size: int) -> Versioned:
-    """A program with `count` variables of `size` float32 numbers, which are all `version`."""
+    """A program with `count` variables of `size` float32 numbers, all equal to `version`."""
     main, scope = fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [size])
@@ -56,7 +56,7 @@ def _variable(program: fluid.Program, index: int, size: int) -> fluid.Variable:
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of checkpoint is saved into a folder, and the versions that a load returns."""
+    """A kind of checkpoint: how it is saved into a folder, and the versions that a load returns."""
 
     name: str
     save: Callable[[Versioned, Path], object]
@@ -68,7 +68,7 @@ def _values(arrays: Iterable[Any]) -> set[float]:
 
 
 def _scale(program: fluid.Program) -> float:
-    """The version of a program: what its op `scale` multiplies by, the first of them."""
+    """The version of a program: the factor of its first op `scale`."""
     ops = program.global_block().ops
     return float(next(op.attr("scale") for op in ops if op.type == "scale"))
 
@@ -145,5 +145,5 @@ def save(kind: Kind, model: Versioned, folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Files and folders that are no part of a checkpoint: drafts and records of saves."""
+    """Files and folders that are not part of a checkpoint: drafts and records of saves."""
     return sorted(path.name for path in folder.rglob(".*"))

@@ -1,8 +1,8 @@
-"""A model of data-parallel steps: bytes, bandwidth and latency to seconds.
+"""A cost model of data-parallel steps: bytes, bandwidth and latency to seconds.
 
-A ring all-reduce of n bytes between k ranks has 2·(k - 1) messages of n/k bytes, one behind the
-other. Buckets are summed one after the other, each once its gradients are computed; what is not
-done when the backward pass ends is exposed.
+A ring all-reduce of n bytes between k ranks has 2·(k - 1) consecutive messages of n/k bytes.
+Buckets are reduced consecutively, each once its gradients are computed; communication that is not
+finished when the backward pass ends is exposed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 BACKWARD = 2 / 3
-"""The part of a step in which gradients are computed: two products for each one forward."""
+"""Fraction of a step spent in backward: two matrix products for each one in forward."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """`latency` in seconds of a message, `bandwidth` in bytes a second between two ranks."""
+    """`latency` in seconds of a message, `bandwidth` in bytes per second between two ranks."""
 
     latency: float
     bandwidth: float
@@ -33,9 +33,9 @@ class Network:
 
 
 def fitted(seconds: Mapping[int, float]) -> Network:
-    """The network whose times between two ranks are nearest to measured ones, by bytes.
+    """Fit a network to measured times between two ranks, by bytes.
 
-    Relative differences count, so that small messages decide the latency.
+    Relative differences are minimised, so that small messages determine the latency.
 
     >>> found = fitted({1000: 2.01e-4, 1000000: 1.2e-3})
     >>> round(found.latency, 6), round(found.bandwidth / 1e9, 2)
@@ -50,7 +50,7 @@ def fitted(seconds: Mapping[int, float]) -> Network:
 def exposed(compute: float, buckets: Sequence[float], network: Network, ranks: int) -> float:
     """Seconds in which a rank waits for its buckets (bytes, in the order they are computed).
 
-    Gradients are computed at an even pace.
+    Gradients are computed at a uniform rate.
 
     >>> exposed(3.0, [1e9, 1e9], Network(0.0, 1e9), 2)
     1.0

@@ -1,4 +1,4 @@
-"""One run of a compiled module on made-up numbers, where it is small enough to be tried."""
+"""Runs a compiled module once on made-up numbers, if it is small enough."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from compiler.plan import Tensor
 from runtime.loader import load
 
 OPEN = 2
-"""What every open size is."""
+"""The value of every dynamic size."""
 LARGEST = 1 << 22
-"""Bytes of all that a module takes, keeps and works in, at most."""
+"""Maximum bytes of a module's feeds, state and buffers."""
 
 
 def runs(module: Module) -> bool:
-    """Whether a module was run; False where it is too large or refuses these sizes."""
+    """Whether a module was run; False if it is too large or rejects these sizes."""
     sizes = dict.fromkeys(module.dims, OPEN)
     try:
         if _bytes(module, sizes) > LARGEST:
@@ -40,12 +40,12 @@ def _count(tensor: Tensor, sizes: dict[str, int]) -> int:
 
 
 def _number(size: Size, sizes: dict[str, int]) -> int:
-    """A size as a number; what only data decides counts as one."""
+    """A size as a number; data-dependent sizes count as one."""
     return 1 if "?" in str(size) else evaluate(size, sizes)
 
 
 def _made(tensor: Tensor, sizes: dict[str, int]) -> np.ndarray:
-    """Zeros for whole numbers, halves for others."""
+    """Zeros for integers, 0.5 for floats."""
     shape = [max(_number(size, sizes), 0) for size in tensor.shape]
     made = np.zeros(shape, tensor.dtype)
     return made if made.dtype.kind in "iub" else made + np.asarray(0.5, made.dtype)

@@ -1,4 +1,4 @@
-"""Rows of a benchmark as a table for people."""
+"""Formats rows of a benchmark as a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(title: str, rows: Sequence[Row], columns: Mapping[str, str]) -> str:
 
 
 def goal(found: str, met: bool, wanted: str) -> str:
-    """One line that says whether a goal is met.
+    """A line that states whether a goal is met.
 
     >>> print(goal("0.71 s in all", True, "< 1 s"))
       met     0.71 s in all (goal < 1 s)
@@ -38,7 +38,7 @@ def _cell(value: Any, form: str) -> str:
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
-    """Words to the left, numbers to the right."""
+    """Left-align words, right-align numbers."""
     parts = [
         cell.ljust(width) if is_left else cell.rjust(width)
         for cell, width, is_left in zip(cells, widths, left, strict=True)

@@ -1,1 +1,1 @@
-"""Processes that run a part of a bench: ours, the reference's, torch's."""
+"""Worker processes of benchmarks: ours, the reference's, torch's."""

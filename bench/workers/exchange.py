@@ -1,8 +1,8 @@
 """Writes a model's files in every way that fluid has, or reads them, for `exchange.py`.
 
-The request is JSON: whether to write or to read, which model of the zoo, in which folder. A reader
-also has the inference models to read, and where its numbers go. What a writer's own numbers are
-lies beside its files. The same text runs on ours and on Paddle 1.8.5: Python 3.7 and NumPy.
+The request is JSON: whether to write or to read, the model of the zoo, the folder. A reader also
+has the inference models to read, and the output path. The writer's own numbers are stored next to
+its files. The same code runs on this package and on Paddle 1.8.5: Python 3.7 and NumPy.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.nets import timed, zoo
 
 BATCH, BATCHES, STEPS = 4, 3, 4
-"""Rows of a batch, batches that come round, and steps after which numbers are compared."""
+"""Rows of a batch, number of batches, and steps after which numbers are compared."""
 
 FAULTS = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
-"""What reading and running raise, beside the reference's own error."""
+"""Errors of reading and running, in addition to the reference's own error."""
 
 
 def main():
-    """Do what the request says."""
+    """Process the request."""
     fluid, request = importlib.import_module(sys.argv[1]), json.loads(sys.argv[2])
     side = Side(fluid, request["model"])
     os.chdir(request["folder"])
@@ -38,7 +38,7 @@ def main():
 
 
 class Side:
-    """A model of the zoo as one fluid has it, and what it is fed."""
+    """A model of the zoo in one fluid, and its feeds."""
 
     def __init__(self, fluid, name):
         self.fluid, self.executor = fluid, fluid.Executor(fluid.CPUPlace())
@@ -54,7 +54,7 @@ class Side:
     # ---- writing ----
 
     def write(self):
-        """Write every kind of files after a step of training; what comes out, then and later."""
+        """Write every kind of files after a step of training, and the results then and later."""
         recorded, executor = self.recorded, self.executor
         executor.run(recorded.startup)
         self.losses(recorded.main, steps=1)
@@ -66,7 +66,7 @@ class Side:
         return {"output": self.output(), "losses": self.losses(recorded.main)}
 
     def save_models(self):
-        """Write the model for inference with its parameters one by one, and together."""
+        """Save the inference model with separate parameters, and combined."""
         given = self.names, [self.recorded.output], self.executor, self.recorded.test
         self.fluid.io.save_inference_model("separate", *given)
         self.fluid.io.save_inference_model("combined", *given, "model", "params")
@@ -74,7 +74,7 @@ class Side:
     # ---- reading ----
 
     def read(self, inference):
-        """What comes out of each kind of files, by its name."""
+        """The results of each kind of files, by name."""
         io, main = self.fluid.io, self.recorded.main
         found = {name: self.apart(self.inferred, files) for name, files in inference.items()}
         found["params"] = self.apart(self.loaded, io.load_params, "params")
@@ -85,7 +85,7 @@ class Side:
         return found
 
     def apart(self, call, *arguments):
-        """What a call gives, in a scope of its own; what it raises, as text."""
+        """The result of a call in a new scope, or its error as text."""
         with self.fluid.scope_guard(self.fluid.Scope()):
             try:
                 return call(*arguments)
@@ -93,7 +93,7 @@ class Side:
                 return np.array(f"{type(error).__name__}: {error}")
 
     def inferred(self, files):
-        """The output of a model for inference: a folder, its program and its parameters."""
+        """The output of an inference model: a folder, its program and its parameters."""
         program, names, fetches = self.fluid.io.load_inference_model(
             files[0], self.executor, files[1], files[2]
         )
@@ -107,7 +107,7 @@ class Side:
         return self.output()
 
     def trained(self, program, files):
-        """The losses of a program that goes on with what was saved."""
+        """The losses of a program that continues training from saved files."""
         self.executor.run(self.recorded.startup)
         folder, file = files if len(files) > 1 else (files[0], None)
         self.fluid.io.load_persistables(self.executor, folder, program, file)
@@ -128,7 +128,7 @@ class Side:
     # ---- running ----
 
     def output(self):
-        """What the program for inference gives for the first batch."""
+        """The output of the inference program for the first batch."""
         test, output = self.recorded.test, [self.recorded.output]
         test = test._prune([each.name for each in output])
         return dense(self.executor.run(test, self.feed, output, return_numpy=False)[0])
@@ -141,7 +141,7 @@ class Side:
 
 
 def needed(program, name):
-    """What a variable depends on, in a program's main block."""
+    """The variables that a variable depends on, in a program's main block."""
     found = {name}
     for op in reversed(program.global_block().ops):
         if found.intersection(op.output_arg_names):
@@ -150,7 +150,7 @@ def needed(program, name):
 
 
 def dense(tensor):
-    """The numbers of a fetched tensor."""
+    """The elements of a fetched tensor."""
     return np.array(tensor)
 
 

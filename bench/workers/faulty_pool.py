@@ -1,8 +1,8 @@
-"""A caller with a pool of workers that have a fault, again and again, each time in a new pool.
+"""A caller with a pool of workers that have a fault, repeatedly, each time in a new pool.
 
     python faulty_pool.py '{"size": 3, "repeat": 20, "fault": {"rank": 1, "when": "during", ...}}'
 
-It prints a line of JSON for each: the error the caller saw, after how long, and what was left.
+It prints a line of JSON for each: the error in the caller, its delay, and what remained.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def steps(pool: Pool, spec: dict[str, Any]) -> None:
 
 
 def attempt(spec: dict[str, Any]) -> dict[str, Any]:
-    """One pool with one fault: what the caller saw."""
+    """Run one pool with one fault; return the caller's error."""
     started = time.perf_counter()
     pool = Pool([runtime.CPUPlace()] * spec["size"])
     pids = [worker.pid for worker in pool.workers]

@@ -1,8 +1,8 @@
-"""One rank of several that were started separately, with a fault where the arguments say so.
+"""One rank of several that were started separately, with a fault if the arguments request one.
 
     python faulty_rank.py '{"rank": 0, "endpoints": ["127.0.0.1:7000", ...], ...}'
 
-It prints lines of JSON: ready, the fault it is about to have, and the error or the end it came to.
+It prints lines of JSON: ready, the upcoming fault, and its error or its end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def say(event: str, **more: Any) -> None:
 
 
 class Fault:
-    """A signal that this process sends itself at one place of one step."""
+    """A signal that this process sends itself at one point of one step."""
 
     def __init__(self, spec: dict[str, Any], rank: int) -> None:
         self._spec = spec if spec and spec["rank"] == rank else {}
@@ -43,7 +43,7 @@ class Fault:
 
 
 def program(variant: str) -> tuple[str, np.ndarray[Any, Any], list[str]]:
-    """The schedule of a program, the array it reduces and the names, by what is wrong with it."""
+    """The schedule of a program, the array it reduces and the names, for a variant of error."""
     kind = "float64" if variant == "dtype" else "float32"
     size = ELEMENTS // 2 if variant == "size" else ELEMENTS
     names = ["b", "a"] if variant == "order" else ["a", "c" if variant == "name" else "b"]

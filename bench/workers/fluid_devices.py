@@ -1,9 +1,9 @@
-"""Training steps of ours on one device and on two, for `distributed.py`.
+"""Training steps of this package on one device and on two, for `distributed.py`.
 
 Modes are `one` (a plain Executor), `half` (it with half a batch), `two`, `late` (gradients are
-summed after the backward pass) and `single` (each gradient by itself). The model `empty` does
-nothing with what it is fed. A reply has `ms`, a step's milliseconds, `cpu`, those in which rank 0
-computes, and `exposed`, those in which it waits for gradients.
+reduced after the backward pass) and `single` (each gradient by itself). The model `empty` ignores
+its feeds. A reply has `ms`, a step's milliseconds, `cpu`, the CPU time of rank 0, and `exposed`,
+those in which it waits for gradients.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENVIRONMENT = {"late": {"FLUID_OVERLAP": "0"}}
 
 
 class Clock:
-    """Wraps the rings of rank 0, and adds up how long it waits in them."""
+    """Wraps the rings of rank 0, and sums their waiting time."""
 
     def __init__(self, rings: Any) -> None:
         self.seconds = 0.0
@@ -49,7 +49,7 @@ CLOCKS: dict[int, Clock] = {}
 
 
 def prepare(name: str, mode: str) -> tuple[Step, Clock | None]:
-    """A function that makes one step, and the clock of what it waits."""
+    """A function that makes one step, and the clock of its waits."""
     if name == "empty":
         return _empty(), None
     recorded = wide.model(fluid, name)
@@ -66,7 +66,7 @@ def prepare(name: str, mode: str) -> tuple[Step, Clock | None]:
 
 
 def with_environment(values: dict[str, str], call: Step) -> None:
-    """Call a function, which compiles, under other variables of the environment."""
+    """Call a function, which compiles, with changed environment variables."""
     os.environ.update(values)
     call()
     for name in values:
@@ -98,9 +98,9 @@ def _empty() -> Step:
 
 
 def first_run() -> dict[str, float]:
-    """Seconds from the making of an executor with two devices to the end of its first step.
+    """Seconds from the creation of an executor with two devices to the end of its first step.
 
-    `cpu` are those in which this process computes.
+    `cpu` is the CPU time of this process.
     """
     recorded, scope = wide.model(fluid, "lenet_bn"), fluid.Scope()
     fluid.Executor().run(recorded.startup, scope=scope)

@@ -1,6 +1,6 @@
 """Training steps on the reference, Paddle 1.8.5, for `step.py`: run by a Python that has it.
 
-With `--fluid fluid` the same text takes steps on ours. Python 3.7, nothing but NumPy and a fluid.
+With `--fluid fluid` the same code takes steps on this package. Python 3.7, only NumPy and a fluid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.workers import protocol
 
 
 def preparing(fluid):
-    """What `protocol.serve` asks for; `mode` is `plain`, or `cached` for the program cache."""
+    """The `prepare` of `protocol.serve`; `mode` is `plain`, or `cached` for the program cache."""
 
     def prepare(name, mode):
         recorded = timed.model(fluid, name)

@@ -1,8 +1,8 @@
-"""A process that has imported torch, and forks one process for each script it is asked to run.
+"""A fork server that has imported torch, and forks one process for each requested script.
 
-A rank that was started as `python SCRIPT` would import for two seconds; a fork is ready at once,
-and is a process of its own all the same: in a session of its own, with its own end. Nothing that
-would start threads is run before the fork.
+A rank started as `python SCRIPT` would import for two seconds; a fork is ready immediately, and is
+still a separate process, in a separate session. Nothing that would start threads is run before the
+fork.
 
 Requests come over the socket whose descriptor is the argument: `{"script", "spec", "environment"}`
 with the descriptors of its stdout and stderr, answered by `{"pid"}`; and `{"wait": pid}`, answered
@@ -27,7 +27,7 @@ LONGEST = 1 << 16
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
-    """Answer requests; in a fork the request that it is to run, None at the end of the socket."""
+    """Answer requests; in a fork, return its request; None at the end of the socket."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST, 2)
         if not data:
@@ -49,7 +49,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Let this fork be what `python SCRIPT SPEC` would be."""
+    """Make this fork equivalent to `python SCRIPT SPEC`."""
     os.setsid()
     for number, descriptor in enumerate(descriptors, 1):
         os.dup2(descriptor, number)

@@ -1,4 +1,4 @@
-"""A rank of `fluid launch` that says its process number and sums for ever."""
+"""A rank of `fluid launch` that prints its PID and all-reduces forever."""
 
 from __future__ import annotations
 

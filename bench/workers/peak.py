@@ -1,9 +1,9 @@
-"""One process that takes steps of ResNet-50 and tells the most memory it ever held.
+"""A process that takes steps of ResNet-50 and reports its peak memory.
 
-It runs under the reference's Python too, so it keeps to Python 3.7, NumPy and a fluid by name.
+It also runs under the reference's Python, so it keeps to Python 3.7, NumPy and a fluid by name.
 Arguments: who (ours, reference, torch, compiled), mode (training, inference), batch, image, steps.
 The last line it prints is JSON: peak bytes after the imports and after the steps (VmHWM of the
-kernel), milliseconds of the quickest step.
+kernel), milliseconds of the fastest step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.nets import zoo
 
 
 def highest():
-    """The most bytes this process has had in memory so far."""
+    """The peak memory of this process so far, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in lines if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

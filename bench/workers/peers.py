@@ -1,7 +1,7 @@
-"""Processes that take steps when they are told to: the asking half of `protocol.py`.
+"""Processes that take steps on request: the client of `protocol.py`.
 
-Peers need other Pythons and other settings of threads, and a fair comparison needs rounds that
-alternate between them: so each waits in a process of its own for lines of JSON.
+Peers need other Pythons and other thread settings, and a fair comparison needs alternating rounds:
+so each waits in a separate process for lines of JSON.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import IO, cast
 
 
 class Peer:
-    """A running process, and the file it complains to."""
+    """A running process, and the file of its stderr."""
 
     def __init__(self, process: subprocess.Popen[str], complaints: IO[str]) -> None:
         self._process = process
         self._complaints = complaints
 
     def ask(self, model: str, mode: str, steps: int) -> float:
-        """Milliseconds a step; raises as `reply` does."""
+        """Milliseconds per step; raises as `reply` does."""
         return self.reply(model, mode, steps)["ms"]
 
     def reply(self, model: str, mode: str, steps: int) -> dict[str, float]:
-        """What it measured of some steps; RuntimeError with its last words where it died."""
+        """Its measurements of some steps; RuntimeError with its last output if it died."""
         request = {"model": model, "mode": mode, "steps": steps}
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)

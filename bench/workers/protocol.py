@@ -1,4 +1,4 @@
-"""A process that takes steps when it is told to: the serving half of `peers.py`.
+"""A process that takes steps on request: the server of `peers.py`.
 
 It keeps to Python 3.7 and the standard library, for the reference's sake.
 """
@@ -17,8 +17,9 @@ WARM_STEPS = 2
 def serve(prepare):
     """Answer requests until the input closes.
 
-    A request is `{"model": …, "mode": …, "steps": n}`; the reply is `{"ms": milliseconds a step}`.
-    `prepare(model, mode)` gives a function that takes one step; it is asked once for each pair.
+    A request is `{"model": …, "mode": …, "steps": n}`; the reply is `{"ms": milliseconds per
+    step}`. `prepare(model, mode)` returns a function that takes one step; it is called once for
+    each pair.
     """
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not stand between the replies
@@ -33,12 +34,12 @@ def serve(prepare):
 
 
 def milliseconds(step, steps):
-    """Milliseconds a step takes, the mean of `steps` in a row after some that warm up."""
+    """Milliseconds per step, the mean of `steps` consecutive ones after a warm-up."""
     return measured(step, steps)["ms"]
 
 
 def measured(step, steps):
-    """Milliseconds a step takes, as `ms`, and those of this process's threads, as `cpu`."""
+    """Milliseconds per step, as `ms`, and the CPU time of this process's threads, as `cpu`."""
     for _ in range(WARM_STEPS):
         step()
     start, busy = time.perf_counter(), time.process_time()

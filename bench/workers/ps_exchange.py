@@ -1,4 +1,4 @@
-"""A job of `ps_role.py` whose trainers compute nothing: what the exchange alone takes.
+"""A job of `ps_role.py` whose trainers compute nothing: the cost of the exchange alone.
 
     ps_exchange.py ROLE NUMBER ENDPOINTS NET STEPS
 
@@ -30,7 +30,7 @@ def names_by_server(program: Any, kind: str, slot: str) -> list[tuple[str, str]]
 
 
 def exchange(program: Any, number: int, steps: int) -> None:
-    """Exchange steps with the servers, and print steps a second."""
+    """Exchange steps with the servers, and print steps per second."""
     session, block = session_for(program), program.global_block()
     sent, received = names_by_server(program, "send", "X"), names_by_server(program, "recv", "Out")
     gradients = {name: np.ones(block.var(name).shape, np.float32) * 1e-3 for name, _ in sent}

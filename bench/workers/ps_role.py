@@ -2,9 +2,9 @@
 
     ps_role.py MODULE ROLE NUMBER ENDPOINTS NET STEPS
 
-MODULE is `fluid` or `paddle.fluid`. Trainers print a line of JSON: steps a second, seconds of
-processor time a step, and bytes a step on their TCP connections, sent and received. With STEPS 0
-they train until they are ended. Python 3.7 runs this.
+MODULE is `fluid` or `paddle.fluid`. Trainers print a line of JSON: steps per second, CPU seconds
+per step, and bytes per step on their TCP connections, sent and received. With STEPS 0 they train
+until they are ended. Runs on Python 3.7.
 """
 
 import importlib
@@ -24,7 +24,7 @@ ROWS, WIDTH, IDS = 5000000, 16, 100000
 BATCH = {"fit_a_line": 20, "two_layers_wide": 4, "table": IDS}
 TCP_BYTES = struct.Struct("=QQ")
 ACKED = 120
-"""Where `tcpi_bytes_acked` and `tcpi_bytes_received` lie in Linux' `struct tcp_info`."""
+"""Offset of `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux' `struct tcp_info`."""
 
 
 def build(fluid, net):

@@ -1,9 +1,9 @@
-"""Raw gRPC streams with the bytes of a job's steps, and nothing else: what the wire can carry.
+"""Raw gRPC streams with the bytes of a job's steps: the limit of the transport.
 
     ps_stream.py ROLE NUMBER ENDPOINTS BYTES STEPS
 
-A client streams BYTES to every server at once, in chunks, and is answered with as many. It prints
-a line of JSON as `ps_role.py` does.
+A client streams BYTES to every server at once, in chunks, and receives as many. It prints a line of
+JSON as `ps_role.py` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM = 20
 
 
 def chunks(nbytes: int) -> list[bytes]:
-    """Messages with so many bytes."""
+    """Messages of `nbytes` bytes in total."""
     return [bytes(min(CHUNK_BYTES, nbytes - at)) for at in range(0, nbytes, CHUNK_BYTES)]
 
 
@@ -51,7 +51,7 @@ def serve(endpoint: str, nbytes: int) -> None:
 
 
 def stream(endpoints: list[str], nbytes: int, steps: int) -> None:
-    """Exchange with every server, and print steps a second."""
+    """Exchange with every server, and print steps per second."""
     message, security = chunks(nbytes), Security.from_env()
     queues: list[SimpleQueue[bytes]] = [SimpleQueue() for _ in endpoints]
     calls = [

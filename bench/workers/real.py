@@ -1,9 +1,9 @@
-"""Runs a saved model once it is told to, for `real_models.py`: on ours, or on a paddle.
+"""Runs a saved model on request, for `real_models.py`: in this package, or in a paddle.
 
-The request is JSON: where the program, its parameters and the inputs lie, where the outputs go, and
-how many runs are timed. The last line that is printed is the reply, `{"release": …, "ms": …}`.
-Everyone runs models by a predictor, which is what serves them: a paddle of any release from 1.8 on
-by its own, ours by `fluid.create_predictor`. Python 3.7 and NumPy.
+The request is JSON: the paths of the program, its parameters and the inputs, the output path, and
+the number of timed runs. The last printed line is the reply, `{"release": …, "ms": …}`. Models are
+run by a predictor, the serving API: a paddle of any release from 1.8 on by its own, this package by
+`fluid.create_predictor`. Python 3.7 and NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 
 def main():
-    """Run the model of the request and save what it gives."""
+    """Run the model of the request and save its outputs."""
     module, request = sys.argv[1], json.loads(sys.argv[2])
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not stand beside the reply
@@ -35,7 +35,7 @@ def main():
 
 
 def milliseconds(run, runs):
-    """What the quickest of so many runs took: others may keep the machine busy."""
+    """The minimum time of `runs` runs: other load only adds time."""
     spent = []
     for _ in range(runs):
         start = time.perf_counter()
@@ -86,7 +86,7 @@ def theirs(paths, feed, lods):
 
 
 def configured(kind, paths):
-    """A predictor's settings: on the CPU, with as many threads as everyone has."""
+    """A predictor's settings: on the CPU, with the common number of threads."""
     program, params = paths
     config = kind(str(program), str(params)) if params else kind(str(program.parent))
     config.disable_gpu()

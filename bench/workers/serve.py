@@ -1,8 +1,8 @@
-"""Answers requests by a saved model in one thread or several, for `serve.py`: on ours or on 1.8.5.
+"""Answers requests with a saved model in one thread or several, for `serve.py`: ours or 1.8.5's.
 
 A model is a folder with `__model__`, parameters in `params` and a request in `feed.npz`, where
-sequences have their offsets as `NAME@LOD0`. By the mode `clones2`, two threads have a predictor of
-release 1.8.5 each, clones of one, as it asks for; by `shared2`, they call one `fluid.Predictor`.
+sequences have their offsets as `NAME@LOD0`. In mode `clones2`, two threads have a predictor of
+release 1.8.5 each, clones of one, as it requires; in `shared2`, they call one `fluid.Predictor`.
 Python 3.7 and NumPy.
 """
 
@@ -27,7 +27,7 @@ LOD = "@LOD0"
 
 
 def preparing(fluid):
-    """What `protocol.serve` asks for a step: so many requests in each thread at once."""
+    """The `prepare` of `protocol.serve`: a step is a burst of requests in each thread at once."""
 
     def prepare(folder, mode):
         way, threads = mode[:-1], int(mode[-1])
@@ -39,13 +39,13 @@ def preparing(fluid):
 
 
 def burst(answer):
-    """Answer some requests one after the other."""
+    """Answer some requests consecutively."""
     for _ in range(BURST):
         answer()
 
 
 def request(folder):
-    """What a request brings, and the offsets of sequences among it."""
+    """The arrays of a request, and its LoD offsets."""
     with np.load(str(folder / "feed.npz")) as found:
         arrays = {name: found[name] for name in found.files if LOD not in name}
         return arrays, {name: found[name + LOD].tolist() for name in arrays if name + LOD in found}

@@ -1,7 +1,7 @@
-"""Training steps of DistributedDataParallel on Gloo, two ranks of a thread, for `distributed.py`.
+"""Training steps of DistributedDataParallel on Gloo for `distributed.py`: two one-thread ranks.
 
-Rank 0 starts rank 1 and hands it every request. The mode `one` is a plain module in rank 0 alone.
-Batch norm's statistics stay apart on each rank, as ours do.
+Rank 0 starts rank 1 and forwards every request to it. The mode `one` is a plain module in rank 0.
+Batch norm's statistics are separate on each rank, as in this package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RANKS = 2
 
 
 def prepare(name: str, mode: str, rank: int) -> Callable[[], object]:
-    """A function that makes one step and gives the loss as an array."""
+    """A function that makes one step and returns the loss as an array."""
     net, parts = _network(name).train(), 1 if mode == "one" else RANKS
     optimizer = torch_step.optimizer_of(name.removesuffix(wide.LARGE), net)
     if parts > 1:
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def run(rank: int, file: str) -> None:
-    """Be a rank until the input closes."""
+    """Run a rank until the input closes."""
     other = None
     if rank == 0:
         command = [sys.executable, __file__, file]

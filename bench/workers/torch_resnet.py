@@ -15,7 +15,7 @@ def _conv(given: int, filters: int, size: int, stride: int = 1) -> nn.Sequential
 
 
 class Block(nn.Module):
-    """Three convolutions, narrow in the middle, around a shortcut."""
+    """A bottleneck block: three convolutions and a shortcut."""
 
     def __init__(self, given: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Block(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of both ways."""
+        """The residual sum."""
         made = self.relu(self.second(self.relu(self.first(x))))
         return self.relu(self.third(made) + self.short(x))
 

@@ -21,7 +21,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Normed(nn.Sequential):
-    """A convolution that keeps the picture's size, but for the stride, and a batch norm."""
+    """A convolution with same padding, and a batch norm."""
 
     def __init__(self, before: int, channels: int, size: int = 3, stride: int = 1) -> None:
         convolution = nn.Conv2d(before, channels, size, stride, size // 2, bias=False)
@@ -29,7 +29,7 @@ class Normed(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a shortcut, which is one convolution where the picture shrinks."""
+    """Two convolutions with a shortcut, which is a convolution if the image shrinks."""
 
     def __init__(self, before: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class Residual(nn.Module):
 
 
 def network(name: str) -> nn.Module:
-    """One of `timed.MODELS`: scores of classes, or a number for `fit_a_line`.
+    """One of `timed.MODELS`: class scores, or a number for `fit_a_line`.
 
-    Those of `torch_text.py` give the loss of a batch.
+    Those of `torch_text.py` return the loss of a batch.
     """
     return {**_NETWORKS, **torch_text.NETWORKS}[name]()
 
@@ -82,7 +82,7 @@ def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
 
 
 def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
-    """What a model is trained with, as in `timed.OPTIMIZERS`."""
+    """The optimizer of a model, as in `timed.OPTIMIZERS`."""
     kind = timed.OPTIMIZERS.get(name, timed.sgd)
     if kind is timed.adam:
         return torch.optim.Adam(net.parameters(), lr=0.001)
@@ -90,7 +90,7 @@ def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
 
 
 def prepare(name: str, mode: str) -> Callable[[], object]:
-    """A function that makes one step and gives the loss as an array."""
+    """A function that makes one step and returns the loss as an array."""
     net = network(name).train()
     optimizer = optimizer_of(name, net)
     batches = timed.drawn(name)

@@ -57,7 +57,7 @@ class Sentiment(nn.Module):
         self.top = nn.Linear(12, 2)
 
     def forward(self, feed: Mapping[str, Tensor]) -> Tensor:
-        """The loss of a batch; words behind a sentence's end count for nothing."""
+        """The loss of a batch; padding is masked."""
         lengths = feed["lengths"]
         mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
         vectors = torch.zeros(*mask.shape, DIM)
@@ -109,7 +109,7 @@ NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
 
 
 def tensors(feed: Mapping[str, object]) -> dict[str, Tensor]:
-    """A batch as torch takes it; the lengths of sequences are a tensor of their own."""
+    """A batch as torch tensors; sequence lengths are a separate tensor."""
     found: dict[str, Tensor] = {}
     for name, value in feed.items():
         array, lengths = value if isinstance(value, tuple) else (value, None)

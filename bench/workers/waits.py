@@ -1,7 +1,7 @@
-"""One wait of a user, in milliseconds, measured in a process of its own for `waits.py`.
+"""One wait of a user, in milliseconds, measured in this process for `waits.py`.
 
 `python waits.py MODULE NAME` with MODULE `fluid` or `paddle.fluid`, NAME a function of this file.
-Python 3.7, nothing but NumPy and a fluid, so that the reference measures by the same text.
+Python 3.7, only NumPy and a fluid, so that the reference is measured by the same code.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STEPS = 20
 
 
 def importing(name):
-    """The import of fluid; NumPy, which everybody has imported, is there already."""
+    """The import of fluid; NumPy is already imported."""
     start = time.perf_counter()
     importlib.import_module(name)
     return time.perf_counter() - start
 
 
 def first_run(name):
-    """The startup program and the first step of a Transformer that is recorded."""
+    """The startup program and the first step of a recorded Transformer."""
     fluid = importlib.import_module(name)
     recorded = timed.model(fluid, "transformer_encoder")
     batches = timed.drawn("transformer_encoder", fluid=fluid)
@@ -42,7 +42,7 @@ def first_run(name):
 
 
 def equal_program(name):
-    """A step of a program that a script records again, with an Executor of its own."""
+    """A step of a program that a script records again, with a new Executor."""
     fluid = importlib.import_module(name)
 
     def once():
@@ -59,7 +59,7 @@ def equal_program(name):
 
 
 def new_length(name):
-    """A step with sentences of lengths that were never fed before."""
+    """A step with sentence lengths that were never fed before."""
     fluid = importlib.import_module(name)
     x = fluid.layers.data("x", [1], dtype="int64", lod_level=1)
     y = fluid.layers.data("y", [1], dtype="int64")
@@ -112,7 +112,7 @@ def deconvolution(name):
 
 
 def small_products(name):
-    """A training step of two small layers, with as many threads as everyone takes by default."""
+    """A training step of two small layers, with the default number of threads."""
     fluid = importlib.import_module(name)
     x = fluid.data("x", [-1, 256])
     loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.fc(x, 256, act="relu"), 256))
@@ -127,7 +127,7 @@ def _stepped(fluid, feed, loss):
 
 
 def _median(work):
-    """The median seconds of some calls, after one."""
+    """The median seconds of some calls, after a warm-up call."""
     work()
     spent = []
     for _ in range(STEPS):

@@ -16,8 +16,8 @@ __all__ = ["ImageClass", "Open_KS_Character", "Open_KS_ImageNet"]
 class ImageClass:
     """A folder whose images all belong to one class.
 
-    `generator` chooses the samples; without one, a new generator with fresh entropy does. Decoded
-    images are cached as uint8. Raises ImageDataError for what is no folder.
+    `generator` chooses the samples; by default, a new generator with fresh entropy. Decoded images
+    are cached as uint8. Raises ImageDataError if it is not a folder.
     """
 
     suffix: ClassVar[str]
@@ -42,7 +42,7 @@ class ImageClass:
     def sample(self, num_images: int, generator: np.random.Generator | None = None) -> Array:
         """Read `num_images` different images chosen at random: float32 [num_images, *shape].
 
-        Raises ImageDataError where the folder has fewer, or one cannot be read.
+        Raises ImageDataError if the folder has fewer, or one cannot be read.
         """
         files = self.files()
         if not 1 <= num_images <= len(files):
@@ -80,8 +80,8 @@ class Open_KS_ImageNet(ImageClass):
 class Open_KS_Character(ImageClass):
     """A class of handwritten characters: `*.png`, each 28 × 28, float32 in [0, 1].
 
-    `rotation` turns every image counter-clockwise by 0, 90, 180 or 270 degrees, which makes a new
-    class of it. Raises ImageDataError for another angle.
+    `rotation` rotates every image counter-clockwise by 0, 90, 180 or 270 degrees, which makes it a
+    new class. Raises ImageDataError for another angle.
     """
 
     suffix = ".png"

@@ -13,11 +13,13 @@ from fleet.few_shot.images import ImageDataError
 __all__ = ["Open_KS_Read_Character", "Open_KS_read"]
 
 ROTATIONS = (0, 90, 180, 270)
-"""Degrees by which characters are rotated to make further classes of them."""
+"""Rotations in degrees that make further classes of characters."""
 
 
 class Open_KS_read:
-    """Reads data sets of photographs: a folder with `train`, `val` and `test`, a folder a class."""
+    """Reads data sets of photographs: a folder with `train`, `val` and `test`, one folder per
+    class.
+    """
 
     @staticmethod
     def read_dataset(
@@ -25,7 +27,7 @@ class Open_KS_read:
     ) -> tuple[list[Open_KS_ImageNet], list[Open_KS_ImageNet], list[Open_KS_ImageNet]]:
         """The classes for training, for validation and for testing.
 
-        Raises ImageDataError where one of the three folders is missing or has no class.
+        Raises ImageDataError if one of the three folders is missing or has no class.
         """
         parts = (Path(data_dir) / part for part in ("train", "val", "test"))
         train, val, test = (Open_KS_read._read_classes(part, generator) for part in parts)
@@ -35,7 +37,7 @@ class Open_KS_read:
     def _read_classes(
         dir_path: str | Path, generator: np.random.Generator | None = None
     ) -> list[Open_KS_ImageNet]:
-        """A class for each folder whose name begins with `n`, as WordNet's do, sorted by name."""
+        """A class for each folder whose name starts with `n`, as in WordNet, sorted by name."""
         found = [each for each in _folders(Path(dir_path)) if each.name.startswith("n")]
         if not found:
             raise ImageDataError(
@@ -45,7 +47,7 @@ class Open_KS_read:
 
 
 class Open_KS_Read_Character:
-    """Reads data sets of characters: a folder an alphabet, with a folder a character."""
+    """Reads data sets of characters: one folder per alphabet, with one folder per character."""
 
     @staticmethod
     def read_dataset(
@@ -53,7 +55,7 @@ class Open_KS_Read_Character:
     ) -> list[Open_KS_Character]:
         """A class for each `alphabet/character…` folder, sorted, not rotated.
 
-        Raises ImageDataError where there is none.
+        Raises ImageDataError if there is none.
         """
         alphabets = _folders(Path(data_dir))
         found = [each for alphabet in alphabets for each in _folders(alphabet)]
@@ -75,14 +77,14 @@ class Open_KS_Read_Character:
 
     @staticmethod
     def augment_dataset(dataset: Sequence[Open_KS_Character]) -> Iterator[Open_KS_Character]:
-        """Each class in four rotations, which count as classes of their own."""
+        """Each class in four rotations, which count as separate classes."""
         for each in dataset:
             for rotation in ROTATIONS:
                 yield Open_KS_Character(each.dir_path, rotation, each.generator)
 
 
 def _folders(path: Path) -> list[Path]:
-    """The folders in a folder, sorted by name. Raises ImageDataError where it is missing."""
+    """The folders in a folder, sorted by name. Raises ImageDataError if it is missing."""
     if not path.is_dir():
         raise ImageDataError(f"{path}: there is no such folder")
     return sorted(each for each in path.iterdir() if each.is_dir())

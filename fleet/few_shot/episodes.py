@@ -1,4 +1,4 @@
-"""N-way K-shot episodes: a few classes, a few labelled images of each, others to be recognised."""
+"""N-way K-shot episodes: a few classes, a few labelled images of each, and query images."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def sample_episode(
     queries: int = 1,
     generator: np.random.Generator | None = None,
 ) -> Episode:
-    """Sample `ways` classes, and of each `shots` images to learn from and `queries` others.
+    """Sample `ways` classes, and for each `shots` support images and `queries` other images.
 
-    Raises ImageDataError where there are fewer classes, or a class has fewer images.
+    Raises ImageDataError if there are fewer classes, or a class has fewer images.
     """
     random = generator or np.random.default_rng()
     if not 1 <= ways <= len(classes):
@@ -53,7 +53,7 @@ def sample_episode(
 
 
 def _rows(images: Array) -> Array:
-    """[ways, count, …] as [ways * count, …]."""
+    """Reshape [ways, count, …] to [ways * count, …]."""
     return images.reshape(-1, *images.shape[2:])
 
 
@@ -69,7 +69,7 @@ def episode_reader(
     episodes: int = 100,
     seed: int = 0,
 ) -> Callable[[], Iterator[tuple[Array, Array, Array, Array]]]:
-    """A reader of episodes for `DataLoader.set_batch_generator`, the same ones for the same seed.
+    """A reader of episodes for `DataLoader.set_batch_generator`, deterministic for a seed.
 
     A batch is (support images, support labels, query images, query labels).
     """

@@ -1,4 +1,4 @@
-"""Reads an image file as a small array, with limits on what a file may claim."""
+"""Reads an image file as a small array, with limits for untrusted files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from compiler.ir.types import Array
 
 PIXELS = 64_000_000
-"""The most pixels a file may have; larger ones are refused before they are decoded."""
+"""Maximum number of pixels of a file; larger ones are rejected before they are decoded."""
 
 
 class ImageDataError(ValueError):
@@ -21,8 +21,8 @@ class ImageDataError(ValueError):
 def read_image(path: Path, size: int, mode: str, rotation: float = 0) -> Array:
     """Decode an image, resize it to `size` × `size` and rotate it counter-clockwise, as uint8.
 
-    `mode` is Pillow's: "RGB" gives [size, size, 3]; "L" (grey) and "1" (black and white) give
-    [size, size]. Raises ImageDataError for a file that is missing, no image, damaged, or larger
+    `mode` is Pillow's: "RGB" returns [size, size, 3]; "L" (grey) and "1" (black and white) return
+    [size, size]. Raises ImageDataError for a file that is missing, not an image, damaged, or larger
     than `PIXELS`.
     """
     pillow = import_module("PIL.Image")

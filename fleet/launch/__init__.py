@@ -1,5 +1,6 @@
-"""Starts a script once for each device, on one machine or several, over torch.distributed.elastic.
+"""Launcher: runs a script once per device on one or several machines, by torch elastic.
 
-Read `arguments.py` (what users type), `agent.py` (what torch's agent is given), `worker.py` (what
-runs in each process) and `variables.py` (the environment that scripts of release 1.8 read).
+Read `arguments.py` (the command line), `agent.py` (the configuration of torch's agent), `worker.py`
+(the entry point of each process) and `variables.py` (the environment that scripts of release 1.8
+read).
 """

@@ -1,6 +1,6 @@
 """Completes the environment of a process that torchrun, srun or this launcher started.
 
-Done once, before a script runs: every process listens at an endpoint of its own, all exchange these
+Done once, before a script runs: every process listens on its own endpoint, all exchange these
 through the job's store, and each sets the variables that scripts of Paddle 1.8 read.
 """
 
@@ -22,17 +22,17 @@ from fleet.launch.variables import (
 from runtime.collective.endpoint import ENDPOINT_FD
 
 KNOWN = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
-"""Where one of these is set, the process has its role already."""
+"""If one of these is set, the process already has a role."""
 SECONDS_TO_MEET = 300
-"""How long the processes of a job may take to find each other."""
+"""Timeout for the processes of a job to find each other."""
 
 
 def adopt(gpus: str = "", started_port: int | None = None) -> None:
     """Set this process's PADDLE_* variables if a launcher started it and they are not set.
 
-    `gpus` are those of this machine, with commas between; `started_port` is the port of the first
+    `gpus` are those of this machine, comma-separated; `started_port` is the port of the first
     process's endpoint, None for free ports. Raises ValueError for a variable that is malformed and
-    OSError for a port that is taken.
+    OSError for a port in use.
     """
     member = member_of(os.environ)
     if member is None or KNOWN & os.environ.keys():
@@ -46,7 +46,7 @@ def adopt(gpus: str = "", started_port: int | None = None) -> None:
 
 
 def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
-    """Publish this process's endpoint and read those of all, in the order of ranks."""
+    """Publish this process's endpoint and read those of all, in rank order."""
     store.set(f"fluid/endpoint/{member.rank}", _text(own))
     found = [store.get(f"fluid/endpoint/{rank}").decode() for rank in range(member.world)]
     _leave(store, member)
@@ -54,13 +54,13 @@ def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
 
 
 def _text(own: socket.socket) -> str:
-    """The endpoint at which a socket listens, as `host:port`."""
+    """The endpoint of a listening socket, as `host:port`."""
     host, port = own.getsockname()
     return f"{host}:{port}"
 
 
 def _leave(store: Any, member: Member) -> None:
-    """Return when no other process needs the store any more, if this one hosts it."""
+    """If this process hosts the store, wait until no other process needs it."""
     others = member.world - 1
     if member.rank and store.add("fluid/left", 1) == others:
         store.set("fluid/all left", "1")
@@ -69,7 +69,7 @@ def _leave(store: Any, member: Member) -> None:
 
 
 def _store(member: Member) -> Any:
-    """The store of the job: torch's own rules say who hosts it."""
+    """The store of the job; its host is chosen by torch's rules."""
     os.environ.update(
         RANK=str(member.rank), WORLD_SIZE=str(member.world), LOCAL_RANK=str(member.local_rank),
         MASTER_ADDR=member.master, MASTER_PORT=str(member.port),

@@ -1,7 +1,8 @@
-"""Runs a job by torch's elastic agent: its rendezvous, its restarts, its end.
+"""Runs a job with torch's elastic agent: rendezvous, restarts, shutdown.
 
-No process is supervised here. What this adds: names of logs, the first failure's exit code and
-traceback, and a setting without which a restarted job would meet the addresses of the dead one.
+No process is supervised here. This module adds names of logs, the first failure's exit code and
+traceback, and a setting without which a restarted job would connect to the addresses of the dead
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fleet.launch.logs import log_specs
 from fleet.launch.variables import PADDLE_VARIABLES
 
 SECONDS_TO_END = 10
-"""How long processes may take to end after SIGTERM; then they are killed."""
+"""Seconds that processes have to exit after SIGTERM; then they are killed."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Job:
     """A script to run in `processes` processes on each of several machines.
 
     `gpus` are those of this machine, none on CPUs; `started_port` is the first process's port, None
-    for free ones; `master` is `host:port` where machines meet, "" for one machine; `address` is
-    this machine's, None to look it up; `rendezvous` has settings of torch's by name; `log_dir` is
-    None to show everything here.
+    for free ones; `master` is `host:port` of the rendezvous, "" for one machine; `address` is this
+    machine's, None to look it up; `rendezvous` has settings of torch's by name; `log_dir` is None
+    to print everything here.
     """
 
     script: Path
@@ -50,9 +51,9 @@ class Job:
 
 
 def run_job(job: Job) -> int:
-    """Run a job to its end; 0, or the exit code of the process that failed first.
+    """Run a job to its end; return 0, or the exit code of the process that failed first.
 
-    A process that a signal ended counts as 128 + its number, as in a shell. The first failure is
+    A process killed by a signal counts as 128 + its number, as in a shell. The first failure is
     reported last, with its traceback.
     """
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
@@ -80,7 +81,7 @@ def _run(job: Job, folder: Path, shows: set[int] | None) -> int:
 
 
 def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any:
-    """The configuration of torch's agent; fields that its version lacks are left out."""
+    """The configuration of torch's agent; fields that this version of torch lacks are omitted."""
     wanted: dict[str, Any] = {
         "min_nodes": job.least_machines,
         "max_nodes": job.most_machines,
@@ -117,7 +118,9 @@ def report(rank: int, failure: Any, script: Path) -> int:
 
 
 def failure_text(where: str, failure: Any, script: Path) -> tuple[str, int]:
-    """What happened to the process that failed first, its traceback last; the job's exit code."""
+    """Describe the first failure, with its traceback last; return the text and the job's exit
+    code.
+    """
     code = int(failure.exitcode)
     by = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     text = f"{where} failed first, with {by}"
@@ -127,7 +130,7 @@ def failure_text(where: str, failure: Any, script: Path) -> tuple[str, int]:
 
 
 def _traceback(message: Any, script: Path) -> str:
-    """What a process recorded of its error, without the frames before those of the script."""
+    """The recorded traceback of a process, starting with the frames of the script."""
     if not isinstance(message, dict):
         return str(message)
     text = message.get("extraInfo", {}).get("py_callstack") or str(message.get("message"))

@@ -35,7 +35,7 @@ MASTER_PORT = 29400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `python -m fleet.launch`; its exit code."""
+    """Run `python -m fleet.launch`; return its exit code."""
     command = argparse.ArgumentParser(
         "fleet.launch", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=DESCRIPTION, epilog=EXAMPLES,
@@ -99,7 +99,7 @@ def _add_machines(group: Any) -> None:
 
 @dataclass(frozen=True)
 class _Machines:
-    """How many machines take part, at least and at most, and where they meet."""
+    """The minimum and maximum number of machines, and their rendezvous."""
 
     least: int
     most: int
@@ -107,7 +107,7 @@ class _Machines:
 
 
 def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
-    """The job that parsed flags ask for. Raises ValueError for flags that do not go together."""
+    """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
     gpus = _listed(given.selected_gpus or environ.get("FLAGS_selected_gpus", ""))
@@ -132,7 +132,7 @@ def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
 
 
 def _settings(text: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of `name=value` with commas between. Raises ValueError for what is none."""
+    """Parse comma-separated `name=value` pairs. Raises ValueError if malformed."""
     pairs = [each.partition("=") for each in _listed(text)]
     if not all(name and equals for name, equals, _ in pairs):
         raise ValueError(f"--rdzv_conf is {text!r}, expected NAME=VALUE, with commas between")
@@ -144,7 +144,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _processes(asked: int | None, gpus: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Processes of this machine. Raises ValueError for more processes than GPUs named."""
+    """The number of processes of this machine. Raises ValueError if it exceeds the GPUs named."""
     count = asked or len(gpus) or int(environ.get("CPU_NUM") or 1)
     if count < 1 or (gpus and count > len(gpus)):
         raise ValueError(f"--nproc_per_node is {count}, expected from 1 to the {len(gpus)} GPUs")
@@ -165,7 +165,7 @@ def _machines(given: argparse.Namespace) -> _Machines:
 
 
 def _node_range(text: str) -> tuple[int, int]:
-    """The least and the most machines: `4` or `1:4`."""
+    """The minimum and maximum number of machines: `4` or `1:4`."""
     found = re.fullmatch(r"(\d+)(?::(\d+))?", text)
     least = int(found[1]) if found else 0
     most = int(found[2] or least) if found else 0

@@ -1,7 +1,7 @@
-"""Where the processes of a job write: `workerlog.RANK`, as launchers of Paddle 1.8 name it.
+"""Log files of the processes of a job: `workerlog.RANK`, as launchers of Paddle 1.8 name them.
 
-What a process prints and what it says of errors is one file, in order. The first attempt is
-`workerlog.0`, the one after a restart `workerlog.0.1`: no attempt overwrites another.
+stdout and stderr of a process are one file, in order. The first attempt is `workerlog.0`, the one
+after a restart `workerlog.0.1`: no attempt overwrites another.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 
 def log_specs(folder: Path, shows: set[int] | None, names: Mapping[int, str] | None = None) -> Any:
-    """What torch's agent asks for files of an attempt.
+    """The log configuration of torch's agent.
 
-    `shows` are local ranks whose lines are shown here too, None for all; `names` are the logs of
-    local ranks, unless their rank says it. Raises OSError where the folder cannot be made.
+    `shows` are local ranks whose lines are also printed here, None for all; `names` are the log
+    names of local ranks, by default derived from the rank. Raises OSError if the folder cannot be
+    created.
     """
     folder.mkdir(parents=True, exist_ok=True)
     api = import_module("torch.distributed.elastic.multiprocessing.api")

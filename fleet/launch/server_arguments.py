@@ -37,10 +37,10 @@ examples:
 class ServerJob:
     """A script to run as servers, one for each of `endpoints`, and as `workers` workers.
 
-    `trainers` are the workers' endpoints, free ports of this machine unless given. With `host`,
-    only the processes with endpoints of that host run here, the others on other machines.
-    `log_dir` has a log for each process; the first worker's lines are shown here too. All processes
-    meet at `meeting`, a free port unless given.
+    `trainers` are the workers' endpoints, by default free ports of this machine. With `host`, only
+    the processes with endpoints on that host run here, the others on other machines. `log_dir` has
+    a log for each process; the first worker's lines are also printed here. All processes meet at
+    `meeting`, by default a free port.
     """
 
     script: Path
@@ -132,7 +132,7 @@ def _add_machines(group: Any) -> None:
 
 
 def server_job(given: argparse.Namespace) -> ServerJob:
-    """The job that parsed flags describe. Raises ValueError for flags that do not go together."""
+    """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
     if given.worker_num < 1:
@@ -176,14 +176,14 @@ def _on_several(
 def _numbered(
     given: argparse.Namespace, cluster: list[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Endpoints of machines with as many servers and workers each."""
+    """Endpoints of machines with equal numbers of servers and workers."""
     first, count = given.start_port, given.server_num
     servers = _ports(cluster, first, count, "--server_num")
     return servers, _ports(cluster, first + count, given.worker_num, "--worker_num")
 
 
 def _ports(hosts: Iterable[str], first: int, count: int, flag: str) -> tuple[str, ...]:
-    """`count` endpoints of each host, at ports from `first`. Raises ValueError."""
+    """`count` endpoints of each host, at ports starting with `first`. Raises ValueError."""
     if count < 1 or not 0 < first <= 65536 - count:
         raise ValueError(f"--start_port {first} and {flag} {count}: expected ports to 65535")
     return tuple(f"{host}:{port}" for host in hosts for port in range(first, first + count))

@@ -1,7 +1,7 @@
 """`fluid launch_ps`: starts the servers and the workers of a job with parameter servers.
 
-Processes are started, watched and ended by torch.distributed.elastic. One that fails ends all of
-its machine; when the workers have ended well, the servers end too.
+Processes are started, watched and stopped by torch.distributed.elastic. One that fails stops all on
+its machine; when the workers have succeeded, the servers exit too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["main", "run_server_job"]
 JOB_VARIABLES = (
     "PADDLE_PSERVERS_IP_PORT_LIST PADDLE_PORT POD_IP PADDLE_PSERVER_ID http_proxy https_proxy"
 ).split()
-"""Variables of a job around this one, and proxies, which processes must not inherit."""
+"""Variables of an enclosing job, and proxies, which processes must not inherit."""
 SECONDS_AFTER_WORKERS = 10
-"""How long servers may take to end by themselves."""
+"""Seconds that servers have to exit by themselves."""
 POLL_SECONDS = 0.1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `python -m fleet.launch.servers`; its exit code."""
+    """Run `python -m fleet.launch.servers`; return its exit code."""
     command = argparse.ArgumentParser(
         "fleet.launch.servers", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=DESCRIPTION, epilog=EXAMPLES,
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_server_job(job: ServerJob) -> int:
-    """Run a job to its end; 0, or the exit code of the process that failed first.
+    """Run a job to its end; return 0, or the exit code of the process that failed first.
 
-    A process that a signal ended counts as 128 + its number, as in a shell.
+    A process killed by a signal counts as 128 + its number, as in a shell.
     """
     for name in (*PADDLE_VARIABLES, *JOB_VARIABLES):
         os.environ.pop(name, None)
@@ -75,14 +75,14 @@ def run_server_job(job: ServerJob) -> int:
 
 
 def _free_endpoints(count: int) -> list[str]:
-    """Different endpoints of this machine at which nobody listens."""
+    """Distinct unused endpoints of this machine."""
     with ExitStack() as stack:
         found = [stack.enter_context(listener("127.0.0.1")) for _ in range(count)]
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in found]
 
 
 def _started(processes: Any, job: ServerJob) -> Any:
-    """The running processes of a job, servers first."""
+    """Start the processes of a job, servers first."""
     variables = job.variables()
     flags = [*["--force"] * job.force, *["--cpu"] * job.cpu]
     command = ("-u", "-m", "fleet.launch.worker", *flags, "--", str(job.script), *job.arguments)
@@ -97,14 +97,14 @@ def _started(processes: Any, job: ServerJob) -> Any:
 
 
 def _shown(job: ServerJob) -> int:
-    """The process whose lines are shown here: the first worker, or the last server."""
+    """The process whose lines are printed here: the first worker, or the last server."""
     return min(len(job.own_servers), len(job.names) - 1)
 
 
 def _watch(context: Any, job: ServerJob) -> int:
     """Wait until a process fails or the workers have ended, and servers after them.
 
-    Servers whose workers run on other machines too end by themselves, when all have completed.
+    Servers with workers on other machines exit by themselves, when all have completed.
     """
     patience = SECONDS_AFTER_WORKERS
     while patience > 0:
@@ -117,7 +117,7 @@ def _watch(context: Any, job: ServerJob) -> int:
 
 
 def _workers_ended(context: Any, job: ServerJob) -> bool:
-    """Whether all workers of the job ran here and have ended well."""
+    """Whether all workers of the job ran here and have succeeded."""
     handlers = list(context.subprocess_handlers.values())[len(job.own_servers) :]
     return len(handlers) == job.workers and all(each.proc.poll() == 0 for each in handlers)
 

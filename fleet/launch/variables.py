@@ -2,7 +2,7 @@
 
 Scripts of release 1.8 read PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS and
 PADDLE_CURRENT_ENDPOINT. torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, Slurm sets
-SLURM_PROCID, SLURM_NTASKS and SLURM_JOB_NODELIST; neither knows the endpoints of all processes, so
+SLURM_PROCID, SLURM_NTASKS and SLURM_JOB_NODELIST; neither has the endpoints of all processes, so
 these are exchanged through a store at the master's address.
 """
 
@@ -17,15 +17,17 @@ PADDLE_VARIABLES = (
     "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT "
     "PADDLE_TRAINING_ROLE TRAINING_ROLE"
 ).split()
-"""What scripts of release 1.8 read of a collective job; besides, FLAGS_selected_gpus."""
+"""Variables of a collective job that scripts of release 1.8 read, besides FLAGS_selected_gpus."""
 
 SLURM_PORTS = (20_000, 20_000)
-"""First port, and number of ports, among which a Slurm job's number chooses its master port."""
+"""First port, and number of ports; a Slurm job's number selects its master port among them."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One process of a job: its rank among `world` processes, and where the job's store is."""
+    """One process of a job: its rank among `world` processes, and the address of the job's
+    store.
+    """
 
     rank: int
     world: int
@@ -35,10 +37,10 @@ class Member:
 
 
 def member_of(environ: Mapping[str, str]) -> Member | None:
-    """Read this process's place in its job; None for a process that no launcher started.
+    """Read this process's rank in its job; None for a process that no launcher started.
 
     Variables of torchrun are read first, then those of Slurm. Raises ValueError for a variable that
-    is missing or no number.
+    is missing or not a number.
 
     >>> member_of({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29"})
     Member(rank=1, world=2, local_rank=0, master='10.0.0.1', port=29)
@@ -65,7 +67,7 @@ def _slurm_member(environ: Mapping[str, str]) -> Member:
 
 
 def _number(environ: Mapping[str, str], name: str, launcher: str) -> int:
-    """A variable's value as a whole number; ValueError that names the variable and who sets it."""
+    """Read an integer variable; ValueError names the variable and the launcher that sets it."""
     text = environ.get(name)
     if text is None or not text.isdecimal():
         got = "not set" if text is None else repr(text)
@@ -103,7 +105,7 @@ def paddle_variables(member: Member, endpoints: list[str], devices: list[str]) -
 
 
 def own_host(master: str, port: int) -> str:
-    """The address of this machine that others of the job reach, by the way to the master.
+    """The address of this machine on the route to the master.
 
     >>> own_host("127.0.0.1", 6170)
     '127.0.0.1'
@@ -114,7 +116,7 @@ def own_host(master: str, port: int) -> str:
 
 
 def listener(host: str, port: int = 0) -> socket.socket:
-    """A socket that listens at `host`, on a free port unless one is given. OSError if taken."""
+    """A socket that listens on `host`, on a free port by default. OSError if in use."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

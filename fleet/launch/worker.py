@@ -22,7 +22,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Run the script of the command line in this process; 0, or 2 for what cannot be run."""
+    """Run the script of the command line in this process; return 0, or 2 for an invalid command
+    line.
+    """
     die_with_parent(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
@@ -31,7 +33,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    """Complete the environment and run the script; torch records what it raises."""
+    """Complete the environment and run the script; torch records its errors."""
     given = _arguments()
     try:
         adopt(given.gpus, given.started_port)
@@ -44,7 +46,7 @@ def _run() -> int:
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when the launcher ends, whatever ended it (Linux)."""
+    """Ask the kernel to kill this process when the launcher ends, for whatever reason (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

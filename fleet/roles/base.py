@@ -1,4 +1,4 @@
-"""`RoleMakerBase`: what every role maker answers, and collectives between processes (seed 003)."""
+"""`RoleMakerBase`: the interface of role makers, and collectives between processes (seed 003)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Role:
 
 
 class RoleMakerBase:
-    """Says who this process is: a worker or a server, its number, and where the others are.
+    """The role of this process: worker or server, its number, and the endpoints of the others.
 
-    A subclass sets the fields in `generate_role`, which every question calls first; the base class
-    has no role, and its questions raise NotImplementedError.
+    A subclass sets the fields in `generate_role`, which every query calls first; the base class
+    has no role, and its queries raise NotImplementedError.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class RoleMakerBase:
         self._met: Meeting | None = None
 
     def generate_role(self) -> None:
-        """Find out who this process is, once. Raises what the subclass documents."""
+        """Determine the role of this process, once. Raises what the subclass documents."""
         if not self._role_is_generated:
             self._generate()
             self._role_is_generated = True
@@ -58,7 +58,7 @@ class RoleMakerBase:
         return self._role == Role.WORKER
 
     def is_server(self) -> bool:
-        """Whether this process holds parameters."""
+        """Whether this process is a parameter server."""
         self.generate_role()
         return self._role == Role.SERVER
 
@@ -90,7 +90,7 @@ class RoleMakerBase:
         return self.worker_index()
 
     def get_trainer_endpoints(self) -> list[str]:
-        """The workers' endpoints; empty where workers are known by number only."""
+        """The workers' endpoints; empty if workers are known by number only."""
         self._generate_if_possible()
         return self._worker_endpoints
 
@@ -128,7 +128,9 @@ class RoleMakerBase:
     # ---- collectives between processes ----
 
     def all_gather(self, input: float) -> list[float]:
-        """One number of every process, workers first and then servers; int or float everywhere."""
+        """Gather one number from every process, workers first, then servers; int or float
+        everywhere.
+        """
         if isinstance(input, bool) or not isinstance(input, int | float | np.number):
             raise TypeError(f"all_gather takes an int or a float, not {type(input).__name__}")
         return self._meeting().gather(input, "all")
@@ -138,9 +140,8 @@ class RoleMakerBase:
     ) -> None:
         """Reduce one-dimensional `input` over the workers and write the result to `output`.
 
-        `mode` is `sum`, `min` or `max`; both have the same length on every worker. On a server
-        nothing is done, with a warning. Raises ValueError for another mode, length or number of
-        dimensions.
+        `mode` is `sum`, `min` or `max`; both have the same length on every worker. Does nothing on
+        a server, with a warning. Raises ValueError for another mode, length or rank.
         """
         if mode not in MODES:
             raise ValueError(f"all_reduce_worker: unknown mode {mode!r}, expected sum, min or max")
@@ -154,12 +155,12 @@ class RoleMakerBase:
         output[:] = _like(output, given if alone else self._meeting().all_reduce(given, mode))
 
     def barrier_worker(self) -> None:
-        """Wait until every worker has come here; nothing is done on a server."""
+        """Wait until every worker has called this; does nothing on a server."""
         if self.is_worker() and self.worker_num() > 1:
             self._meeting().barrier("workers")
 
     def barrier_all(self) -> None:
-        """Wait until every worker and every server has come here."""
+        """Wait until every worker and every server has called this."""
         self._meeting().barrier("all")
 
     def finalize(self) -> None:
@@ -169,7 +170,9 @@ class RoleMakerBase:
             self._met = None
 
     def _meeting(self) -> Meeting:
-        """Where all processes meet: at trainer 0's endpoint, or where PADDLE_GLOO_ENDPOINT says."""
+        """The rendezvous of all processes: at PADDLE_GLOO_ENDPOINT, by default trainer 0's
+        endpoint.
+        """
         self.generate_role()
         if self._met is None:
             servers, rank = len(self._server_endpoints), self._current_id
@@ -178,7 +181,7 @@ class RoleMakerBase:
         return self._met
 
     def _patience(self) -> float | None:
-        """Seconds that a collective may take, None for FLAGS_rpc_deadline."""
+        """Timeout of a collective in seconds, None for FLAGS_rpc_deadline."""
         return None
 
     def _place(self) -> str:

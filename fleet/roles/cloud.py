@@ -1,4 +1,4 @@
-"""`PaddleCloudRoleMaker`: the role that a launcher's environment variables say (fluid_spec F.1)."""
+"""`PaddleCloudRoleMaker`: the role from a launcher's environment (fluid_spec F.1)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["PaddleCloudRoleMaker"]
 
 
 class PaddleCloudRoleMaker(RoleMakerBase):
-    """Reads the role of a process from the environment, at the first question.
+    """Reads the role of a process from the environment, on the first query.
 
     With parameter servers: PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM, TRAINING_ROLE, and
     PADDLE_TRAINER_ID of a trainer or POD_IP and PADDLE_PORT of a server. With `is_collective`:
-    PADDLE_TRAINER_ENDPOINTS, and PADDLE_TRAINER_ID, which is 0 unless set. Raises ValueError for a
-    variable that is missing or malformed, naming it, what it should be and who usually sets it.
+    PADDLE_TRAINER_ENDPOINTS, and PADDLE_TRAINER_ID, by default 0. Raises ValueError for a variable
+    that is missing or malformed, naming it, the expected value and the launcher that sets it.
     """
 
     def __init__(self, is_collective: bool = False) -> None:

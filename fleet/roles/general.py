@@ -1,4 +1,4 @@
-"""`GeneralRoleMaker`: workers and servers, all with endpoints of their own (fluid_spec F.1)."""
+"""`GeneralRoleMaker`: workers and servers, all with separate endpoints (fluid_spec F.1)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["CommunicatingRoleMaker", "GeneralRoleMaker"]
 
 
 class CommunicatingRoleMaker(RoleMakerBase):
-    """What role makers of release 1.8 that have collectives of their own call them."""
+    """The collectives of role makers, under their names in release 1.8."""
 
     def _all_gather(self, obj: float) -> list[float]:
-        """One number of every process."""
+        """Gather one number from every process."""
         return self.all_gather(obj)
 
     def _worker_gather(self, obj: float) -> list[float] | None:
-        """One number of every worker; None on a server."""
+        """Gather one number from every worker; None on a server."""
         return self._meeting().gather(obj, "workers") if self.is_worker() else None
 
     def _all_reduce(
@@ -41,16 +41,16 @@ class CommunicatingRoleMaker(RoleMakerBase):
         self.all_reduce_worker(input, output, mode)
 
     def _barrier_worker(self) -> None:
-        """Wait until every worker has come here; nothing is done on a server."""
+        """Wait until every worker has called this; does nothing on a server."""
         self.barrier_worker()
 
     def _barrier_server(self) -> None:
-        """Wait until every server has come here; nothing is done on a worker."""
+        """Wait until every server has called this; does nothing on a worker."""
         if self.is_server():
             self._meeting().barrier("servers")
 
     def _barrier_all(self) -> None:
-        """Wait until every process has come here."""
+        """Wait until every process has called this."""
         self.barrier_all()
 
     def _worker_num(self) -> int:
@@ -80,7 +80,7 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
 
     PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS, TRAINING_ROLE, and PADDLE_TRAINER_ID of
     a trainer, PADDLE_PSERVER_ID or POD_IP and PADDLE_PORT of a server. All processes meet at
-    `http_ip_port` (host:port on trainer 0's machine), at PADDLE_GLOO_ENDPOINT unless given, else at
+    `http_ip_port` (host:port on trainer 0's machine), by default PADDLE_GLOO_ENDPOINT, else at
     trainer 0's endpoint; trainer 0 hosts the rendezvous from the start if there are several
     servers. Keywords for HDFS are accepted and not used. Raises TypeError for other
     keywords, ValueError for times that are not positive and for variables that are missing or
@@ -129,7 +129,7 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
         return self._http_ip_port or MEETING.read_endpoints({MEETING.name: self._first()})[0]
 
     def _first(self) -> str:
-        """Where all meet unless `http_ip_port` says: PADDLE_GLOO_ENDPOINT, or trainer 0."""
+        """The default rendezvous without `http_ip_port`: PADDLE_GLOO_ENDPOINT, or trainer 0."""
         return os.environ.get(MEETING.name) or self._worker_endpoints[0]
 
     def _patience(self) -> float:

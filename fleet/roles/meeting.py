@@ -1,4 +1,4 @@
-"""Collectives between the processes of a job, workers alone or servers too, over Gloo."""
+"""Collectives between the processes of a job, workers only or all, over Gloo."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from runtime.collective.rendezvous import Seat, Store, join_store, open_store
 from runtime.collective.rings import Rings
 
 MODES = ("sum", "min", "max")
-"""What `all_reduce_worker` can compute."""
+"""The reductions of `all_reduce_worker`."""
 
 
 GROUPS = ("workers", "all", "servers")
-"""The groups of processes; the position is the ring."""
+"""The groups of processes; the index is the ring."""
 
 
 class Meeting:
     """The processes of a job at one endpoint: rings of the workers, of the servers and of all.
 
-    Nothing is connected before the first collective. Worker i has rank i of its rings, server j
-    has rank j among the servers and `workers` + j among all. Worker 0 hosts the rendezvous from its
-    first collective on, or from `host`. `deadline` is how many seconds a collective may take,
-    FLAGS_rpc_deadline unless given.
+    Connections are made at the first collective. Worker i has rank i of its rings, server j has
+    rank j among the servers and `workers` + j among all. Worker 0 hosts the rendezvous from its
+    first collective on, or from `host`. `deadline` is the timeout of a collective in seconds, by
+    default FLAGS_rpc_deadline.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Meeting:
     def host(self) -> None:
         """Host the rendezvous from now on, for servers that meet before any worker does.
 
-        Nothing is done on other processes than worker 0, and for less than two servers. Raises
-        RendezvousError where the endpoint is not free.
+        Does nothing on processes other than worker 0, and for fewer than two servers. Raises
+        RendezvousError if the endpoint is in use.
         """
         if self._rank == 0 and self._servers > 1 and self._store is None:
             self._store = open_store(Seat("host", 0, 1, (self._endpoint,)), 0)
@@ -60,13 +60,13 @@ class Meeting:
         return result
 
     def gather(self, value: Any, group: str) -> list[Any]:
-        """One number of every process of a group, in order of ranks."""
+        """Gather one number from every process of a group, in rank order."""
         rings = self._joined(self._named(group))
         ring = GROUPS.index(self._named(group))
         return rings.all_gather(ring, f"gather {group}", np.asarray(value).reshape(1)).tolist()
 
     def barrier(self, group: str) -> None:
-        """Wait until every process of a group has come here."""
+        """Wait until every process of a group has called this."""
         named = self._named(group)
         if self._seat(named)[1] > 1:
             self._joined(named).barrier(GROUPS.index(named), "barrier")
@@ -78,7 +78,7 @@ class Meeting:
         self._rings = self._store = None
 
     def _named(self, group: str) -> str:
-        """The group itself; all processes are the workers where there are no servers."""
+        """Resolve a group: without servers, all processes are the workers."""
         return "workers" if group == "all" and not self._servers else group
 
     def _seat(self, group: str) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class Meeting:
         return self._rank, self._workers + (self._servers if group == "all" else 0)
 
     def _joined(self, group: str) -> Rings:
-        """The rings, of which that of a group is ready."""
+        """The rings, with that of a group initialised."""
         rings = self._rings = self._rings or Rings(self._deadline)
         ring, (rank, size) = GROUPS.index(group), self._seat(group)
         if not rings.has_ring(ring):
@@ -100,9 +100,9 @@ class Meeting:
 
 
 def as_vector(values: Sequence[Any] | Array, what: str) -> Array:
-    """Numbers as a one-dimensional array of int64 or float64, or of the array's own type.
+    """Convert numbers to a 1-D array of int64 or float64, or of the array's own dtype.
 
-    Raises ValueError for several dimensions and TypeError for what are no numbers.
+    Raises ValueError for several dimensions and TypeError for non-numbers.
     """
     found = np.asarray(values)
     if found.ndim != 1:

@@ -1,4 +1,4 @@
-"""`MPISymetricRoleMaker`: processes of mpirun or srun, by turns servers and workers."""
+"""`MPISymetricRoleMaker`: processes of mpirun or srun, alternately servers and workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS", "srun"),
 )
 PORTS = 40_000, 20_000
-"""First port, and number of ports, among which a Slurm job's number chooses where to meet."""
+"""First port, and number of ports; a Slurm job's number selects the rendezvous among them."""
 
 
 class Place(NamedTuple):
@@ -39,7 +39,7 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
 
     Rank and size are read from the variables of Open MPI, MPICH or Slurm; MPI itself is not used.
     All meet at PADDLE_GLOO_ENDPOINT, host:port on rank 1's machine (worker 0); under Slurm it may
-    be absent. Raises ValueError where no launcher's variables are set, and for an odd number of
+    be absent. Raises ValueError if no launcher's variables are set, and for an odd number of
     processes.
     """
 
@@ -80,7 +80,7 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
 
 
 def place_of(environ: Mapping[str, str]) -> Place:
-    """This process's rank and the number of processes, as its launcher says.
+    """This process's rank and the number of processes, from its launcher's variables.
 
     >>> place_of({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
     Place(rank=1, size=2)

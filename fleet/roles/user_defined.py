@@ -1,4 +1,4 @@
-"""Role makers whose roles a script states itself (fluid_spec F.1)."""
+"""Role makers whose roles are passed by the script (fluid_spec F.1)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["UserDefinedCollectiveRoleMaker", "UserDefinedRoleMaker"]
 
 
 class UserDefinedRoleMaker(RoleMakerBase):
-    """A worker or a server of a job with parameter servers, as its arguments say.
+    """A worker or a server of a job with parameter servers, defined by its arguments.
 
-    Raises TypeError and ValueError for endpoints that are not a list of different strings, for
+    Raises TypeError and ValueError for endpoints that are not a list of distinct strings, for
     another role, and for numbers that are out of range.
     """
 
@@ -38,7 +38,9 @@ class UserDefinedRoleMaker(RoleMakerBase):
 
 
 class UserDefinedCollectiveRoleMaker(RoleMakerBase):
-    """A worker of collective training, as its arguments say; raises as `UserDefinedRoleMaker`."""
+    """A worker of collective training, defined by its arguments; raises as
+    `UserDefinedRoleMaker`.
+    """
 
     def __init__(self, current_id: int = 0, worker_endpoints: list[str] | None = None) -> None:
         super().__init__()

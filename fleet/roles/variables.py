@@ -1,4 +1,4 @@
-"""Environment variables that say who a process is, each with the error of a wrong value."""
+"""Environment variables that define the role of a process, with their error messages."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable: its name, what a value looks like, and who usually sets it."""
+    """A variable: its name, the expected value, and the launcher that usually sets it."""
 
     name: str
     example: str
     setter: str
 
     def read(self, environ: Mapping[str, str]) -> str:
-        """The value. Raises ValueError where the variable is not set or empty."""
+        """The value. Raises ValueError if the variable is unset or empty."""
         value = environ.get(self.name, "").strip()
         if not value:
             raise self.error("not set")
         return value
 
     def read_number(self, environ: Mapping[str, str], least: int = 0) -> int:
-        """The value as a whole number of at least `least`. Raises ValueError."""
+        """The value as an integer of at least `least`. Raises ValueError."""
         text = self.read(environ)
         if not text.isdecimal() or int(text) < least:
             raise self.error(repr(text))
         return int(text)
 
     def read_endpoints(self, environ: Mapping[str, str]) -> list[str]:
-        """The value as different endpoints with commas between. Raises ValueError."""
+        """The value as distinct comma-separated endpoints. Raises ValueError."""
         found = [each.strip() for each in self.read(environ).split(",")]
         if len(set(found)) != len(found) or not all(map(is_endpoint, found)):
             raise self.error(repr(",".join(found)))
@@ -43,7 +43,7 @@ class Variable:
         return found
 
     def error(self, got: str) -> ValueError:
-        """The error of a value: the variable, what is expected, and who usually sets it."""
+        """Build the error of a value: the variable, the expected value, and who usually sets it."""
         return ValueError(
             f"environment variable {self.name} is {got}, expected {self.example}; "
             f"it is usually set by {self.setter}"

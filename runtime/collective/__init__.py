@@ -1,8 +1,8 @@
-"""Collectives between ranks, over torch.distributed: rendezvous, groups, and faults with a name.
+"""Collectives between ranks, over torch.distributed: rendezvous, groups, and errors naming a rank.
 
-Read `rings` (what modules call) and `table` (how rings are made and waited for) first, then
-`rendezvous`, `group` and `vigil`. This package is the door of torch.distributed; torch is imported
-when the first ring is made, and the files of this package when a program first has collectives.
+Read `rings` (what modules call) and `table` (how rings are created and waited for) first, then
+`rendezvous`, `group` and `vigil`. Only this package imports torch.distributed; torch is imported
+when the first ring is created, and the files of this package when a program first has collectives.
 """
 
 from compiler.lazy_loading import lazy_names

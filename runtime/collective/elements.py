@@ -1,9 +1,9 @@
-"""Elements: how NumPy arrays and tensors travel through an engine, without a copy where it can be.
+"""Element types: how NumPy arrays and tensors are passed to an engine, without a copy if possible.
 
 Gloo reduces float32, float64, float16, bfloat16, int8, uint8, int32 and int64, each in its own
-precision. int16 is reduced as int32 and copied back, where it wraps as NumPy does. bool is reduced
-as uint8: a sum or maximum is true where any rank's is, a product or minimum where all are. What is
-only moved (broadcast, gather, scatter) travels as bytes, so every type can.
+precision. int16 is reduced as int32 and copied back, where it wraps as in NumPy. bool is reduced
+as uint8: a sum or maximum is true if any rank's is, a product or minimum if all are. Data that is
+only moved (broadcast, gather, scatter) is sent as bytes, so every type is supported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from runtime.collective.engine import torch_module
 from runtime.gpu.cuda import tensor_over
 
 OPERATIONS = {"sum": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
-"""Reductions by their names here, and those of torch.distributed."""
+"""Reduction names used here, mapped to those of torch.distributed."""
 
 BOOL_OPERATIONS = {"sum": "max", "max": "max", "min": "min", "prod": "min"}
 
 
 def expect_operation(operation: str) -> None:
-    """Raise ValueError for what is not a reduction."""
+    """Raise ValueError for an unknown reduction."""
     if operation not in OPERATIONS:
         known = ", ".join(OPERATIONS)
         raise ValueError(f"a reduction is one of {known}, not {operation!r}")
@@ -42,20 +42,22 @@ def element_name(value: Any) -> str:
 
 @cache
 def _type_name(dtype: object) -> str:
-    """The name of an element type; NumPy computes it anew each time, which takes microseconds."""
+    """The name of an element type, cached: NumPy recomputes it each time, which takes
+    microseconds.
+    """
     return str(dtype).removeprefix("torch.")
 
 
 def describe(value: Any) -> str:
-    """Element type and shape, as messages and signatures show them: `float32[4, 3]`."""
+    """Element type and shape, as in messages and signatures: `float32[4, 3]`."""
     return f"{element_name(value)}[{', '.join(map(str, value.shape))}]"
 
 
 def tensor_of(value: Any, *, writes: bool) -> Any:
-    """A tensor over the memory of an array; a tensor as it is.
+    """Return a tensor over the memory of an array; a tensor is returned as it is.
 
-    Raises ValueError where the elements are not contiguous, or where the array is read-only and
-    will be written.
+    Raises ValueError if the elements are not contiguous, or if the array is read-only and will be
+    written.
     """
     if is_tensor(value):
         if not value.is_contiguous():
@@ -74,12 +76,14 @@ def tensor_of(value: Any, *, writes: bool) -> Any:
 
 
 def as_bytes(tensor: Any) -> Any:
-    """The same memory as a flat tensor of bytes, for what is only moved."""
+    """View a tensor as a flat tensor of bytes, for data that is only moved."""
     return tensor.reshape(-1).view(torch_module().uint8)
 
 
 def reducible(tensor: Any, operation: str) -> tuple[Any, str, bool]:
-    """A tensor that the engine can reduce, the reduction, and whether it is a copy."""
+    """Return a tensor that the engine can reduce, the reduction, and whether the tensor is a
+    copy.
+    """
     torch = torch_module()
     if tensor.dtype == torch.bool:
         return tensor.view(torch.uint8), BOOL_OPERATIONS[operation], False

@@ -1,4 +1,4 @@
-"""Endpoints of the form host:port, and sockets that listen at one address alone."""
+"""Endpoints of the form host:port, and sockets that listen on one address only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from runtime.collective.processes import host_name
 from runtime.errors import RendezvousError
 
 ENDPOINT_FD = "FLUID_ENDPOINT_FD"
-"""The environment variable in which a launcher names the descriptor of a socket that listens at
-this process's own endpoint already, so that no other process took the port in between."""
+"""Environment variable with the descriptor of a socket that a launcher already opened on this
+process's endpoint, so that no other process can take the port in between.
+"""
 
 Address = tuple[str, int]
 
 
 def parse_endpoint(endpoint: str) -> Address:
-    """Host and port of `host:port` or `[host]:port`. Raises RendezvousError for what is neither.
+    """Split `host:port` or `[host]:port` into host and port; raises RendezvousError if malformed.
 
     >>> parse_endpoint("127.0.0.1:6170")
     ('127.0.0.1', 6170)
@@ -29,10 +30,10 @@ def parse_endpoint(endpoint: str) -> Address:
 
 
 def listen(endpoint: str) -> socket.socket:
-    """A socket that listens at an endpoint of this machine, on that address alone.
+    """Return a socket that listens on an endpoint of this machine, on that address only.
 
-    It is the launcher's, where it opened one at this endpoint. Raises RendezvousError where the
-    port is in use or the address is not one of this machine.
+    A socket opened by the launcher for this endpoint is used if there is one. Raises
+    RendezvousError if the port is in use or the address does not belong to this machine.
     """
     host, port = parse_endpoint(endpoint)
     if opened := _opened_by_launcher(host, port):
@@ -55,7 +56,7 @@ def listen(endpoint: str) -> socket.socket:
 
 
 def _opened_by_launcher(host: str, port: int) -> socket.socket | None:
-    """The socket that a launcher opened for this process, if it listens at this very address."""
+    """Return the socket that a launcher opened for this process, if it has this address."""
     number = os.environ.get(ENDPOINT_FD, "")
     if not number.isdecimal():
         return None

@@ -1,4 +1,4 @@
-"""The door of torch.distributed: torch is imported when the first ring is made, never before."""
+"""The only import of torch.distributed: torch is imported when the first ring is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.errors import CollectiveError
 
 @cache
 def torch_module() -> Any:
-    """The module torch. Raises CollectiveError where it is not installed."""
+    """Import torch. Raises CollectiveError if it is not installed."""
     if find_spec("torch") is None:
         raise CollectiveError(
             "collective operations need torch, which cannot be imported",
@@ -28,7 +28,7 @@ def torch_module() -> Any:
 
 @cache
 def distributed() -> Any:
-    """The module torch.distributed. Raises CollectiveError where torch is built without it."""
+    """Import torch.distributed. Raises CollectiveError if torch is built without it."""
     torch_module()
     module = import_module("torch.distributed")
     if not module.is_available():
@@ -38,7 +38,7 @@ def distributed() -> Any:
 
 @contextmanager
 def _without_collector() -> Generator[None]:
-    """Keep the garbage collector out of a large import, which makes objects but no garbage."""
+    """Disable the garbage collector during a large import, which creates objects but no garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -49,5 +49,5 @@ def _without_collector() -> Generator[None]:
 
 
 def seconds(number: float) -> timedelta:
-    """A duration as torch.distributed takes it."""
+    """Convert seconds to the type that torch.distributed takes."""
     return timedelta(seconds=number)

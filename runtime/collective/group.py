@@ -1,7 +1,7 @@
-"""Group: one process group of torch.distributed, made directly, beside the global default group.
+"""Group: one torch.distributed process group, created directly, not the global default group.
 
-Its operations start work that the caller waits for in slices. Gloo moves host memory, NCCL that of
-GPUs; tensors of GPUs that two ranks share are staged through host memory.
+Its operations start asynchronous work that the caller waits for in slices. Gloo moves host memory,
+NCCL GPU memory; tensors on a GPU that two ranks share are staged through host memory.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from runtime.collective.engine import distributed, seconds
 from runtime.collective.slices import SLICE
 
 ENGINE_GRACE = 20.0
-"""Seconds that the engine waits longer than this process does, which then can name the rank."""
+"""Seconds added to the engine's timeout, so that this process times out first and names the
+rank.
+"""
 
 POLL = 0.0002
-"""Seconds between two looks at work of a GPU."""
+"""Polling interval for GPU work, in seconds."""
 
 
 def gloo_engine(store: Any, prefix: str, rank: int, size: int, limit: float, address: str) -> Any:
-    """A Gloo process group that talks from this own address; blocks until all ranks made theirs.
+    """Create a Gloo process group bound to this local address; blocks until all ranks have created
+    theirs.
 
-    `GLOO_SOCKET_IFNAME` names another interface, as for torch.distributed.
+    `GLOO_SOCKET_IFNAME` selects another interface, as in torch.distributed.
     """
     dist = distributed()
     gloo = dist.ProcessGroupGloo
@@ -40,7 +43,7 @@ def gloo_engine(store: Any, prefix: str, rank: int, size: int, limit: float, add
 
 
 def nccl_engine(store: Any, prefix: str, rank: int, size: int, limit: float) -> Any:
-    """An NCCL process group for the GPUs of these ranks, one each."""
+    """Create an NCCL process group for the GPUs of these ranks, one each."""
     dist = distributed()
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = seconds(limit + ENGINE_GRACE)
@@ -49,27 +52,29 @@ def nccl_engine(store: Any, prefix: str, rank: int, size: int, limit: float) -> 
 
 @dataclass
 class Work:
-    """Work that was started; `finish` copies its result back where it was staged or cast."""
+    """Asynchronous work; `finish` copies its result back if it was staged or cast."""
 
     engine: Any
     finish: Callable[[], None] | None = None
 
     def done(self) -> bool:
-        """Wait one slice; whether the work is complete. Raises RuntimeError where it failed."""
+        """Wait one slice and return whether the work is complete. Raises RuntimeError if it
+        failed.
+        """
         try:
             self.engine.wait(seconds(SLICE))
         except RuntimeError:
             if not self.engine.is_completed():
                 return False
-            self.engine.wait()  # it may have completed after the slice: only its own error counts
+            self.engine.wait()  # it may have completed after the slice: only its own error matters
         return True
 
 
 class PolledWork(Work):
-    """Work on a GPU: `wait` of NCCL only orders streams, so its end is polled."""
+    """Work on a GPU, polled for completion: `wait` of NCCL only orders streams."""
 
     def done(self) -> bool:
-        """Poll for one slice; whether the work is complete."""
+        """Poll for one slice and return whether the work is complete."""
         for _ in range(int(SLICE / POLL)):
             if self.engine.is_completed():
                 self.engine.wait()
@@ -79,7 +84,7 @@ class PolledWork(Work):
 
 
 class Group:
-    """Starts collectives of one engine on contiguous tensors; see `Rings` for what they compute."""
+    """Starts collectives of one engine on contiguous tensors; see `Rings` for their semantics."""
 
     def __init__(self, engine: Any, rank: int, size: int, *, polls: bool = False) -> None:
         self.engine = engine
@@ -95,7 +100,7 @@ class Group:
         return self._work(self.engine.allreduce([tensor], options))
 
     def reduce(self, tensor: Any, operation: str, root: int) -> Work:
-        """Reduce in place on the root; the memory of other ranks holds anything afterwards."""
+        """Reduce in place on the root; on other ranks the tensor is undefined afterwards."""
         options = self._dist.ReduceOptions()
         options.reduceOp = self._reduction(operation)
         options.rootRank = root
@@ -109,17 +114,17 @@ class Group:
         return self._work(self.engine.broadcast([tensor], options))
 
     def all_gather(self, result: Any, tensor: Any) -> Work:
-        """Copy the tensors of all ranks, in their order, into the flat `result`."""
+        """Copy the tensors of all ranks, in rank order, into the flat `result`."""
         return self._work(self.engine._allgather_base(result, tensor))
 
     def reduce_scatter(self, result: Any, tensor: Any, operation: str) -> Work:
-        """Reduce, and keep this rank's part of the flat tensor in `result`."""
+        """Reduce the flat tensor and store this rank's chunk in `result`."""
         options = self._dist.ReduceScatterOptions()
         options.reduceOp = self._reduction(operation)
         return self._work(self.engine._reduce_scatter_base(result, tensor, options))
 
     def scatter(self, result: Any, parts: Sequence[Any], root: int) -> Work:
-        """Copy the root's part for this rank into `result`; other ranks give no parts."""
+        """Copy the root's chunk for this rank into `result`; other ranks pass no chunks."""
         options = self._dist.ScatterOptions()
         options.rootRank = root
         return self._work(self.engine.scatter([result], [list(parts)] if parts else [], options))

@@ -1,7 +1,7 @@
-"""Hierarchical all-reduce: inside groups of neighbours first, then between their first ranks.
+"""Hierarchical all-reduce: within groups of consecutive ranks, then between the groups.
 
-Where neighbours share a machine, one rank of each talks to the other machines. (Paddle 1.8.5,
-`use_hierarchical_allreduce` of DistributeTranspiler.)
+If consecutive ranks share a machine, one rank of each machine communicates with the other machines.
+(Paddle 1.8.5, `use_hierarchical_allreduce` of DistributeTranspiler.)
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from runtime.collective.ring import Ring, Stage, host_group
 
 
 def make_hierarchy(ring: Ring, inner: int, look: Callable[[], None]) -> None:
-    """Make the groups of a ring for inner groups of `inner` consecutive ranks; the last may be
-    smaller.
+    """Create the process groups of a ring for inner groups of `inner` consecutive ranks; the last
+    may be smaller.
     """
     first = ring.rank - ring.rank % inner
     neighbours = list(range(first, min(first + inner, ring.size)))
@@ -29,7 +29,9 @@ def make_hierarchy(ring: Ring, inner: int, look: Callable[[], None]) -> None:
 
 
 def hierarchical_stages(ring: Ring, tensor: Any, operation: str) -> list[Stage]:
-    """Reduce to the first neighbour, all-reduce between these, and broadcast back."""
+    """Return the stages: reduce to the first rank of the inner group, all-reduce, broadcast
+    back.
+    """
     inner, outer = ring.inner, ring.outer
     stages: list[Stage] = []
     if inner is not None:

@@ -1,9 +1,9 @@
-"""History: the checksums of all calls of a ring so far, by which ranks notice that they differ.
+"""History: checksums of all calls on a ring so far, by which ranks detect that they differ.
 
-Two all-reduces of one shape whose order the data decides may be swapped on one rank, after all
-ranks have seen both: no call is new, and the sums are garbage. So every call goes into a checksum,
-records show it with the number of calls, and whoever reads one compares it with its own of that
-number.
+Two all-reduces of one shape may be swapped on one rank, when their order depends on data, after all
+ranks have seen both: no call is new, and the sums are garbage. So every call is added to a
+checksum, records contain it with the number of calls, and a rank that reads one compares it with
+its own checksum for that number.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 from zlib import crc32
 
 KEPT = 1 << 12
-"""Calls of a ring whose checksums are kept: between heartbeats, ranks are seldom apart by more."""
+"""Calls of a ring whose checksums are kept; between heartbeats ranks seldom differ by more."""
 
 
 class History:
-    """The checksums after each of the last calls of one ring; the first `agreed` are all ranks'."""
+    """The checksums after each of the last calls of one ring; the first `agreed` match on all
+    ranks.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -24,19 +26,19 @@ class History:
         self._kept: list[tuple[int, int, str]] = [(-1, 0, "")] * KEPT
 
     def add(self, call: str) -> tuple[int, int]:
-        """Note a call; the number of calls and their checksum."""
+        """Add a call; return the number of calls and their checksum."""
         self.count += 1
         self._checksum = crc32(call.encode(), self._checksum)
         self._kept[self.count % KEPT] = self.count, self._checksum, call
         return self.count, self._checksum
 
     def call(self, count: int) -> str:
-        """The call of a number; "" where it was too long ago."""
+        """Return the call with this number; "" if it is no longer kept."""
         known, _, call = self._kept[count % KEPT]
         return call if known == count else ""
 
     def differs(self, count: int, checksum: int) -> bool:
-        """Whether another rank's first `count` calls were others; False where that is not known.
+        """Whether another rank's first `count` calls differ from these; False if not known.
 
         >>> mine, other = History(), History()
         >>> [mine.differs(*other.add(call)) for call in "ab"]

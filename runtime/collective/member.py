@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Member:
-    """A seat that was taken; `deadline` is how long its rank waits for others, in seconds."""
+    """A rank that joined a rendezvous; `deadline` is its timeout for other ranks, in seconds."""
 
     seat: Seat
     store: Store
@@ -25,17 +25,17 @@ class Member:
 
     @property
     def record(self) -> Record:
-        """What this rank says of itself."""
+        """The published record of this rank."""
         return self.monitor.record
 
     def key(self, *parts: object) -> str:
-        """A key of the store for this rendezvous alone."""
+        """Return a store key that is private to this rendezvous."""
         return "/".join([self.seat.name, str(self.seat.round), *map(str, parts)])
 
     def exchange(self, name: str, text: str, look: Callable[[], None]) -> list[str]:
-        """Publish a text under a name, and wait for that of every rank; in the order of ranks.
+        """Publish a text under a name and wait for that of every rank; return them in rank order.
 
-        Rank 0, whose end is the end of the store, waits until the others have read the texts.
+        Rank 0 hosts the store, so it waits until the others have read the texts.
         """
         keys = [self.key(name, rank) for rank in range(self.seat.size)]
         engine = self.store.engine
@@ -65,7 +65,9 @@ class Member:
 def take_seat(
     seat: Seat, deadline: float, limit: float, store: Store | None, look: Callable[[], None]
 ) -> Member:
-    """Meet the others within `limit` seconds. Raises what `rendezvous.join` and `look` raise."""
+    """Join the rendezvous within `limit` seconds. Raises what `rendezvous.join` and `look`
+    raise.
+    """
     store, taken = join(seat, limit, store, look)
     own = store.connect(deadline)
     monitor = Monitor(f"{taken.name}/{taken.round}", Record(taken.rank), taken.size, own)

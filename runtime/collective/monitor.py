@@ -1,7 +1,7 @@
 """Monitor: a thread that publishes the record of this rank and reads those of the others.
 
-It has a connection of its own to the store, since a rank that waits there blocks its connection.
-What it read last is kept: the store is gone with the rank that hosts it.
+It uses a separate connection to the store, since a rank that waits there blocks its connection.
+The last records read are kept: the store disappears with the rank that hosts it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from threading import Event, Thread
 from typing import Any
 
 from runtime.collective.history import History
-from runtime.collective.record import LONGEST_FAILURE, Record
+from runtime.collective.record import MAX_FAILURE_CHARS, Record
 
 INTERVAL = 0.5
 """Seconds between two heartbeats."""
 
 LEAVE_LIMIT = 1.0
-"""Seconds that a rank waits at its end for its last record to be published."""
+"""Seconds that a rank waits at exit for its last record to be published."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Completed:
 
 @dataclass(frozen=True)
 class Difference:
-    """Another rank whose calls of a ring differ from those of this one.
+    """Another rank whose calls on a ring differ from those of this one.
 
-    The first different one is among those behind number `agreed`, up to `count`, which is `mine`
-    here and `other` there, "" where that is not known.
+    The first difference is after call number `agreed`, at the latest at `count`, whose call is
+    `mine` here and `other` there, "" if not known.
     """
 
     ring: int
@@ -68,23 +68,25 @@ class Monitor:
         self._publish()
 
     def add_ring(self, ring: int) -> None:
-        """Count the calls of a ring, from 0."""
+        """Start counting the calls of a ring, from 0."""
         self.record.add_ring(ring)
         self.histories = {str(ring): History()} | self.histories
 
     def note(self, ring: int, call: str) -> None:
-        """Note the call that this rank is about to make on a ring."""
+        """Record the call that this rank is about to make on a ring."""
         record, key = self.record, str(ring)
         record.history[key] = latest = self.histories[key].add(call)
         record.issued[key], record.ring, record.call = latest[0], ring, call
 
     def start(self) -> None:
-        """Begin to beat; every rank must have made its monitor before, so that all are read."""
+        """Start the heartbeats; every rank must have created its monitor before, so that all are
+        read.
+        """
         self._read()
         self._thread.start()
 
     def wake(self) -> None:
-        """Publish and read at once."""
+        """Publish and read immediately."""
         self._wake.set()
 
     def leave(self, failure: str = "", blames: int = -1) -> None:
@@ -92,7 +94,7 @@ class Monitor:
         if self._ended:
             return
         self.record.has_left = True
-        self.record.failure = failure[:LONGEST_FAILURE]
+        self.record.failure = failure[:MAX_FAILURE_CHARS]
         self.record.blames = blames
         self._ended = True
         self._wake.set()
@@ -112,9 +114,9 @@ class Monitor:
         return replace(record, ring=ring, call=done.call, step=done.step, issued=issued)
 
     def fail(self, failure: str, blames: int) -> None:
-        """Publish at once that this rank raised an error, which may name another rank."""
+        """Publish immediately that this rank raised an error, which may name another rank."""
         if not self.record.failure:
-            self.record.failure = failure[:LONGEST_FAILURE]
+            self.record.failure = failure[:MAX_FAILURE_CHARS]
             self.record.blames = blames
             self._wake.set()
 

@@ -1,4 +1,4 @@
-"""The rings of a scope for the code of modules, most of which have no collectives and need none."""
+"""Lazily created rings of a scope, for the code of modules, most of which have no collectives."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["RingsOnDemand"]
 
 
 class RingsOnDemand:
-    """What `rings_of(scope)` returns, which is called when something is first asked of it.
+    """A lazy proxy for `rings_of(scope)`, created when an attribute is first accessed.
 
-    It does not keep the scope.
+    It does not keep the scope alive.
     """
 
     def __init__(self, scope: Scope) -> None:

@@ -1,4 +1,4 @@
-"""Processes of this machine as /proc shows them: whether one runs, is stopped or has ended."""
+"""The state of processes on this machine, from /proc: running, stopped or ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from functools import cache
 from pathlib import Path
 
 STATES = {"T": "stopped", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "x": "ended"}
-"""What the states of /proc/PID/stat mean for a rank; every other state is a process that runs."""
+"""Meaning of the states in /proc/PID/stat; in every other state the process is running."""
 
 
 @cache
 def machine_id() -> str:
-    """Text that is equal for processes that see each other in /proc: boot and PID namespace."""
+    """Return a text that is equal for processes that see each other in /proc: boot and PID
+    namespace.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -22,18 +24,18 @@ def machine_id() -> str:
 
 
 def host_name() -> str:
-    """The name of this machine, as messages show it."""
+    """The name of this machine, as shown in messages."""
     return socket.gethostname()
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks from boot to the start of a process, 0 where there is none: PIDs are reused."""
+    """Clock ticks from boot to the start of a process, 0 if there is none; detects reused PIDs."""
     fields = _stat(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 
 
 def process_state(pid: int, started: int) -> str:
-    """`"running"`, `"stopped"` or `"ended"`; a process with another start time is another one."""
+    """`"running"`, `"stopped"` or `"ended"`; a process with another start time counts as ended."""
     fields = _stat(pid)
     if not fields or int(fields[19]) != started:
         return "ended"
@@ -41,7 +43,7 @@ def process_state(pid: int, started: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; empty where there is no such process."""
+    """The fields of /proc/PID/stat starting with the state; empty if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -50,5 +52,5 @@ def _stat(pid: int) -> list[str]:
 
 
 def own_pid() -> int:
-    """The number of this process."""
+    """The PID of this process."""
     return os.getpid()

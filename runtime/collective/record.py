@@ -1,4 +1,4 @@
-"""The record of a rank: what it last did, published for the others as JSON text."""
+"""The record of a rank: its last activity, published for the others as JSON text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from runtime.collective.processes import host_name, machine_id, own_pid, start_time
 
-LONGEST_RECORD = 1 << 16
-"""Bytes of a record at most; longer ones are not read."""
+MAX_RECORD_BYTES = 1 << 16
+"""Maximum size of a record in bytes; longer ones are not read."""
 
-LONGEST_FAILURE = 4000
-"""Characters of an error that a record shows."""
+MAX_FAILURE_CHARS = 4000
+"""Maximum number of characters of an error in a record."""
 
 
 @dataclass
 class Record:
-    """What a rank says of itself.
+    """The published state of a rank.
 
     `beat` grows with every publication. `issued` counts the collectives of each ring, `history`
     has such a count with the checksum of all calls up to it; `call` is the last of them, as
@@ -43,14 +43,14 @@ class Record:
     has_left: bool = False
 
     def text(self) -> str:
-        """The record as JSON."""
+        """Serialise the record as JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def parse(text: bytes) -> Record:
-        """Read a record. Raises ValueError for what is none."""
-        if len(text) > LONGEST_RECORD:
-            raise ValueError(f"a record of {len(text)} bytes is longer than {LONGEST_RECORD}")
+        """Parse a record. Raises ValueError if it is malformed."""
+        if len(text) > MAX_RECORD_BYTES:
+            raise ValueError(f"a record of {len(text)} bytes is longer than {MAX_RECORD_BYTES}")
         loaded = json.loads(text)
         default = asdict(Record(0))
         if not isinstance(loaded, dict) or set(cast("dict[str, Any]", loaded)) != set(default):
@@ -65,7 +65,9 @@ class Record:
         return Record(**values)
 
     def add_ring(self, ring: int) -> None:
-        """Count from 0; the dictionaries are new ones, since a thread may read those before."""
+        """Start counting from 0; the dictionaries are replaced, since a thread may be reading the
+        old ones.
+        """
         self.issued = {str(ring): 0} | self.issued
         self.history = {str(ring): (0, 0)} | self.history
 
@@ -74,7 +76,7 @@ class Record:
         return self.issued.get(str(ring), 0)
 
     def where(self) -> str:
-        """The process and what it last did, as messages show it."""
+        """The process and its last activity, as shown in messages."""
         last = f"after {self.call}, number {self.count(self.ring)} of ring {self.ring}"
         at = last if self.call else "before its first collective"
         return f"rank {self.rank} (host {self.host}, process {self.pid}, step {self.step}, {at})"

@@ -1,8 +1,8 @@
 """Rendezvous: the ranks of a group meet at a TCPStore that rank 0 hosts at the first endpoint.
 
-The socket of the host is bound here, to the address of its endpoint alone, and handed to the store,
-so that a port in use is an error of this process. Every rank introduces itself in the store, and
-reads what the others expect: sizes, endpoints or ranks that do not agree are errors of all.
+The socket of the host is bound here, to the address of its endpoint only, and passed to the store,
+so that a port in use is an error of this process. Every rank publishes its expectations in the
+store and reads those of the others: sizes, endpoints or ranks that do not match are errors on all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.collective.slices import SLICE, Stopwatch, call_in_slices, poll_in_
 from runtime.errors import CollectiveError, RendezvousError
 
 CONNECT_GRACE = 2.0
-"""Seconds that an accepted connection may take to prove that a store answers it."""
+"""Seconds that an accepted connection may take until a store answers on it."""
 
 
 class LostStore(RendezvousError):
@@ -31,10 +31,10 @@ class LostStore(RendezvousError):
 
 @dataclass(frozen=True)
 class Seat:
-    """The place of a process in a rendezvous: its rank of `size`, and the endpoints it was given.
+    """A process's position in a rendezvous: its rank of `size`, and the configured endpoints.
 
-    `name` keeps several rendezvous in one store apart. `endpoints` holds the store's alone, or one
-    of every rank. `round` counts the rendezvous of this name in a store, from 1.
+    `name` keeps several rendezvous in one store apart. `endpoints` holds that of the store only, or
+    one per rank. `round` counts the rendezvous of this name in a store, from 1.
     """
 
     name: str
@@ -59,23 +59,25 @@ class Seat:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A connection to the TCPStore at `address`; `reached` is the own address it was made from."""
+    """A connection to the TCPStore at `address`; `reached` is the local address it was made
+    from.
+    """
 
     address: Address
     engine: Any = field(repr=False)
     reached: str = "127.0.0.1"
 
     def connect(self, limit: float) -> Any:
-        """Another connection, for another thread: a call that waits blocks its connection."""
+        """Open another connection, for another thread: a call that waits blocks its connection."""
         return _client(self.address, limit)
 
 
 HOSTED: WeakValueDictionary[Address, Store] = WeakValueDictionary()
-"""The stores that this process hosts, by address: a port is the process's, not a scope's."""
+"""The stores hosted by this process, by address: a port belongs to the process, not to a scope."""
 
 
 def host_store(listener: socket.socket) -> Store:
-    """A store that serves at a listening socket, which it takes over."""
+    """Create a store that serves on a listening socket, taking ownership of it."""
     host, port = listener.getsockname()[:2]
     store = distributed().TCPStore(
         host, port, None, True, timeout=seconds(60), wait_for_workers=False,
@@ -85,7 +87,7 @@ def host_store(listener: socket.socket) -> Store:
 
 
 def open_store(seat: Seat, limit: float) -> Store:
-    """The store of a seat: rank 0 hosts it at the first endpoint, the others connect to it."""
+    """Open the store of a seat: rank 0 hosts it at the first endpoint, the others connect to it."""
     if seat.rank:
         return join_store(seat.endpoints[0], limit)
     address = parse_endpoint(seat.endpoints[0])
@@ -95,9 +97,9 @@ def open_store(seat: Seat, limit: float) -> Store:
 
 
 def join_store(endpoint: str, limit: float) -> Store:
-    """A connection to the store at an endpoint, within `limit` seconds.
+    """Connect to the store at an endpoint, within `limit` seconds.
 
-    Raises RendezvousError where nobody listens there, or something that is not a store.
+    Raises RendezvousError if nothing listens there, or something that is not a store.
     """
     address = parse_endpoint(endpoint)
     end = monotonic() + limit
@@ -106,7 +108,7 @@ def join_store(endpoint: str, limit: float) -> Store:
 
 
 def _wait_for_listener(endpoint: str, address: Address, limit: float) -> str:
-    """The own address from which a connection was accepted."""
+    """Wait until a connection is accepted; return its local address."""
     end = monotonic() + limit
     while True:
         try:
@@ -128,7 +130,9 @@ def _nobody_there(endpoint: str, limit: float, error: OSError) -> RendezvousErro
 
 
 def _client(address: Address, limit: float) -> Any:
-    """A client of a store, proven by a key. A stranger may accept and never answer."""
+    """Create a store client and verify it with a key: another server may accept and never
+    answer.
+    """
     endpoint = f"{address[0]}:{address[1]}"
     watch = Stopwatch()
 
@@ -154,19 +158,19 @@ def _client(address: Address, limit: float) -> Any:
 
 def _stranger(endpoint: str, why: str) -> RendezvousError:
     return RendezvousError(
-        f"what listens at {endpoint} is not the rendezvous of these ranks: {why}",
+        f"the server at {endpoint} is not the rendezvous of these ranks: {why}",
         hint="does another program use this port? is the list of endpoints the same on all ranks?",
     )
 
 
-# Introductions
+# Registrations
 
 
 def meet(store: Store, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
-    """Introduce this rank and wait for all others, `limit` seconds at most; the seat it took.
+    """Register this rank and wait for all others, at most `limit` seconds; return the seat it took.
 
-    Raises RendezvousError where a rank is taken, expects another size or other endpoints, or does
-    not come, and LostStore where the connection is lost.
+    Raises RendezvousError if a rank is taken, expects another size or other endpoints, or does not
+    arrive, and LostStore if the connection is lost.
     """
     watch = Stopwatch()
 
@@ -205,7 +209,7 @@ def _key(seat: Seat, *parts: object) -> str:
 
 
 def _take_seat(store: Any, seat: Seat) -> Seat:
-    """The seat in the next round of this rank, taken by this process."""
+    """Return the seat for the next round of this rank, claimed by this process."""
     count = store.add(_key(replace(seat, round=0), "rounds", seat.rank), 1)
     taken, before = replace(seat, round=count), replace(seat, round=count - 1)
     if count > 1:
@@ -215,7 +219,7 @@ def _take_seat(store: Any, seat: Seat) -> Seat:
 
 
 def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
-    """Raise RendezvousError where another process that may still run has this rank."""
+    """Raise RendezvousError if another process that may still run has this rank."""
     here = other["machine"] == machine_id() != ""
     is_own = here and other["pid"] == own_pid()
     if is_own or (here and process_state(other["pid"], other["started"]) == "ended"):
@@ -228,7 +232,7 @@ def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
 
 
 def _meet_others(store: Any, seat: Seat, limit: float, look: Callable[[], None]) -> None:
-    """Wait for every rank; where that fails, let the others know why."""
+    """Wait for every rank; on failure, publish the reason for the others."""
     left, end = set(range(seat.size)) - {seat.rank}, monotonic() + limit
 
     def all_came() -> bool:
@@ -246,7 +250,7 @@ def _meet_others(store: Any, seat: Seat, limit: float, look: Callable[[], None])
 
 
 def _welcome(store: Any, seat: Seat, left: set[int]) -> None:
-    """Compare the introductions of ranks that came, and remove these from those that are left."""
+    """Compare the registrations of ranks that arrived, and remove these ranks from `left`."""
     for rank in [rank for rank in left if store.check([_key(seat, rank)])]:
         _compare(seat, _parse_introduction(store.get(_key(seat, rank)).decode()))
         left.remove(rank)
@@ -263,12 +267,12 @@ def _parse_introduction(text: str) -> dict[str, Any]:
         if all(isinstance(found[name], kind) for name, kind in wanted.items()):
             return found
     except (ValueError, KeyError, TypeError) as error:
-        raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}") from error
-    raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}")
+        raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}") from error
+    raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}")
 
 
 def _compare(seat: Seat, other: dict[str, Any]) -> None:
-    """Raise RendezvousError where another rank expects another group than this one."""
+    """Raise RendezvousError if another rank expects a different group than this one."""
     who = f"rank {other['rank']} (host {other['host']}, process {other['pid']})"
     here = f"rendezvous {seat.name!r} at {seat.endpoints[0]}"
     if other["size"] != seat.size:
@@ -287,7 +291,7 @@ def _compare(seat: Seat, other: dict[str, Any]) -> None:
 def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> RendezvousError:
     each = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
     return RendezvousError(
-        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not come in "
+        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not arrive in "
         f"{limit:.1f} s; rank {seat.rank} waited for {seat.size} ranks",
         hint="are all ranks started, with the same list of endpoints?",
     )
@@ -296,12 +300,12 @@ def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> Rendezvou
 def join(
     seat: Seat, limit: float, store: Store | None, look: Callable[[], None]
 ) -> tuple[Store, Seat]:
-    """Meet the other ranks within `limit` seconds, over `store` where one is given.
+    """Meet the other ranks within `limit` seconds, over `store` if one is passed in.
 
     `look` is called in every slice, and may raise.
 
-    Raises RendezvousError as `open_store` and `meet` do. A client that met the store of an earlier
-    rendezvous, which is being closed, tries again.
+    Raises RendezvousError as `open_store` and `meet` do. A client that connected to the store of an
+    earlier rendezvous, which is being closed, tries again.
     """
     end = monotonic() + limit
     while True:

@@ -1,4 +1,4 @@
-"""Ring: the groups of one ring of ranks, and what was started on it and not yet waited for."""
+"""Ring: the process groups of one ring of ranks, and its pending work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from runtime.collective.member import Member
 from runtime.collective.slices import call_in_slices
 
 Stage = Callable[[], "Work | None"]
-"""Starts one part of a collective; None where it has nothing to wait for."""
+"""Starts one stage of a collective; None if there is nothing to wait for."""
 
 
 @dataclass
 class Pending:
-    """A collective that was started: what it is, its work, and the stages that follow.
+    """A started collective: its description, its work, and the remaining stages.
 
-    `count` is its number on the ring, where it completes only after all ranks took part; else 0.
+    `count` is its number on the ring if it completes only after all ranks took part, else 0.
     """
 
     what: str
@@ -31,7 +31,8 @@ class Pending:
 
 @dataclass
 class Ring:
-    """One ring: rank and size in it, its group of the host, and that of its GPUs once needed.
+    """One ring: rank and size in it, its host process group, and its GPU group, created on first
+    use.
 
     `inner` and `outer` are the groups of a hierarchical all-reduce: consecutive ranks, and the
     first of each. `seen` are calls that all ranks made, `schedules` the digests of programs that
@@ -56,7 +57,7 @@ class Ring:
 
 
 def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[], None]) -> Group:
-    """A Gloo group of these ranks of a rendezvous, this one among them; all must call it."""
+    """Create a Gloo group of these ranks of a rendezvous, including this one; all must call it."""
     rank, store = ranks.index(member.seat.rank), member.store
 
     def make() -> Any:
@@ -68,7 +69,7 @@ def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[],
 
 
 def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None:
-    """An NCCL group for the GPUs of a ring; None where two ranks share one, or there is no NCCL.
+    """Create an NCCL group for the GPUs of a ring; None if two ranks share one, or NCCL is missing.
 
     Ranks decide together: they exchange the identity of their GPUs first.
     """
@@ -90,14 +91,14 @@ def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None
 
 
 def engine_tensor(ring: Ring, tensor: Any, look: Callable[[], None]) -> tuple[Any, Any]:
-    """The group that moves a tensor of a GPU, and what it moves: a host copy where staged."""
+    """Return the group that moves a GPU tensor, and the tensor it moves: a host copy if staged."""
     if not ring.asked_gpus and ring.size > 1:
         ring.gpus, ring.asked_gpus = gpu_group(ring, tensor, look), True
     return (ring.gpus, tensor) if ring.gpus is not None else (ring.group, tensor.cpu())
 
 
 def keep_alive(ring: Ring) -> None:
-    """Never destroy the engines of a ring: their destructors wait for work that cannot end."""
+    """Never destroy the engines of a ring: their destructors wait for work that cannot finish."""
     for group in (ring.group, ring.gpus, ring.inner, ring.outer):
         if group is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(group.engine))

@@ -1,7 +1,7 @@
 """Rings: the collectives that the code of a module calls, under the global name `collective`.
 
 A ring is a numbered group of ranks. Arrays are C-contiguous NumPy arrays or contiguous tensors.
-Whatever is wrong with a rank, the others raise an error that names it, within the deadline.
+If a rank fails in any way, the others raise an error that names it, within the deadline.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from runtime.errors import CollectiveError
 
 
 class Rings(RingTable):
-    """The rings of one process, and what is computed on them.
+    """The rings of one process and their collectives.
 
-    Every method that waits raises RankError where another rank ended, stopped or stalled,
-    ScheduleError where ranks issue different collectives, and CollectiveError for what the engine
-    reports otherwise. After an error these rings can do nothing more.
+    Every method that waits raises RankError if another rank ended, stopped or stalled,
+    ScheduleError if ranks issue different collectives, and CollectiveError for other errors of the
+    engine. After an error these rings can no longer be used.
     """
 
     def all_reduce(self, ring: int, name: str, op: str, array: Any) -> None:
@@ -42,11 +42,11 @@ class Rings(RingTable):
         self.wait(ring, name)
 
     def start_all_reduce(self, ring: int, name: str, op: str, array: Any) -> None:
-        """Begin an `all_reduce`; `array` must be left alone until `wait` was called."""
+        """Start an `all_reduce`; `array` must not be accessed until `wait` was called."""
         expect_operation(op)
         found = self._issue(ring, "all_reduce", name, f"{op}, {describe(array)}")
         if name in found.pending:
-            raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is under way already")
+            raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is already in progress")
         tensor = tensor_of(array, writes=True)
         what = found.member.record.call
         stages = self._all_reduce_stages(found, tensor, op) if found.size > 1 else []
@@ -83,7 +83,7 @@ class Rings(RingTable):
             self._run(found, lambda: group.broadcast(as_bytes(moved), root))
 
     def all_gather(self, ring: int, name: str, array: Any) -> Any:
-        """The arrays of all ranks in their order, joined along axis 0: [size · n, ...]."""
+        """The arrays of all ranks in rank order, concatenated along axis 0: [size · n, ...]."""
         found = self._issue(ring, "all_gather", name, describe(array))
         rows, rest = (array.shape[0], tuple(array.shape[1:])) if array.ndim else (1, ())
         result = _empty_like(array, (found.size * rows, *rest))
@@ -91,7 +91,7 @@ class Rings(RingTable):
         return result
 
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
-        """The rows (int64 [n]) and values ([n, ...]) of all ranks, in their order; n may differ."""
+        """The rows (int64 [n]) and values ([n, ...]) of all ranks, in rank order; n may differ."""
         row = f"{element_name(values)}[*, {', '.join(map(str, values.shape[1:]))}]"
         found = self._issue(ring, "all_gather_rows", name, f"{element_name(rows)}, {row}")
         mine = np.array([len(rows)], "int64")
@@ -101,9 +101,9 @@ class Rings(RingTable):
         return parts[0], parts[1]
 
     def reduce_scatter(self, ring: int, name: str, op: str, array: Any) -> Any:
-        """Reduce, and keep this rank's part of axis 0: [n / size, ...].
+        """Reduce, and return this rank's part of axis 0: [n / size, ...].
 
-        Raises ValueError where axis 0 is not a multiple of the ring's size.
+        Raises ValueError if axis 0 is not a multiple of the ring's size.
         """
         expect_operation(op)
         found = self._issue(ring, "reduce_scatter", name, f"{op}, {describe(array)}")
@@ -120,9 +120,9 @@ class Rings(RingTable):
         return result
 
     def scatter(self, ring: int, name: str, root: int, array: Any) -> Any:
-        """This rank's part of axis 0 of the root's array: [n / size, ...].
+        """Return this rank's part of axis 0 of the root's array: [n / size, ...].
 
-        Every rank gives an array of this shape; only the root's values are read.
+        Every rank passes an array of this shape; only the root's values are read.
         """
         found = self._issue(ring, "scatter", name, f"root {root}, {describe(array)}")
         is_root = _expect_root(found, root)
@@ -136,7 +136,7 @@ class Rings(RingTable):
         return result
 
     def barrier(self, ring: int, name: str) -> None:
-        """Wait until every rank has come here."""
+        """Wait until every rank has called this."""
         found = self._issue(ring, "barrier", name, "")
         mark = tensor_of(np.zeros(1, "int32"), writes=True)
         with self._moved(found, mark) as (group, moved):
@@ -157,7 +157,7 @@ class Rings(RingTable):
         return stages
 
     def _engine(self, ring: Ring, tensor: Any) -> tuple[Any, Any]:
-        """The group that moves a tensor, and the tensor it moves, a copy if it is staged."""
+        """Return the group that moves a tensor, and the tensor it moves, a copy if it is staged."""
         if not tensor.is_cuda:
             return ring.group, tensor
         with self._watched(ring, ring.member.record.call) as look:
@@ -167,7 +167,9 @@ class Rings(RingTable):
     def _moved(
         self, ring: Ring, tensor: Any, *, copies_back: bool = False
     ) -> Generator[tuple[Any, Any]]:
-        """The group that moves a tensor, and the tensor it moves, copied back if it is staged."""
+        """Yield the group that moves a tensor, and the tensor it moves, copied back if it is
+        staged.
+        """
         group, moved = self._engine(ring, tensor)
         yield group, moved
         if copies_back and moved is not tensor:
@@ -175,7 +177,9 @@ class Rings(RingTable):
 
     @contextmanager
     def _parted(self, ring: Ring, array: Any, result: Any) -> Generator[tuple[Any, Any, Any]]:
-        """The group, and the tensors it moves: of an array, and of what this rank gets."""
+        """Yield the group and the tensors it moves: that of `array` and that of this rank's
+        `result`.
+        """
         source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
         with (
             self._moved(ring, source) as (group, moved),
@@ -184,7 +188,7 @@ class Rings(RingTable):
             yield group, moved, kept
 
     def _gather(self, ring: Ring, result: Any, array: Any) -> None:
-        """Join the arrays of all ranks, of equal shapes, in `result`."""
+        """Concatenate the arrays of all ranks, of equal shapes, in `result`."""
         if ring.size == 1:
             source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
             whole.reshape(-1).copy_(source.reshape(-1))
@@ -195,7 +199,9 @@ class Rings(RingTable):
             )
 
     def _gather_padded(self, ring: Ring, array: Any, counts: list[int]) -> Any:
-        """Join the rows of all ranks: padded to the longest, so that all parts are of one size."""
+        """Concatenate the rows of all ranks: padded to the longest, so that all parts have one
+        size.
+        """
         longest, rest = max(counts), tuple(array.shape[1:])
         padded = _empty_like(array, (longest, *rest))
         padded[: len(array)] = array
@@ -212,18 +218,18 @@ def _empty_like(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _part_shape(ring: Ring, array: Any, name: str) -> tuple[int, ...]:
-    """The shape of one rank's part of axis 0; ValueError where it cannot be divided."""
+    """The shape of one rank's part of axis 0; ValueError if axis 0 is not divisible."""
     rows = int(array.shape[0]) if array.ndim else 0
     if not array.ndim or rows % ring.size:
         raise ValueError(
             f"{name!r} of shape {tuple(array.shape)} cannot be divided among {ring.size} ranks: "
-            "its first size must be a multiple of it"
+            "axis 0 must be a multiple of it"
         )
     return (rows // ring.size, *array.shape[1:])
 
 
 def _expect_root(ring: Ring, root: int) -> bool:
-    """Whether this rank is the root; ValueError where no rank is."""
+    """Return whether this rank is the root; ValueError if the ring has no such rank."""
     if not 0 <= root < ring.size:
         raise ValueError(f"the root must be from 0 to {ring.size - 1}, but it is {root}")
     return ring.rank == root

@@ -1,6 +1,6 @@
 """Schedules: the text of a program's collectives, compared between ranks before the first of them.
 
-Ranks exchange digests; where these differ, the texts are read and the first different line shown.
+Ranks exchange digests; if these differ, the texts are read and the first different line is shown.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from runtime.collective.monitor import Difference
 from runtime.collective.slices import call_in_slices
 from runtime.errors import ScheduleError
 
-LONGEST_SCHEDULE = 1 << 24
-"""Bytes of a schedule at most."""
+MAX_SCHEDULE_BYTES = 1 << 24
+"""Maximum size of a schedule in bytes."""
 
 
 def schedule_digest(text: str) -> str:
-    """The identity of a schedule, as records show it."""
+    """The digest of a schedule, as shown in records."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -29,11 +29,13 @@ def exchange_schedules(
 ) -> None:
     """Compare a schedule with those of all ranks; `number` counts the comparisons of a ring.
 
-    Raises ScheduleError, on every rank, where one differs.
+    Raises ScheduleError, on every rank, if one differs.
     """
     encoded = text.encode()
-    if len(encoded) > LONGEST_SCHEDULE:
-        raise ScheduleError(f"a schedule of {len(encoded)} bytes is longer than {LONGEST_SCHEDULE}")
+    if len(encoded) > MAX_SCHEDULE_BYTES:
+        raise ScheduleError(
+            f"a schedule of {len(encoded)} bytes is longer than {MAX_SCHEDULE_BYTES}"
+        )
     digest = schedule_digest(text)
     member.call(lambda store: store.set(member.key("schedule", digest), text), look)
     digests = member.exchange(f"schedules/{ring}/{number}", digest, look)
@@ -46,9 +48,9 @@ def exchange_schedules(
 
 
 def read_schedule(member: Member, digest: str, look: Callable[[], None]) -> str:
-    """The text of a schedule that some rank published; nothing where none did.
+    """Return the text of a schedule that some rank published, or "".
 
-    It has a connection of its own: that of the member may be blocked in an exchange.
+    It uses a separate connection: that of the member may be blocked in an exchange.
     """
     key = member.key("schedule", digest)
 
@@ -62,7 +64,7 @@ def read_schedule(member: Member, digest: str, look: Callable[[], None]) -> str:
 def different_schedules(
     ring: int, mine: str, other: str, my_ranks: Sequence[int], other_ranks: Sequence[int]
 ) -> ScheduleError:
-    r"""The error for two schedules: their first different line and the ranks that have each.
+    r"""Build the error for two schedules: their first different line and the ranks that have each.
 
     >>> error = different_schedules(0, "sum x\nsum y", "sum x\nsum z", [0], [1])
     >>> print(error)
@@ -82,7 +84,7 @@ def different_schedules(
 
 
 def different_histories(found: Difference, rank: int) -> ScheduleError:
-    """The error for two ranks that made other calls, or the same in another order."""
+    """Build the error for two ranks that made different calls, or the same in another order."""
     shown = (rank, found.mine or "not known"), (found.rank, found.other or "not known")
     if found.count == found.agreed + 1:
         return different_calls(found.ring, found.count, *shown)
@@ -98,7 +100,7 @@ def different_histories(found: Difference, rank: int) -> ScheduleError:
 def different_calls(
     ring: int, count: int, mine: tuple[int, str], other: tuple[int, str]
 ) -> ScheduleError:
-    """The error for two ranks, each with its call of one number."""
+    """Build the error for two ranks, each with its call of one number."""
     return ScheduleError(
         f"ranks {mine[0]} and {other[0]} issue different collectives: number {count} of ring "
         f"{ring} is {mine[1]} on rank {mine[0]} and {other[1]} on rank {other[0]}",
@@ -107,7 +109,7 @@ def different_calls(
 
 
 def ring_lines(lines: Sequence[str], ring: int) -> list[str]:
-    """The lines of a schedule that are of a ring; those that name none are of ring 0.
+    """Return the schedule lines of one ring; lines that name no ring belong to ring 0.
 
     >>> ring_lines(["sum x (ring_id=1)", "sum y (ring_id=10)", "barrier z ()"], 1)
     ['sum x (ring_id=1)']

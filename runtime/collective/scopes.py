@@ -1,4 +1,4 @@
-"""The rings of a scope: a startup program makes them, and the programs run in it later use them."""
+"""The rings of a scope: a startup program creates them, later programs of the scope use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runtime.tensors.scope import Scope
 
 
 def rings_of(scope: Scope) -> Rings:
-    """The rings that are kept with the outermost scope, made at the first call."""
+    """Return the rings stored with the outermost scope, created on the first call."""
     found: Rings = scope.root.beside.setdefault(Rings, None) or Rings()
     scope.root.beside[Rings] = found
     return found

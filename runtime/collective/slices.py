@@ -1,10 +1,9 @@
-"""Waiting in slices of a tenth of a second, so that Ctrl-C and the faults of other ranks are seen.
+"""Waiting in slices of a tenth of a second, so that Ctrl-C and failures of other ranks are noticed.
 
-Calls into torch.distributed may block past their own timeouts, for example where a stranger
+Calls into torch.distributed may block past their own timeouts, for example if another server
 listens on the port of the store. They run in a daemon thread, while the caller waits for it in
-slices. Where one returns while Python ends, C++ aborts the process: so the end of this process
-waits a second for calls that were given up, and what can be asked again and again is not waited for
-in a call.
+slices. If one returns during interpreter shutdown, C++ aborts the process: so process exit waits
+a second for abandoned calls, and requests that can be polled are not made as blocking calls.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from typing import TypeVar
 from runtime.errors import CollectiveError
 
 DEADLINE_FLAG = "FLAGS_rpc_deadline"
-"""The environment variable of the deadline, in milliseconds; its name is the reference's."""
+"""The environment variable of the deadline, in milliseconds; the name is that of the reference."""
 
 SLICE = 0.1
-"""Seconds between two looks at the other ranks."""
+"""Seconds between two checks of the other ranks."""
 
-LONGEST_SLICE = 1.0
-"""Seconds that one slice counts for at most: a process that was suspended has not waited."""
+MAX_SLICE = 1.0
+"""Maximum seconds counted for one slice: time while the process was suspended is not waiting."""
 
 DEFAULT_DEADLINE = 180.0
-"""Seconds, as `FLAGS_rpc_deadline` of Paddle 1.8.5 has them in milliseconds."""
+"""Seconds; the default of `FLAGS_rpc_deadline` in Paddle 1.8.5, which is in milliseconds."""
 
 PAUSE = 0.02
-"""Seconds between two questions at most, where an answer is asked for again and again."""
+"""Maximum polling interval, in seconds."""
 
 CALL = "collective call"
 """The name of threads that call the engine."""
 
 ENDING = 1.0
-"""Seconds that the end of this process waits for calls that were given up."""
+"""Seconds that process exit waits for abandoned calls."""
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ T = TypeVar("T")
 def rpc_deadline() -> float:
     """Seconds that a rank waits for the others: `FLAGS_rpc_deadline`, in milliseconds, or 180 s.
 
-    Raises CollectiveError where the variable is not a positive number.
+    Raises CollectiveError if the variable is not a positive number.
     """
     text = os.environ.get(DEADLINE_FLAG, "")
     if not text:
@@ -59,16 +58,16 @@ def rpc_deadline() -> float:
 
 
 class Stopwatch:
-    """Seconds waited so far; time in which this process was suspended does not count."""
+    """Seconds waited so far; time while this process was suspended does not count."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
         self._last = monotonic()
 
     def tick(self) -> float:
-        """Seconds since the last tick, `LONGEST_SLICE` at most, added to `elapsed`."""
+        """Seconds since the last tick, `MAX_SLICE` at most, added to `elapsed`."""
         now = monotonic()
-        passed = min(now - self._last, LONGEST_SLICE)
+        passed = min(now - self._last, MAX_SLICE)
         self._last = now
         self.elapsed += passed
         return passed
@@ -77,7 +76,7 @@ class Stopwatch:
 def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
     """Call `function` in a daemon thread; `look` runs in every slice, and may raise.
 
-    Where `look` raises, the thread is left to itself: it may be blocked for good.
+    If `look` raises, the thread is abandoned: it may be blocked forever.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -113,7 +112,7 @@ def poll_in_slices(function: Callable[[], bool], look: Callable[[], None]) -> No
 
 @atexit.register
 def _await_calls() -> None:
-    """Let calls that were given up return, while Python still runs."""
+    """Wait for abandoned calls to return, while the interpreter still runs."""
     end = monotonic() + ENDING
     for thread in threading.enumerate():
         if thread.name == CALL:

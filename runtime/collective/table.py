@@ -1,4 +1,4 @@
-"""The rings of a process: made, waited for, watched and ended. What they compute is in `rings`."""
+"""The rings of a process: created, waited for, watched and closed. `rings` has the collectives."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from runtime.collective.slices import SLICE, rpc_deadline
 from runtime.collective.vigil import SETTLING, Vigil
 from runtime.errors import CollectiveError, RankError
 
-MOST_CALLS = 1 << 16
-"""Calls that a ring remembers as agreed upon; past it they are all forgotten, on every rank."""
+MAX_CALLS = 1 << 16
+"""Maximum number of agreed calls kept for a ring; past it all are dropped, on every rank."""
 
 Look = Callable[[], None]
 T = TypeVar("T")
 
 
 class RingTable:
-    """The rings of one process. `deadline` is in seconds, `FLAGS_rpc_deadline` unless given."""
+    """The rings of one process. `deadline` is in seconds, `FLAGS_rpc_deadline` by default."""
 
     def __init__(self, deadline: float | None = None) -> None:
         self.deadline = rpc_deadline() if deadline is None else deadline
         self.hooks: list[Look] = []
-        """Called in every slice of a wait; they raise for faults that others see first."""
+        """Called in every slice of a wait; they raise for failures detected by other means."""
         self.children: set[int] = set()
-        """Ranks that are child processes of this one, whose end a hook sees."""
+        """Ranks that are child processes of this one, whose exit a hook detects."""
         self._members: dict[str, Member] = {}
         self._rings: dict[int, Ring] = {}
         self._broken = ""
@@ -55,7 +55,7 @@ class RingTable:
         self._pid = os.getpid()
         self._finalizer = weakref.finalize(self, _leave, self._members, self._pid)
 
-    # Making rings
+    # Creating rings
 
     def create_id(
         self,
@@ -69,16 +69,16 @@ class RingTable:
     ) -> None:
         """Meet the other ranks at `endpoints[0]`, where rank 0 hosts the store.
 
-        `name` is what `init_ring` refers to. `endpoints` has one for each rank, or the first alone
-        where `size` is the number of ranks. With `store`, no port is opened. They have `limit`
-        seconds to come, the deadline unless given. A name that was made before is left as it is.
+        `name` is what `init_ring` refers to. `endpoints` has one per rank, or only the first if
+        `size` is the number of ranks. With `store`, no port is opened. The ranks have `limit`
+        seconds to arrive, by default the deadline. A name that already exists is left unchanged.
         Raises RendezvousError as `rendezvous.join` does.
         """
         if name in self._members:
             return
         count = len(endpoints) if size is None else size
         seat = Seat(name, rank, count, tuple(endpoints))
-        distributed()  # imported before the time runs, and before others can connect
+        distributed()  # imported before the timeout starts, and before others can connect
         limits = self.deadline, self.deadline if limit is None else limit
         member = take_seat(seat, *limits, store, self._look_at_hooks)
         vigil = Vigil(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
@@ -88,9 +88,9 @@ class RingTable:
         self._members[name] = member
 
     def init_ring(self, ring: int, id_name: str, size: int, rank: int) -> None:
-        """Make the group of a ring over a rendezvous that `create_id` made; once for each ring.
+        """Create the group of a ring over a rendezvous that `create_id` made; once for each ring.
 
-        Raises CollectiveError where there is none of this name, or of another size or rank.
+        Raises CollectiveError if there is none of this name, or of another size or rank.
         """
         member = self._members.get(id_name)
         if member is None:
@@ -132,14 +132,14 @@ class RingTable:
         return self._ring(ring).size
 
     def has_ring(self, ring: int) -> bool:
-        """Whether a ring was initialised."""
+        """Whether a ring is initialised."""
         return ring in self._rings
 
     # Steps, schedules and the end
 
     @property
     def step(self) -> int:
-        """The number of the step that this rank is in, as errors of others show it."""
+        """The number of the current step of this rank, as shown in errors of other ranks."""
         return self._step
 
     @step.setter
@@ -149,7 +149,7 @@ class RingTable:
             member.record.step = number
 
     def enter(self, schedule: tuple[str, ...]) -> None:
-        """Note the collectives of the module that runs from now on, as `Module.collectives` is.
+        """Set the collectives of the module that runs next (its `Module.collectives`).
 
         All ranks compare them before the first collective of that module on a ring.
         """
@@ -180,7 +180,7 @@ class RingTable:
         found.schedules.add(digest)
 
     def _expect_same_program(self, ring: Ring, text: str) -> None:
-        """Raise ScheduleError where another rank has gone on with another program."""
+        """Raise ScheduleError if another rank has continued with another program."""
         member, number = ring.member, ring.number
         for record in member.monitor.others.values():
             is_ahead = record.count(number) > member.record.count(number)
@@ -200,22 +200,22 @@ class RingTable:
             keep_alive(ring)
 
     def close(self) -> None:
-        """Tell the other ranks that this one has finished, and forget all rings."""
+        """Publish that this rank has finished, and drop all rings."""
         self._finalizer()
         self._rings.clear()
         self._members.clear()
 
     def watch(self, what: str, rank: int, ring: int = 0) -> Look:
-        """A function that raises for a rank at fault, while this one waits for `rank`."""
+        """Return a function that raises for a failed rank, while this one waits for `rank`."""
         found = self._ring(ring)
         return self._vigil(found, what, waits_for=rank).look
 
     def record_of(self, ring: int, rank: int) -> Record | None:
-        """What is known of another rank; None before the ring was made."""
+        """The last known record of another rank; None before the ring was created."""
         found = self._rings.get(ring)
         return None if found is None else found.member.monitor.known(rank)
 
-    # What waits
+    # Waiting
 
     def _look_at_hooks(self) -> None:
         for hook in self.hooks:
@@ -243,7 +243,7 @@ class RingTable:
             )
 
     def _issue(self, ring: int, kind: str, name: str, details: str) -> Ring:
-        """Count a collective, and compare what it is with the other ranks where it is new."""
+        """Count a collective, and compare it with the other ranks if it is new."""
         found = self._ring(ring)
         self._expect_whole()
         monitor = found.member.monitor
@@ -259,7 +259,7 @@ class RingTable:
         return found
 
     def _compare_schedule(self, ring: Ring) -> None:
-        """Compare what the module that runs says of a ring, unless all ranks did before."""
+        """Compare the schedule of the running module on a ring, unless all ranks already did."""
         lines = ring_lines(self._lines, ring.number)
         if lines:
             self.check_schedule(ring.number, "\n".join(lines))
@@ -270,7 +270,7 @@ class RingTable:
             raise different_histories(found, ring.member.record.rank)
 
     def _agree(self, ring: Ring, call: str) -> None:
-        """Exchange a call with all ranks: Gloo aborts where sizes differ, or returns garbage."""
+        """Exchange a call with all ranks: Gloo aborts if sizes differ, or returns garbage."""
         member = ring.member
         name = f"calls/{ring.number}/{member.record.count(ring.number)}"
         with self._watched(ring, call) as look:
@@ -282,14 +282,14 @@ class RingTable:
             ring.exchanges.append(name)
             if len(ring.exchanges) > 1:
                 member.forget(ring.exchanges.pop(0), look)
-        if len(ring.seen) >= MOST_CALLS:
+        if len(ring.seen) >= MAX_CALLS:
             ring.seen.clear()
         ring.seen.add(call)
 
     def _run(self, ring: Ring, start: Callable[[], Work], *, of_all: bool = False) -> None:
-        """Start work and wait for it; nothing where the ring has one rank.
+        """Start work and wait for it; nothing if the ring has one rank.
 
-        `of_all` is true where it completes only after all ranks took part.
+        `of_all` is true if it completes only after all ranks took part.
         """
         if ring.size > 1:
             record = ring.member.record
@@ -305,7 +305,7 @@ class RingTable:
                 self._conclude(ring, what, error)
 
     def _finish(self, ring: Ring, pending: Pending) -> None:
-        """Wait for work, and for the stages that follow it."""
+        """Wait for work and run its remaining stages."""
         work = pending.work
         while True:
             if work is not None:
@@ -330,7 +330,7 @@ class RingTable:
             vigil.look()
 
     def _conclude(self, ring: Ring, what: str, error: Exception) -> NoReturn:
-        """Raise for an error of the engine, once the rank at fault is known."""
+        """Raise for an engine error, once the failed rank is known."""
         if isinstance(error, CollectiveError):
             raise error
         vigil = self._vigil(ring, what)
@@ -346,7 +346,9 @@ class RingTable:
 
     @contextmanager
     def _watched(self, ring: Ring, what: str) -> Generator[Look]:
-        """A function for `call_in_slices`; errors of the engine become those of a rank."""
+        """Yield a function for `call_in_slices`; engine errors are converted to errors of a
+        rank.
+        """
         with self._guarded():
             try:
                 yield self._vigil(ring, what).look
@@ -355,7 +357,7 @@ class RingTable:
 
     @contextmanager
     def _guarded(self) -> Generator[None]:
-        """Let the other ranks know of an error in a wait; Ctrl-C is one."""
+        """Publish errors raised in a wait, including Ctrl-C, for the other ranks."""
         try:
             yield
         except BaseException as error:
@@ -364,11 +366,11 @@ class RingTable:
 
 
 def _nothing() -> None:
-    """Look at nothing."""
+    """Check nothing."""
 
 
 def _leave(members: dict[str, Member], pid: int) -> None:
-    """Publish that this process has ended, with its error where one ended it."""
+    """Publish that this process has ended, with the error that ended it, if any."""
     if os.getpid() != pid:
         return
     error: Any = getattr(sys, "last_value", None)

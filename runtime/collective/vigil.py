@@ -1,6 +1,6 @@
-"""Vigil: while a rank waits for the others, it looks for the one that ended, stopped or stalled.
+"""Vigil: while a rank waits for the others, it watches for one that ended, stopped or stalled.
 
-Looked for in this order: a process of this machine that ended, a rank that published an error, a
+Checked in this order: a process of this machine that ended, a rank that published an error, a
 rank that left, ranks that issue another collective, a rank without heartbeats, the rank that hosts
 the store. At the deadline the rank that issued the fewest collectives is named.
 """
@@ -17,43 +17,43 @@ from runtime.collective.schedule import different_histories
 from runtime.collective.slices import Stopwatch
 from runtime.errors import CollectiveError, RankError, ScheduleError
 
-SHORTEST_SILENCE = 3.0
-LONGEST_SILENCE = 20.0
-"""Seconds without a heartbeat after which a rank has stopped: a third of the deadline between."""
+MIN_SILENCE = 3.0
+MAX_SILENCE = 20.0
+"""Maximum seconds without a heartbeat before a rank counts as stopped; see `silence_limit`."""
 
 SETTLING = 1.0
-"""Seconds after which collectives that differ are a fault: a record may be a heartbeat old."""
+"""Seconds after which different collectives are an error: a record may be one heartbeat old."""
 
 DIFFERENT = f"{ScheduleError.__name__}: "
-"""How the failure of a rank begins that runs another program than others."""
+"""Prefix of the failure published by a rank that runs another program than others."""
 
 RESTART_HINT = "start all ranks again, from the last checkpoint"
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A rank at fault and what happened to it."""
+    """A failed rank and the cause."""
 
     rank: int
     cause: str
 
 
 def silence_limit(deadline: float) -> float:
-    """Seconds without a heartbeat after which a rank has stopped.
+    """Seconds without a heartbeat after which a rank counts as stopped.
 
     >>> silence_limit(30.0), silence_limit(180.0)
     (10.0, 20.0)
     """
-    return min(LONGEST_SILENCE, max(SHORTEST_SILENCE, deadline / 3))
+    return min(MAX_SILENCE, max(MIN_SILENCE, deadline / 3))
 
 
 class Vigil:
-    """One wait of a rank for the others; `what` is what it waits for, as errors show it.
+    """One wait of a rank for the others; `what` describes it, for error messages.
 
-    `waits_for` is the rank it waits for, if it is one alone. `children` are ranks whose end a hook
-    sees, with its signal.
+    `waits_for` is the rank it waits for, if only one. `children` are ranks whose exit a hook
+    detects, with its signal.
 
-    `look` is called in every slice. It raises RankError or ScheduleError where a rank is at fault.
+    `look` is called in every slice. It raises RankError or ScheduleError if a rank failed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Vigil:
         return self._watch.elapsed
 
     def look(self) -> None:
-        """Raise where a rank is at fault, or where the deadline has passed."""
+        """Raise if a rank failed or the deadline has passed."""
         passed = self._watch.tick()
         self._run_hooks()
         self._listen(passed)
@@ -93,7 +93,7 @@ class Vigil:
         self._expect_no_schedule_error()
         suspect = self._suspect()
         if suspect is not None:
-            self._run_hooks()  # a child may have ended first, and the others because of it
+            self._run_hooks()  # a child may have ended first and caused the others to end
             raise self._error(suspect)
         if self.elapsed > SETTLING:
             self._expect_same_calls()
@@ -101,7 +101,7 @@ class Vigil:
             raise self._error(self._behind())
 
     def conclude(self, error: Exception) -> None:
-        """Raise for an error of the engine: the rank at fault, as soon as one can be named."""
+        """Raise for an engine error: the failed rank, as soon as one can be named."""
         if self.elapsed > min(silence_limit(self._deadline) + SETTLING, self._deadline):
             why = str(error).partition("\n")[0]
             raise CollectiveError(
@@ -111,7 +111,7 @@ class Vigil:
         self.look()
 
     def _expect_no_schedule_error(self) -> None:
-        """Raise ScheduleError where another rank did: no rank is at fault alone."""
+        """Raise ScheduleError if another rank did: no single rank is at fault."""
         for record in self._monitor.others.values():
             if record.failure.startswith(DIFFERENT):
                 raise ScheduleError(
@@ -124,7 +124,7 @@ class Vigil:
             hook()
 
     def _listen(self, passed: float) -> None:
-        """Note for how long each rank has been silent."""
+        """Update how long each rank has been silent."""
         self._monitor.wake()
         for rank, record in self._monitor.others.items():
             if self._beats.get(rank) != record.beat:
@@ -151,7 +151,7 @@ class Vigil:
         return self._adopted(others)
 
     def _found_ended(self, record: Record) -> str:
-        """Of several processes that ended, the one that another rank found first."""
+        """If several processes ended, return the one that another rank found first."""
         return self._ended(record) if self._blamed(record) else ""
 
     def _ended(self, record: Record) -> str:
@@ -172,7 +172,7 @@ class Vigil:
         return "it has finished" if record.has_left and not record.failure else ""
 
     def _blamed(self, record: Record) -> str:
-        """What other ranks found of this one."""
+        """Return what other ranks reported about this one."""
         others = self._monitor.others.values()
         found = [each for each in others if each.failure and each.blames == record.rank]
         return f"rank {found[0].rank} found it at fault: {found[0].failure}" if found else ""
@@ -191,7 +191,7 @@ class Vigil:
             lost = self._monitor.lost if record.rank == 0 else ""
             return f"it hosts the rendezvous, whose connection was lost ({lost})" if lost else ""
         first = self._silent.get(0, 0.0)
-        if record.rank and first > limit:  # without the store nobody is heard
+        if record.rank and first > limit:  # without the store no heartbeats are received
             return ""
         state = process_state(record.pid, record.started) if self._is_near(record) else ""
         shown = f" (its process is {state})" if state == "stopped" else ""
@@ -202,7 +202,9 @@ class Vigil:
         return bool(mine) and record.machine == mine
 
     def _expect_same_calls(self) -> None:
-        """Raise ScheduleError where another rank issued another collective at the same place."""
+        """Raise ScheduleError if another rank issued a different collective with the same
+        number.
+        """
         mine = self._monitor.record
         for record in self._monitor.others.values():
             same_place = record.ring == mine.ring and record.count(mine.ring) == mine.count(
@@ -218,7 +220,7 @@ class Vigil:
                 )
 
     def _behind(self) -> Suspect:
-        """The rank that issued the fewest collectives: the one that the others wait for."""
+        """The rank that issued the fewest collectives, which the others wait for."""
         others = self._monitor.others
         if self._waits_for is not None:
             record = others[self._waits_for]

@@ -1,1 +1,1 @@
-"""Files of tensors, and saves that appear whole or not at all."""
+"""Files of tensors, and atomic saves."""

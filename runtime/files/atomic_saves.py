@@ -1,11 +1,11 @@
-"""Files that are saved together: after a kill at any moment a load finds all old or all new.
+"""Atomic saves of several files: after a kill at any moment a load finds all old or all new files.
 
-New files are written as drafts into a folder inside the folder they belong to, so that a rename
-moves them wherever that is: a mount point, the target of a symbolic link, the working directory.
-When all are synced to the disk, the record of the save (`save_record.py`) appears by one rename;
-before it the old files count, after it the new ones. Then each draft replaces its file, and the
-record is removed. A save or load that finds the record of a killed save puts the rest in place
-first. What else is in the folder stays, and no file of ours remains when a save is done.
+New files are written as drafts into a folder inside the target folder, so that a rename works
+wherever that is: a mount point, the target of a symbolic link, the working directory. When all are
+synced to disk, the record of the save (`save_record.py`) is created by one rename: this commits the
+save. Then each draft replaces its file, and the record is removed. A save or load that finds the
+record of a killed save first finishes it. Other files in the folder are untouched, and no temporary
+file remains when a save is done.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from runtime.files.save_record import (
 )
 
 Writer = Callable[[BufferedIOBase], object]
-"""Writes the content of a file into an open stream."""
+"""Writes the content of a file to an open stream."""
 
 _SYNCED_AT_ONCE = 16
-"""Threads that sync files; a disk commits requests of the same time together."""
+"""Number of threads that sync files; a disk commits simultaneous requests together."""
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
-"""What file systems answer that sync no folders."""
+"""Error numbers of file systems that cannot sync folders."""
 
 
 def save_files(folder: Path, files: Mapping[str, Writer], removed: Iterable[str] = ()) -> None:
-    """Write files into a folder, and remove others from it, as one: all of it happens or nothing.
+    """Atomically write files into a folder and remove others from it.
 
-    Names are relative to the folder; folders on the way are made. The save is on the disk when this
-    returns. Drafts that killed saves left here are removed. Where saves of several processes meet,
-    the last one wins as a whole. Raises OSError with the path where the disk is full or the folder
-    read-only, TornSaveError for a folder with the files of an interrupted save that others changed
-    and this save does not replace, TimeoutError where another process has the folder for too long,
-    and what a writer raises; then the files are as they were and no draft is left.
+    Names are relative to the folder; missing folders are created. The save is on disk when this
+    returns. Drafts left by killed saves are removed. If several processes save concurrently, the
+    last one wins as a whole. Raises OSError with the path if the disk is full or the folder
+    read-only, TornSaveError if an interrupted save's files were changed by others and this save
+    does not replace them, TimeoutError if another process locks the folder for too long, and what a
+    writer raises; then the files are unchanged and no draft remains.
     """
     made: list[Path] = []
     try:
@@ -73,10 +73,10 @@ def save_files(folder: Path, files: Mapping[str, Writer], removed: Iterable[str]
 
 @contextmanager
 def reading(folder: Path) -> Generator[None]:
-    """Read files of a folder: no save changes them meanwhile, a save that was killed is finished.
+    """Lock a folder for reading: no save changes its files, and a killed save is finished first.
 
-    Raises TornSaveError where a save was interrupted and its files were changed since, or cannot
-    be put in place; TimeoutError where another process has the folder for too long.
+    Raises TornSaveError if a save was interrupted and its files were changed since, or it cannot be
+    finished; TimeoutError if another process locks the folder for too long.
     """
     while True:
         with locked(folder, exclusive=False):
@@ -87,9 +87,9 @@ def reading(folder: Path) -> Generator[None]:
 
 
 def saved_files(folder: Path) -> list[Path]:
-    """The files in a folder and in those inside it, sorted; drafts of killed saves are left out.
+    """The files in a folder and its subfolders, sorted, without the drafts of killed saves.
 
-    Saves that were killed in folders inside it are finished first; raises as `reading` does.
+    Killed saves in subfolders are finished first; raises as `reading` does.
     """
     for record in sorted(folder.rglob(RECORD)):
         if not _is_draft(record.relative_to(folder)):
@@ -99,7 +99,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 def visible_names(folder: Path) -> list[str]:
-    """The names in a folder, sorted; drafts of killed saves are left out."""
+    """The names in a folder, sorted, without the drafts of killed saves."""
     return sorted(path.name for path in folder.iterdir() if not _is_draft(Path(path.name)))
 
 
@@ -111,7 +111,7 @@ def _is_draft(path: Path) -> bool:
 
 
 class _Draft:
-    """A folder of new files, locked by the process that writes them until it ends."""
+    """A folder of new files, locked by the process that writes them until it exits."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,14 +120,16 @@ class _Draft:
         self.handle = lock_if_free(self.path)
 
     def close(self) -> None:
-        """Remove what is left of it, unless its files count: then the next load needs them."""
+        """Remove what remains of it, unless it is committed: then the next load needs it."""
         if not self.counts or not has_record(self.folder):
             shutil.rmtree(self.path, ignore_errors=True)
         if self.handle is not None:
             os.close(self.handle)
 
     def commit(self, names: Sequence[str], removed: Sequence[str]) -> None:
-        """Let the drafts count, which are numbered in the order of `names`, and put them there."""
+        """Commit the drafts, which are numbered in the order of `names`, and move them into
+        place.
+        """
         folder = self.folder
         with locked(folder, exclusive=True):
             with _reporting(folder):
@@ -148,10 +150,10 @@ class _Draft:
         _sync([target.parent])
 
     def _start(self, record: Record) -> None:
-        """Write the record, from which on the save counts."""
+        """Write the record, which commits the save."""
         record.write(self.path / RECORD)
         _sync([self.path / RECORD, self.path])
-        self.counts = True  # also where an interrupt hits the rename
+        self.counts = True  # also if an interrupt hits the rename
         (self.path / RECORD).replace(self.folder / RECORD)
 
     def _record(self, names: Sequence[str], removed: Sequence[str]) -> Record:
@@ -166,7 +168,7 @@ class _Draft:
 
 @contextmanager
 def _draft(folder: Path) -> Generator[_Draft]:
-    """An empty draft in a folder; those of killed saves are removed."""
+    """Create an empty draft in a folder; those of killed saves are removed."""
     with locked(folder, exclusive=True), _reporting(folder):
         _remove_drafts(folder)
         draft = _Draft(folder)
@@ -177,7 +179,7 @@ def _draft(folder: Path) -> Generator[_Draft]:
 
 
 def _remove_drafts(folder: Path) -> None:
-    """Remove the drafts whose process ended, but those that the record of a killed save needs."""
+    """Remove the drafts of ended processes, except those that the record of a killed save needs."""
     with suppress(TornSaveError):
         _finish_interrupted_here(folder)
     if has_record(folder):
@@ -200,7 +202,7 @@ def _write(draft: _Draft, folder: Path, files: Mapping[str, Writer]) -> None:
 
 
 def _expect_replaceable(folder: Path, name: str) -> None:
-    """OSError unless a rename will be able to put a draft there."""
+    """Raise OSError unless a rename will be able to put a draft there."""
     target = folder / name
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(target))
@@ -215,14 +217,14 @@ def _expect_replaceable(folder: Path, name: str) -> None:
 
 
 def _make(folder: Path) -> list[Path]:
-    """Make a folder and those around it; what was made, the outermost first."""
+    """Create a folder and its parents; return those that were created, outermost first."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 
 
 def _sync(paths: Iterable[Path]) -> None:
-    """Wait until files and folders are on the disk."""
+    """Flush files and folders to disk."""
     given = list(paths)
     if len(given) == 1:
         _sync_one(given[0])
@@ -230,7 +232,7 @@ def _sync(paths: Iterable[Path]) -> None:
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
         try:
             done = pool.map(_sync_one, given)
-        except RuntimeError:  # the interpreter is ending, and starts no threads
+        except RuntimeError:  # the interpreter is shutting down and starts no threads
             done = map(_sync_one, given)
         for _ in done:
             pass
@@ -252,14 +254,14 @@ def _sync_one(path: Path) -> None:
 
 @contextmanager
 def _reporting(path: Path) -> Generator[None]:
-    """Name the place that a save was for in errors of the operating system, not its draft."""
+    """Replace the draft's path by the target path in errors of the operating system."""
     try:
         yield
     except OSError as error:
         known = str(error.filename or "")
         if error.errno is None or (known and DRAFTS not in known):
             raise
-        text = f"{error.strerror}; what was saved here before is unharmed"
+        text = f"{error.strerror}; the previous save is intact"
         raise OSError(error.errno, text, str(path)) from error
 
 
@@ -277,9 +279,9 @@ def _finish_interrupted(folder: Path) -> None:
 
 
 def _finish_unless_replaced(folder: Path, names: set[str]) -> bool:
-    """Finish an earlier save that was killed; True where that fails but all its files are replaced.
+    """Finish an earlier killed save; True if that fails but all its files are about to be replaced.
 
-    Raises TornSaveError where it fails and some are not.
+    Raises TornSaveError if it fails and some are not.
     """
     try:
         _finish_interrupted_here(folder)
@@ -292,27 +294,27 @@ def _finish_unless_replaced(folder: Path, names: set[str]) -> bool:
 
 
 def _finish_interrupted_here(folder: Path) -> None:
-    """Put the files of a killed save in place, or drop its record where others wrote all anew."""
+    """Finish a killed save, or drop its record if others rewrote all of its files."""
     record = read_record(folder)
     if record is None:
         return
-    places = {record.place(change) for change in record.changes}
-    if places <= {Place.DRAFT, Place.TARGET}:
+    locations = {record.place(change) for change in record.changes}
+    if locations <= {Place.DRAFT, Place.TARGET}:
         _finish(record)
-    elif places <= {Place.LOST} or _is_written_anew(record, places):
+    elif locations <= {Place.LOST} or _is_rewritten(record, locations):
         _drop(record)
     else:
         _refuse(record)
 
 
-def _is_written_anew(record: Record, places: set[Place]) -> bool:
+def _is_rewritten(record: Record, locations: set[Place]) -> bool:
     """Whether another program replaced all files, or some after all were in place.
 
-    In a copy of the folder times of files may differ though nobody wrote them.
+    In a copy of the folder file times may differ though nobody wrote the files.
     """
     others = {Place.OTHER, Place.OTHER_OVER_DRAFT}
     is_copy = record.folder.stat().st_ino != record.inode
-    return not is_copy and (places <= others or places <= {Place.TARGET, Place.OTHER})
+    return not is_copy and (locations <= others or locations <= {Place.TARGET, Place.OTHER})
 
 
 def _refuse(record: Record) -> NoReturn:
@@ -325,17 +327,17 @@ def _refuse(record: Record) -> NoReturn:
     raise TornSaveError(
         f"{record.folder}: a save was interrupted and its files were changed since ({few}): they "
         "may be of different saves; save all of them again, or load another checkpoint, or "
-        f"remove {record.folder / RECORD} to take them as they are"
+        f"remove {record.folder / RECORD} to accept them as they are"
     )
 
 
 def _finish_started(record: Record) -> None:
-    """Put the files of a save that counts in place. OSError where that is left to the next load."""
+    """Move the files of a committed save into place. OSError if the next load must do that."""
     try:
         _sync([record.folder])
         _finish(record)
     except OSError as error:
-        text = f"{error.strerror}; all was written, and the next load or save puts it in place"
+        text = f"{error.strerror}; all files were written; the next load or save moves them"
         raise OSError(error.errno, text, str(record.folder)) from error
     except BaseException:
         with suppress(OSError):
@@ -344,7 +346,7 @@ def _finish_started(record: Record) -> None:
 
 
 def _finish(record: Record) -> None:
-    """Put drafts in place that are not there yet, and remove the record and what is left."""
+    """Move the remaining drafts into place, and remove the record and other remnants."""
     folder = record.folder
     for change in record.changes:
         target = folder / change.name

@@ -1,8 +1,8 @@
-"""Read and write tensors in the reference's file format, so that checkpoints go both ways.
+"""Reads and writes tensors in the reference's file format, so checkpoints are compatible both ways.
 
 A record (spec G.2, little endian) is a LoD, a TensorDesc message and the raw row-major data; a
-file holds one record, or many joined in the order of their names without an index. A file is
-data only: every size is held against what is left of the file before memory is taken for it.
+file holds one record, or many concatenated in the order of their names without an index. A file is
+untrusted data: every size is checked against the rest of the file before memory is allocated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runtime.files.atomic_saves import Writer, save_files
 
 Array: TypeAlias = NDArray[Any]
 Lod: TypeAlias = tuple[tuple[int, ...], ...]
-"""Levels of offsets, the outermost first: two sequences of lengths 2 and 3 are ((0, 2, 5),)."""
+"""Levels of offsets, outermost first: two sequences of lengths 2 and 3 are ((0, 2, 5),)."""
 Tensor: TypeAlias = tuple[Array, Lod]
 
 DTYPES = {
@@ -44,7 +44,7 @@ DTYPES = {
     21: np.dtype("i1"),
     22: DType.BF16.numpy,
 }
-"""The dtypes behind `VarType.Type` numbers: the reference's, and bfloat16 of later releases."""
+"""The dtypes of `VarType.Type` numbers: those of the reference, and bfloat16 of later releases."""
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 _KNOWN = ", ".join(f"{code} ({dtype.name})" for code, dtype in DTYPES.items())
@@ -54,10 +54,10 @@ _DATA_TYPE_TAG, _DIMS_TAG = 0x08, 0x10
 
 
 def write_tensor(stream: BufferedIOBase, array: Array, lod: Lod = (), name: str = "tensor") -> None:
-    """Write one record as the reference's `save` op does; nothing where it is refused.
+    """Write one record as the reference's `save` op does; nothing is written on error.
 
     Raises CheckpointError, with `name`, for a dtype or rank that the format lacks and for a LoD
-    that does not fit the first dimension.
+    that does not match the first dimension.
     """
     stream.write(_header_bytes(array, lod, name))
     stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
@@ -65,18 +65,18 @@ def write_tensor(stream: BufferedIOBase, array: Array, lod: Lod = (), name: str 
 
 
 def read_tensor(stream: BufferedIOBase, name: str = "tensor") -> Tensor:
-    """The array and LoD of the record at the position of `stream`, which can be sought in.
+    """Read the array and LoD of the record at the position of a seekable `stream`.
 
-    Raises CheckpointError, with `name`, for data that is truncated or is no such record.
+    Raises CheckpointError, with `name`, if the data is truncated or not a record.
     """
     return _read_record(_source(stream, name))
 
 
 def tensor_path(dirname: str | Path, name: str) -> Path:
-    """Where variable `name` is kept under `dirname`; each '/' in it makes a folder.
+    """Return the path of variable `name` under `dirname`; each '/' in it is a folder.
 
     Raises CheckpointError for a name that leads out of the folder or to another name's file, is
-    too long for a file, or has no form in UTF-8.
+    too long for a file, or cannot be encoded in UTF-8.
 
     >>> tensor_path("model", "save_infer_model/scale_0").as_posix()
     'model/save_infer_model/scale_0'
@@ -101,19 +101,19 @@ def tensor_path(dirname: str | Path, name: str) -> Path:
 
 
 def save_tensor(path: str | Path, array: Array, lod: Lod = ()) -> None:
-    """Write a file of one tensor, making the folders on its way.
+    """Atomically write a file of one tensor, creating missing folders.
 
-    The file appears whole or not at all: until then an older one stays. Raises CheckpointError
-    as `write_tensor` does, and OSError.
+    An older file remains until the new one is complete. Raises CheckpointError as `write_tensor`
+    does, and OSError.
     """
     place = Path(path)
     save_files(place.parent, {place.name: tensor_writer(str(path), array, lod)})
 
 
 def load_tensor(path: str | Path) -> Tensor:
-    """The array and LoD of a file of one tensor (the reference's `load` op).
+    """Load the array and LoD of a file of one tensor (the reference's `load` op).
 
-    Raises FileNotFoundError, and CheckpointError where the file holds anything else.
+    Raises FileNotFoundError, and CheckpointError if the file holds anything else.
     """
     with _opened(path) as source:
         tensor = _read_record(source)
@@ -125,24 +125,26 @@ def load_tensor(path: str | Path) -> Tensor:
 def save_combined(path: str | Path, items: Mapping[str, Tensor]) -> None:
     """Write many tensors into one file, sorted by name (the reference's `save_combine` op).
 
-    The names themselves are not written. Whole or not at all, and raises, as `save_tensor`.
+    The names themselves are not written. Atomic, and raises, as `save_tensor`.
     """
     place = Path(path)
     save_files(place.parent, {place.name: combined_writer(items)})
 
 
 def tensor_writer(name: str, array: Array, lod: Lod = ()) -> Writer:
-    """A function that writes one record, for `save_files`; it raises as `write_tensor` does."""
+    """Return a function that writes one record, for `save_files`; it raises as `write_tensor`
+    does.
+    """
     return lambda stream: write_tensor(stream, array, lod, name)
 
 
 def combined_writer(items: Mapping[str, Tensor]) -> Writer:
-    """A function that writes records in the order of their names, for `save_files`."""
+    """Return a function that writes records in the order of their names, for `save_files`."""
     return records_writer([(name, items[name]) for name in sorted(items)])
 
 
 def records_writer(items: Sequence[tuple[str, Tensor]]) -> Writer:
-    """A function that writes records in their order, for `save_files`."""
+    """Return a function that writes records in the order passed in, for `save_files`."""
 
     def write(stream: BufferedIOBase) -> None:
         for name, tensor in items:
@@ -152,16 +154,18 @@ def records_writer(items: Sequence[tuple[str, Tensor]]) -> Writer:
 
 
 def load_combined(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
-    """The tensors of a combined file by name; `names` are all the names that it was saved with.
+    """Load the tensors of a combined file by name; `names` are all the names it was saved with.
 
-    Raises FileNotFoundError, and CheckpointError where the file holds fewer tensors or more.
+    Raises FileNotFoundError, and CheckpointError if the file holds fewer tensors or more.
     """
     wanted = sorted(set(names))
     return dict(zip(wanted, load_in_order(path, wanted), strict=True))
 
 
 def load_in_order(path: str | Path, wanted: Sequence[str]) -> list[Tensor]:
-    """All tensors of a combined file in its order, called `wanted` in errors; raises as above."""
+    """Load all tensors of a combined file in file order, called `wanted` in errors; raises as
+    above.
+    """
     found: list[Tensor] = []
     with _opened(path) as source:
         for name in wanted:
@@ -180,7 +184,7 @@ def load_in_order(path: str | Path, wanted: Sequence[str]) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A stream that knows its name and its end, and so believes no size before checking it."""
+    """A stream with a name and a known end, which checks every size before trusting it."""
 
     stream: BufferedIOBase
     name: str
@@ -205,7 +209,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What a record says of its data before the data comes."""
+    """The metadata of a record that precedes its data."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -296,7 +300,7 @@ def _read_desc(source: _Source) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _varints(raw: bytes) -> list[int]:
-    """The varints that `raw` is made of, signed; an unfinished last one is left out."""
+    """Decode `raw` as signed varints; an unfinished last one is ignored."""
     numbers: list[int] = []
     value = shift = 0
     for byte in raw:

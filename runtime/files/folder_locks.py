@@ -1,7 +1,7 @@
-"""Locks on folders, which keep saves and loads of several processes apart.
+"""Locks on folders, which exclude saves and loads of other processes.
 
-The lock is that of the folder itself (`flock`), so that no file is left behind, and the kernel
-releases it when its process ends, however it ends.
+The folder itself is locked (`flock`), so that no lock file remains, and the kernel releases the
+lock when its process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAUSE = 0.005
 
 @contextmanager
 def locked(folder: Path, *, exclusive: bool) -> Generator[None]:
-    """Hold the lock of a folder: alone for a save, shared with others for a load.
+    """Hold the lock of a folder: exclusive for a save, shared for a load.
 
     A folder that is missing or may not be listed, and a file system without locks, are used
     unlocked. Raises TimeoutError after `PATIENCE` seconds.
@@ -38,7 +38,9 @@ def locked(folder: Path, *, exclusive: bool) -> Generator[None]:
 
 
 def lock_if_free(folder: Path) -> int | None:
-    """Lock a folder alone; the handle to close, or None where another process has the lock."""
+    """Lock a folder exclusively; return the handle to close, or None if another process has the
+    lock.
+    """
     handle = _opened(folder)
     if handle is not None and not _take(handle, fcntl.LOCK_EX):
         os.close(handle)
@@ -58,12 +60,12 @@ def _wait(handle: int, folder: Path, kind: int) -> None:
     while not _take(handle, kind):
         if time.monotonic() > end:
             hint = "wait for it or end it, then try again"
-            raise TimeoutError(f"another process has saved to or read {folder} for long: {hint}")
+            raise TimeoutError(f"another process has locked {folder} for too long: {hint}")
         time.sleep(_PAUSE)
 
 
 def _take(handle: int, kind: int) -> bool:
-    """Whether the lock was free; a file system that has no locks counts as free."""
+    """Try to take the lock; a file system without locks counts as free."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

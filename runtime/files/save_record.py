@@ -1,9 +1,9 @@
-"""The record of a save that is complete but whose files are not all in place yet.
+"""The record of a save that is committed but whose files are not all in place yet.
 
-The record is a JSON file in the folder that is saved into. It appears by one rename, when every new
-file has been written beside the old ones and synced: from then on the save counts. It says for
-each file how the old and the new one are recognised, so that whoever comes next can put the rest in
-place, and notices where others have written to the folder since.
+The record is a JSON file in the target folder. It is created by one rename, when every new file has
+been written next to the old ones and synced: this commits the save. It states for each file how to
+recognise the old and the new version, so that the next process can finish the save, and detects
+whether others have written to the folder since.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from runtime.errors import CheckpointError
 
 RECORD, DRAFTS = ".saved-record.json", ".saving-"
 _LARGEST = 64 << 20
-"""Bytes beyond which a file is no record."""
+"""Maximum size of a record file in bytes."""
 
 Stamp = tuple[int, int]
-"""Size in bytes and time of the last change in nanoseconds: they outlast a rename and `cp -a`."""
+"""Size in bytes and modification time in nanoseconds: preserved by a rename and `cp -a`."""
 
 
 class TornSaveError(CheckpointError):
@@ -32,18 +32,18 @@ class TornSaveError(CheckpointError):
 
 
 class Place(Enum):
-    """Where the new version of a file is."""
+    """The location of the new version of a file."""
 
-    DRAFT = "beside the old file"
+    DRAFT = "next to the old file"
     TARGET = "in place"
     LOST = "nowhere, the old file is in place"
-    OTHER_OVER_DRAFT = "beside a file that another program wrote"
+    OTHER_OVER_DRAFT = "next to a file that another program wrote"
     OTHER = "nowhere, another program wrote the file"
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file that a save replaces by a draft, or removes where it has none (`new` is None)."""
+    """A file that a save replaces by a draft, or removes if it has no draft (`new` is None)."""
 
     name: str
     draft: str
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Record:
-    """What a save replaces in a folder; `inode` is that of the folder, `draft` a folder in it."""
+    """The changes of a save to a folder; `inode` is that of the folder, `draft` a folder in it."""
 
     folder: Path
     inode: int
@@ -66,11 +66,11 @@ class Record:
         return {change.name for change in self.changes}
 
     def source(self, change: Change) -> Path:
-        """The new version of a file while it is not in place."""
+        """The path of the new version of a file until it is moved into place."""
         return self.folder / self.draft / change.draft
 
     def place(self, change: Change) -> Place:
-        """Where the new version of a file is."""
+        """Return the location of the new version of a file."""
         now = stamp(self.folder / change.name)
         waits = change.new is not None and stamp(self.source(change)) == change.new
         if now == change.new and not waits:
@@ -80,14 +80,14 @@ class Record:
         return Place.OTHER_OVER_DRAFT if waits else Place.OTHER
 
     def write(self, draft: Path) -> None:
-        """Write the record into a draft; the rename of `draft` to `RECORD` makes it count."""
+        """Write the record into a draft; the rename of `draft` to `RECORD` commits it."""
         changes = [[each.name, each.draft, each.old, each.new] for each in self.changes]
         text = json.dumps({"inode": self.inode, "draft": self.draft, "changes": changes})
         draft.write_text(text + "\n", encoding="utf-8")
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What a file is recognised by; None where there is none."""
+    """The stamp that identifies a version of a file; None if there is no file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -96,49 +96,50 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def has_record(folder: Path) -> bool:
-    """Whether a save into the folder is complete but not in place."""
+    """Whether a save into the folder is committed but not finished."""
     return os.path.lexists(folder / RECORD)
 
 
 def read_record(folder: Path) -> Record | None:
-    """The record in a folder, or None. Raises TornSaveError for a file that is none.
+    """Read the record in a folder, or return None. Raises TornSaveError if the file is not a
+    record.
 
-    A folder may come from strangers: every name has to lead to a place inside it.
+    A folder may be untrusted: every name has to lead to a path inside it.
     """
     path = folder / RECORD
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-            raise ValueError("it is no such file, or too large")
+            raise ValueError("it is not a record, or too large")
         return _parsed(folder, json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        hint = "save into another folder, or remove the file to take the others as they are"
-        raise TornSaveError(f"{path} is no record of a save: {error}; {hint}") from error
+        hint = "save into another folder, or remove the file to accept the others as they are"
+        raise TornSaveError(f"{path} is not a save record: {error}; {hint}") from error
 
 
 def _parsed(folder: Path, held: Mapping[str, Any]) -> Record:
     draft = _plain(held["draft"])
     if not draft.startswith(DRAFTS) or "/" in draft or (folder / draft).is_symlink():
-        raise ValueError(f"{draft!r} is no folder of drafts")
+        raise ValueError(f"{draft!r} is not a draft folder")
     changes = tuple(_change(folder, *each) for each in held["changes"])
     if type(held["inode"]) is not int:
-        raise ValueError("its inode is no number")
+        raise ValueError("its inode is not a number")
     return Record(folder, held["inode"], draft, changes)
 
 
 def _change(folder: Path, name: Any, draft: Any, old: Any, new: Any) -> Change:
     if "/" in _plain(draft):
-        raise ValueError(f"{draft!r} is no draft")
+        raise ValueError(f"{draft!r} is not a draft")
     expect_inside(folder, _plain(name))
     return Change(name, draft, _stamp(old), _stamp(new))
 
 
 def _plain(name: Any) -> str:
-    """A relative path without `..`; ValueError for anything else."""
+    """Return a relative path without `..`; ValueError for anything else."""
     if not isinstance(name, str):
-        raise ValueError(f"{name!r} is no name of a file")
+        raise ValueError(f"{name!r} is not a file name")
     path = PurePath(name)
     if path.anchor or ".." in path.parts or not path.parts or path.as_posix() != name:
         raise ValueError(f"{name!r} does not name a file in the folder")
@@ -155,7 +156,7 @@ def _stamp(given: Any) -> Stamp | None:
 
 
 def expect_inside(folder: Path, name: str) -> None:
-    """ValueError for a name that a symbolic link on its way leads out of the folder."""
+    """Raise ValueError for a name that leads out of the folder through a symbolic link."""
     parent = (folder / name).parent.resolve()
     if not parent.is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} is in {parent}, outside {folder}, by a symbolic link")

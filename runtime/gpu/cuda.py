@@ -1,7 +1,7 @@
-"""The memory of a CUDA device as torch tensors: an arena, and copies of what lives on the host.
+"""CUDA device memory as torch tensors: an arena, and copies of host arrays.
 
-With `TRITON_INTERPRET=1` kernels run in Triton's interpreter on the host's memory: then "device" is
-the host, and what is copied elsewhere is shared. torch is imported when first asked for.
+With `TRITON_INTERPRET=1` kernels run in Triton's interpreter on host memory: then "device" is the
+host, and memory is shared instead of copied. torch is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runtime.errors import PlaceError, TooLarge
 BFLOAT16 = DType.BF16.numpy
 
 ALIGN = 256
-"""Bytes to whose multiple torch aligns what it allocates."""
+"""Alignment of torch allocations in bytes."""
 
 
 def interprets() -> bool:
@@ -36,7 +36,7 @@ def interprets() -> bool:
 
 
 def device_of(place: CUDAPlace) -> str:
-    """The name torch has for the device of a place. Raises PlaceError where there is none."""
+    """Return torch's name for the device of a place. Raises PlaceError if it does not exist."""
     torch = _torch(place)
     if interprets():
         return "cpu"
@@ -54,7 +54,7 @@ def device_of(place: CUDAPlace) -> str:
 
 @cache
 def use_private_cache() -> None:
-    """Let Triton keep its kernels in a folder of this process, where others can write to its own.
+    """Use a private folder for Triton's cache if others can write to the default one.
 
     Triton executes the machine code that it finds in `TRITON_CACHE_DIR`, or in ~/.triton/cache.
     """
@@ -85,7 +85,7 @@ def gpu_count() -> int:
 
 
 def gpu_of(device: str) -> str:
-    """The kind of GPU that a device is, as `fluid compile` names it: `cuda:90`, `hip:gfx942`."""
+    """The GPU architecture of a device, as `fluid compile` names it: `cuda:90`, `hip:gfx942`."""
     torch = import_module("torch")
     found = torch.cuda.get_device_properties(device)
     if torch.version.hip:
@@ -94,22 +94,22 @@ def gpu_of(device: str) -> str:
 
 
 def stream_of(device: str) -> Callable[[], int]:
-    """What gives the stream of this thread that the work of a device goes to."""
+    """Return a function that returns this thread's current stream on a device."""
     cuda = import_module("torch").cuda
     return lambda: int(cuda.current_stream(device).cuda_stream)
 
 
 def current(device: str) -> AbstractContextManager[object]:
-    """While it is entered, kernels are launched on this device, whichever others there are."""
+    """A context manager in which kernels are launched on this device."""
     if not device.startswith("cuda"):
         return nullcontext()
     return import_module("torch").cuda.device(device)
 
 
 def host_block(device: str) -> Callable[[int], Array] | None:
-    """What gives the host's arena beside a device its memory: pages that the device copies itself.
+    """Return the allocator of the host arena of a device: page-locked memory.
 
-    None where the device is the host.
+    None if the device is the host.
     """
     if not device.startswith("cuda"):
         return None
@@ -124,11 +124,11 @@ def _pinned(nbytes: int, device: str) -> Array:
 
 @contextmanager
 def out_of_memory(what: str, device: str) -> Generator[None]:
-    """Raise TooLarge, naming `what`, where torch has not as much memory."""
+    """Convert torch's out-of-memory errors to TooLarge, naming `what`."""
     try:
         yield
     except import_module("torch").OutOfMemoryError as error:
-        raise TooLarge(f"{what}, is more than {device} has free") from error
+        raise TooLarge(f"{what}, does not fit in the free memory of {device}") from error
 
 
 class DeviceArena:
@@ -146,9 +146,9 @@ class DeviceArena:
         return int(self._bytes.numel())
 
     def reserve(self, nbytes: int) -> None:
-        """Make the block at least this large. Raises TooLarge where the device has not as much."""
+        """Make the block at least this large. Raises TooLarge if the device is out of memory."""
         if nbytes > self.nbytes:
-            self._bytes = self._empty(0)  # lets go of the old block before the new one is there
+            self._bytes = self._empty(0)  # releases the old block before allocating the new one
             self._bytes = self._empty(nbytes)
         if self._poison:
             self._bytes.fill_(0xFF)
@@ -160,11 +160,12 @@ class DeviceArena:
     def take(
         self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
     ) -> Any:
-        """A tensor over the bytes from `offset` on. Raises ValueError where it would not fit.
+        """Return a tensor over the bytes starting at `offset`. Raises ValueError if it would not
+        fit.
 
-        It has no gaps: those are for values of the host.
+        Strides are ignored: only host values have gaps.
         """
-        assert strides is None, "values of a device have no gaps"
+        assert strides is None, "device arrays cannot have strides"
         kind = getattr(self._torch, dtype)
         stop = offset + prod(shape) * kind.itemsize
         if offset < 0 or stop > self.nbytes:
@@ -173,14 +174,14 @@ class DeviceArena:
         return self._bytes[offset:stop].view(kind).view(tuple(shape))
 
     def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
-        """A tensor by itself."""
+        """Allocate a separate tensor."""
         kind = getattr(self._torch, dtype)
         with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
             return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
 
 def tensor_over(array: Array) -> Any:
-    """A tensor over an array's own memory; torch takes no bfloat16 from NumPy as it is."""
+    """A tensor that shares an array's memory; torch does not accept NumPy's bfloat16 directly."""
     torch = import_module("torch")
     if array.dtype == BFLOAT16:
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
@@ -188,7 +189,7 @@ def tensor_over(array: Array) -> Any:
 
 
 class Mirror:
-    """A host array's twin on a device; whichever was handed out to be written last is the truth."""
+    """A host array and its device copy; the one last requested for writing is current."""
 
     def __init__(self, array: Array, device: str) -> None:
         self._torch = import_module("torch")
@@ -201,7 +202,7 @@ class Mirror:
         self.is_ahead = False
 
     def push(self) -> bool:
-        """Bring the tensor up to date, which is the truth from now on; True if it was behind."""
+        """Update the device tensor, which is current from now on; True if it was stale."""
         behind = not self.is_ahead and not self.shares
         if behind:
             self.tensor.copy_(tensor_over(self.array))
@@ -209,7 +210,7 @@ class Mirror:
         return behind
 
     def pull(self) -> bool:
-        """Bring the array up to date, which is the truth from now on; True if it was behind."""
+        """Update the host array, which is current from now on; True if it was stale."""
         behind = self.is_ahead and not self.shares
         if behind:
             tensor_over(self.array).copy_(self.tensor)
@@ -218,18 +219,19 @@ class Mirror:
 
 
 class Mirrors:
-    """Twins of a mapping's arrays: while it is entered they are the truth, else the arrays.
+    """Device copies of a mapping's arrays: current while the context is entered, else the arrays
+    are.
 
-    Where a device has memory of its own each step copies them there and back; those of a scope
-    stay.
+    If a device has separate memory, each step copies them there and back; those of a scope stay on
+    the device.
     """
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._held: dict[str, Mirror] = {}
 
-    def twin(self, name: str, array: Array) -> Any:
-        """The tensor that stands for an array."""
+    def device_copy(self, name: str, array: Array) -> Any:
+        """The device copy of an array."""
         mirror = self._held.get(name)
         if mirror is None or mirror.array is not array:
             mirror = self._held[name] = Mirror(array, self._device)

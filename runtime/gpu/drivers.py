@@ -1,7 +1,7 @@
-"""The drivers of GPUs: machine code in, launches out, with nothing compiled between.
+"""GPU drivers: load machine code and launch kernels, without compiling anything.
 
-What CUDA and HIP need of it is the same five calls under other names. The memory and the streams
-are torch's, which works in the primary context of a device; code is loaded into the same.
+The same five calls are used of CUDA and HIP, under different names. Memory and streams are torch's,
+which uses the primary context of a device; code is loaded into the same context.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from runtime.errors import PlaceError
 
 USUAL_SHARED = 48 << 10
-"""Bytes of shared memory that a program gets from CUDA without asking."""
+"""Bytes of shared memory per block that CUDA allows without opting in."""
 
 _MAX_SHARED = 8
-"""The attribute of a function by which it asks for more."""
+"""The function attribute that opts in to more (MAX_DYNAMIC_SHARED_SIZE_BYTES)."""
 
-_LOST = (201, 400)
-"""What a driver says in a thread that it does not know yet, or that has another device."""
+_NO_CONTEXT = (201, 400)
+"""Driver error codes in a thread without a context, or with that of another device."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What a maker calls what is done here."""
+    """The names of the driver calls of one vendor."""
 
     library: str
     load: str
@@ -51,9 +51,9 @@ _LAUNCH = [ctypes.c_void_p, *(ctypes.c_uint,) * 7, *(ctypes.c_void_p,) * 3]
 
 
 class Driver:
-    """The driver of one device, by its number. Raises PlaceError where its library is missing.
+    """The driver of one device, by its index. Raises PlaceError if its library is missing.
 
-    `library` stands for the shared library, in tests.
+    `library` replaces the shared library in tests.
     """
 
     def __init__(self, maker: str, device: int, library: Any = None) -> None:
@@ -66,7 +66,7 @@ class Driver:
         self._enter()
 
     def load(self, code: bytes, entry: str, shared: int) -> Any:
-        """A function of machine code; PlaceError where the driver does not take it."""
+        """Load a function of machine code; PlaceError if the driver rejects it."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._do(self._calls.load, ctypes.pointer(module), code)
         self._do(self._calls.find, ctypes.pointer(function), module, entry.encode())
@@ -78,18 +78,18 @@ class Driver:
     def launch(
         self, function: Any, grid: Sequence[int], threads: int, shared: int, stream: int, given: Any
     ) -> None:
-        """Start a function for a grid of programs; `given` are the addresses of its arguments."""
+        """Launch a function over a grid of programs; `given` are the addresses of its arguments."""
         x, y, z = (*grid, 1, 1)[:3]
         size = (x, y, z, threads, 1, 1, shared)
         answer = self._launcher(function, *size, stream, given, None)
-        if answer in _LOST:
+        if answer in _NO_CONTEXT:
             self._enter()
             answer = self._launcher(function, *size, stream, given, None)
         if answer:
-            raise PlaceError(f"{self._calls.launch} failed: {self._said(answer)}")
+            raise PlaceError(f"{self._calls.launch} failed: {self._error_text(answer)}")
 
     def _enter(self) -> None:
-        """Make the device that of this thread."""
+        """Make the device's context current in this thread."""
         if self.maker == "hip":
             self._do("hipSetDevice", ctypes.c_int(self._device))
             return
@@ -103,10 +103,10 @@ class Driver:
     def _do(self, name: str, *arguments: Any) -> None:
         answer = getattr(self._library, name)(*arguments)
         if answer:
-            raise PlaceError(f"{name} failed: {self._said(answer)}")
+            raise PlaceError(f"{name} failed: {self._error_text(answer)}")
 
-    def _said(self, answer: int) -> str:
-        """An error in the driver's words."""
+    def _error_text(self, answer: int) -> str:
+        """The driver's text for an error code."""
         call = getattr(self._library, self._calls.error)
         if self.maker == "hip":
             return f"{call(answer).decode()} ({answer})"
@@ -116,11 +116,11 @@ class Driver:
 
 
 def _opened(calls: Calls) -> Any:
-    """The shared library, the very one that torch uses where it brought its own."""
+    """Open the shared library, the same copy that torch uses if it bundles one."""
     try:
         library = ctypes.CDLL(_mapped(calls.library) or calls.library)
     except OSError as error:
-        raise PlaceError(f"{calls.library} cannot be opened: is a GPU's driver here?") from error
+        raise PlaceError(f"{calls.library} cannot be opened: is a GPU driver installed?") from error
     getattr(library, calls.launch).argtypes = _LAUNCH
     if calls is CALLS["hip"]:
         getattr(library, calls.error).restype = ctypes.c_char_p
@@ -128,7 +128,7 @@ def _opened(calls: Calls) -> Any:
 
 
 def _mapped(name: str) -> str:
-    """Where a library is that this process has loaded already; empty where it has not."""
+    """The path of a library already mapped into this process, or ""."""
     with suppress(OSError):
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
         paths = (line.rpartition(" ")[2] for line in lines)

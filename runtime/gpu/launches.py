@@ -1,9 +1,9 @@
-"""Kernels that are machine code already, called as generated modules call them.
+"""Kernels compiled to machine code, called as generated modules call them.
 
-A module says `kernel[(grid,)](x, y, N, LANES=1024, INDEX=INDEX)`. What is known when a kernel is
-compiled is in its code; it is only held against what the module says now. The rest is laid out as
-the manifest has it: addresses of tensors and numbers, eight bytes apart, and a list of where each
-is. Behind them Triton's compiler has addresses of scratch memory, which these kernels do not need.
+A module calls `kernel[(grid,)](x, y, N, LANES=1024, INDEX=INDEX)`. Arguments known when a kernel is
+compiled are in its code; they are only compared with those of the call. The others are packed as
+the manifest describes: addresses of tensors and numbers, eight bytes apart, and a list of their
+addresses. Triton's compiler appends addresses of scratch memory, which these kernels do not need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAYOUT = {
     "i1": "?7x", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
     "i64": "q", "u64": "Q", "fp32": "f4x", "fp64": "d",
 }  # fmt: skip
-"""How a parameter of a type lies in its slot."""
+"""The struct format of a parameter of each type, eight bytes each."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,26 @@ class Row:
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> Row:
-        """A row from plain data. Raises KeyError, TypeError or ValueError for what is none."""
+        """Parse a row from plain data. Raises KeyError, TypeError or ValueError if it is
+        malformed.
+        """
         made = Row(
             row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
             row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
         )  # fmt: skip
         words: list[object] = [made.kernel, made.gpu, made.file, made.entry, *made.parameters]
         if not all(isinstance(each, str) for each in words):
-            raise TypeError(f"these are no names: {words}")
+            raise TypeError(f"not a list of names: {words}")
         numbers = (made.nothing, made.threads, made.shared)
         if not all(type(each) is int and 0 <= each <= _MOST for each in numbers):
-            raise ValueError(f"these are no numbers of a kernel: {numbers}")
+            raise ValueError(f"not valid kernel numbers: {numbers}")
         if any(_plain(each) not in _LAYOUT for each in made.parameters if each[:1] != "*"):
-            raise ValueError(f"these are no parameters: {made.parameters}")
+            raise ValueError(f"not a list of parameters: {made.parameters}")
         return made
 
 
 class Launcher:
-    """A kernel of one device. `stream` gives the stream that work goes to now."""
+    """A kernel of one device. `stream` returns the current stream."""
 
     def __init__(self, row: Row, driver: Driver, code: bytes, stream: Callable[[], int]) -> None:
         self.row = row
@@ -70,7 +72,7 @@ class Launcher:
         layout = "".join(map(_layout, row.parameters)) + "Q" * row.nothing
         self._layout = struct.Struct(f"<{layout}")
         count = len(row.parameters) + row.nothing
-        self._places = ctypes.c_void_p * count
+        self._addresses = ctypes.c_void_p * count
         self._nothing = (0,) * row.nothing
         self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
 
@@ -84,13 +86,13 @@ class Launcher:
             return
         held = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
         start = ctypes.addressof(held)
-        places = self._places(*range(start, start + self._layout.size, _SLOT))
+        addresses = self._addresses(*range(start, start + self._layout.size, _SLOT))
         row = self.row
         stream = self._stream()
-        self._driver.launch(self._function, grid, row.threads, row.shared, stream, places)
+        self._driver.launch(self._function, grid, row.threads, row.shared, stream, addresses)
 
     def _packed(self, arguments: Sequence[Any]) -> bytes:
-        """Addresses and numbers as the code takes them."""
+        """Pack addresses and numbers as the code expects them."""
         values = [each if isinstance(each, int) else each.data_ptr() for each in arguments]
         for index in self._aligned:
             if values[index] % 16:

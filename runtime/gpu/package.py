@@ -1,8 +1,8 @@
-"""A folder that `fluid compile` wrote: a module, and its kernels as machine code, ready to run.
+"""A package that `fluid compile` wrote: a folder with a module, and its kernels as machine code.
 
-What it lists has a size and a SHA-256 in its manifest, `kernels.json`; a file that is another one
-is not used. Nothing is unpickled. `module.py` is Python that is executed, as any program is: load
-packages from where you would run programs from.
+Its manifest, `kernels.json`, has the size and the SHA-256 of each file; a file that does not match
+is not used. Nothing is unpickled. `module.py` is Python code that is executed: only load packages
+from sources that you trust as you trust programs.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from runtime.gpu.launches import Launcher, Row
 MANIFEST, MODULE = "kernels.json", "module.py"
 FORMAT = 1
 _LARGEST = 64 << 20
-"""Bytes beyond which a manifest is none."""
+"""Maximum size of a manifest in bytes."""
 
 _NAME = re.compile(r"[\w@.-]+(/[\w@.-]+)?", re.ASCII)
 
 
 class PackageError(CompileError):
-    """A package is damaged, or has no code for the GPU at hand; nothing of it was run."""
+    """A package is damaged, or has no code for this GPU; nothing of it was run."""
 
 
 @dataclass(frozen=True)
 class File:
-    """What a file of a package has to be."""
+    """The expected size and digest of a file of a package."""
 
     nbytes: int
     sha256: str
 
     @staticmethod
     def of(held: bytes) -> File:
-        """What a file with these bytes is."""
+        """Return the size and digest of these bytes."""
         return File(len(held), hashlib.sha256(held).hexdigest())
 
 
 @dataclass(frozen=True)
 class Package:
-    """What a manifest says: the files, the names of the parameters, and a row for each kernel."""
+    """The contents of a manifest: the files, the names of the parameters, and a row per kernel."""
 
     folder: Path
     files: Mapping[str, File]
@@ -58,7 +58,7 @@ class Package:
     rows: tuple[Row, ...]
 
     def read(self, name: str) -> bytes:
-        """A file's bytes. Raises PackageError where they are not those that were written."""
+        """Read a file. Raises PackageError if its content does not match the manifest."""
         known = self.files.get(name)
         path = self.folder / name
         if known is None or not path.is_file():
@@ -72,50 +72,49 @@ class Package:
         return held
 
     def module(self) -> Module:
-        """The module, not run yet."""
+        """The module, not yet executed."""
         return Module.parse(self.read(MODULE).decode("utf-8"))
 
     @property
     def gpus(self) -> list[str]:
-        """The kinds of GPU that there is code for."""
+        """The GPU architectures that the package has code for."""
         return list(dict.fromkeys(row.gpu for row in self.rows))
 
 
 def read_package(folder: Path) -> Package:
-    """What the manifest in a folder says. Raises PackageError where it is none."""
+    """Read the manifest in a folder. Raises PackageError if it is malformed."""
     path = folder / MANIFEST
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError("it is too large")
-        told = json.loads(path.read_bytes())
-        if told["format"] != FORMAT:
-            raise ValueError(f"its format is {told['format']!r}, not {FORMAT}")
-        files = {str(name): _file(name, each) for name, each in told["files"].items()}
-        rows = tuple(Row.of(each) for each in told["kernels"])
-        return Package(folder, files, tuple(map(str, told["params"])), rows)
+        manifest = json.loads(path.read_bytes())
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"its format is {manifest['format']!r}, not {FORMAT}")
+        files = {str(name): _file(name, each) for name, each in manifest["files"].items()}
+        rows = tuple(Row.of(each) for each in manifest["kernels"])
+        return Package(folder, files, tuple(map(str, manifest["params"])), rows)
     except FileNotFoundError as error:
-        raise PackageError(f"{folder} is no package: it has no {MANIFEST}") from error
+        raise PackageError(f"{folder} is not a package: it has no {MANIFEST}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise PackageError(f"{path} is no list of kernels: {error}") from error
+        raise PackageError(f"{path} is not a valid list of kernels: {error}") from error
 
 
-def _file(name: str, told: Mapping[str, Any]) -> File:
+def _file(name: str, manifest: Mapping[str, Any]) -> File:
     if not _NAME.fullmatch(name) or name.startswith(".") or "/." in name:
-        raise ValueError(f"{name!r} is no file of a package")
-    nbytes = told["nbytes"]
+        raise ValueError(f"{name!r} is not a file of a package")
+    nbytes = manifest["nbytes"]
     if type(nbytes) is not int or nbytes < 0:
         raise ValueError(f"{name} has {nbytes!r} bytes")
-    return File(nbytes, str(told["sha256"]))
+    return File(nbytes, str(manifest["sha256"]))
 
 
 # ---- a package on a device -----------------------------------------------------------------------
 
 
 def on_device(package: Package, device: str) -> tuple[Module, dict[str, Any]]:
-    """A package's module without the text of its kernels, and these as names it finds instead.
+    """Return a package's module without the text of its kernels, and the kernels as extra globals.
 
-    Raises PackageError where there is no code for the device, PlaceError where its driver does not
-    take it.
+    Raises PackageError if there is no code for the device, PlaceError if its driver rejects it.
     """
     gpu = fitting(package.gpus, gpu_of(device))
     driver = Driver(gpu.partition(":")[0], int(device.partition(":")[2] or 0))
@@ -125,7 +124,7 @@ def on_device(package: Package, device: str) -> tuple[Module, dict[str, Any]]:
 def prepared(
     package: Package, gpu: str, driver: Driver, stream: Any
 ) -> tuple[Module, dict[str, Any]]:
-    """The same for a kind of GPU that there is code for, given its driver and stream."""
+    """The same for a GPU architecture that there is code for, with its driver and stream."""
     module = package.module()
     rows = [row for row in package.rows if row.gpu == gpu]
     launchers = {row.kernel: Launcher(row, driver, package.read(row.file), stream) for row in rows}
@@ -137,9 +136,9 @@ def prepared(
 
 
 def fitting(there: Sequence[str], gpu: str) -> str:
-    """The kind of GPU whose code runs on this one; PackageError where there is none.
+    """Select the architecture whose code runs on this GPU; PackageError if there is none.
 
-    Code for compute capability 8.0 runs on all 8.x; from 9.0 on it is for one kind alone.
+    Code for compute capability 8.0 runs on all 8.x; from 9.0 on it runs only on the same one.
 
     >>> fitting(["cuda:80", "cuda:90"], "cuda:86")
     'cuda:80'
@@ -163,7 +162,7 @@ def _runs(each: str, core: str) -> bool:
 
 
 def without_kernels(source: str) -> str:
-    """A module's source with nothing in it that needs Triton; every line stays where it was."""
+    """Blank out everything in a module's source that needs Triton, keeping line numbers."""
     lines = source.split("\n")
     for node in ast.parse(source).body:
         if _needs_triton(node):

@@ -1,6 +1,6 @@
-"""Arena: the memory that the steps of one module work in, one block of bytes for all buffers.
+"""Arena: the working memory of a module's steps, one block of bytes for all buffers.
 
-Where in it a buffer lies is decided elsewhere (`compiler.pack`); here bytes become arrays.
+The offsets of the buffers are computed elsewhere (`compiler.pack`); here bytes become arrays.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import DTypeLike, NDArray
 from runtime.errors import TooLarge
 
 ALIGN = 64
-"""Bytes to whose multiple the block is aligned: a cache line, and the widest vector register."""
+"""Alignment of the block in bytes: a cache line, and the widest vector register."""
 
 POISON = 0xFF
-"""The byte that fills poisoned memory: NaN as floats, -1 as integers."""
+"""The fill byte of poisoned memory: NaN as floats, -1 as integers."""
 
 
 class Arena:
-    """A block of bytes that grows and never shrinks; `block` gives one of so many bytes.
+    """A block of bytes that grows and never shrinks; `block` allocates one.
 
     >>> arena = Arena()
     >>> arena.reserve(256)
@@ -42,13 +42,13 @@ class Arena:
         return self._bytes.nbytes
 
     def reserve(self, nbytes: int) -> None:
-        """Make the block at least this large; arrays taken before keep the memory they have.
+        """Make the block at least this large; arrays taken before keep their memory.
 
-        With `poison`, fills the block, so that reading what nothing has written shows. Raises
-        TooLarge where there is not as much memory; the block is empty then.
+        With `poison`, the block is filled, which exposes reads of uninitialised memory. Raises
+        TooLarge if there is not enough memory; the block is empty then.
         """
         if nbytes > self.nbytes:
-            self._bytes = self._block(0)  # lets go of the old block before the new one is there
+            self._bytes = self._block(0)  # releases the old block before allocating the new one
             self._bytes = self._block(nbytes)
         if self._poison:
             self._bytes.fill(POISON)
@@ -60,9 +60,9 @@ class Arena:
         shape: Sequence[int],
         strides: Sequence[int] | None = None,
     ) -> NDArray[Any]:
-        """An array over the bytes from `offset` on; with `strides`, its places are so far apart.
+        """Return an array over the bytes starting at `offset`, with `strides` in bytes if passed.
 
-        Raises ValueError where it would not fit.
+        Raises ValueError if it would not fit.
         """
         if offset < 0:
             raise ValueError(f"an offset in an arena is not negative, as {offset} is")
@@ -74,19 +74,19 @@ class Arena:
             ) from error
 
     def fresh(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
-        """An array by itself."""
+        """Allocate a separate array."""
         return np.empty(shape, dtype)
 
 
 def _aligned(nbytes: int) -> NDArray[np.uint8]:
-    """Bytes that begin at a multiple of `ALIGN`."""
+    """Allocate bytes aligned to `ALIGN`."""
     block = new_array("the memory of a step", (nbytes + ALIGN,), "uint8")
     start = -int(block.__array_interface__["data"][0]) % ALIGN
     return block[start : start + nbytes]
 
 
 def new_array(what: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """An array of any values; TooLarge where there is not as much memory.
+    """Allocate an uninitialised array; TooLarge if there is not enough memory.
 
     >>> new_array("x", (2, 2), "float32").shape
     (2, 2)
@@ -95,6 +95,6 @@ def new_array(what: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         return np.empty(shape, dtype)
     except (MemoryError, OverflowError, ValueError) as error:
         raise TooLarge(
-            f"{what}, {dtype} of shape {shape}, is larger than there is memory for",
+            f"{what}, {dtype} of shape {shape}, does not fit in memory",
             hint="a size of the program or of a feed may be wrong",
         ) from error

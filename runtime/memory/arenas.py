@@ -1,6 +1,6 @@
-"""Memory: the arenas that one Executable works in, the host's and, for kernels, the device's.
+"""Memory: the arenas of one Executable, for the host and, for kernels, for the device.
 
-The buffers of each side are packed by themselves; a module that knows one side has one arena.
+Host and device buffers are packed separately; a module that uses only one has one arena.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.memory.packings import Packings
 
 
 class Block(Protocol):
-    """A block of bytes that grows, as `runtime.memory.arena.Arena` is one."""
+    """The interface of a growing block of bytes, such as `runtime.memory.arena.Arena`."""
 
     @property
     def nbytes(self) -> int:
@@ -30,17 +30,19 @@ class Block(Protocol):
     def take(
         self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
     ) -> Any:
-        """An array over the bytes from `offset` on, with gaps where strides are given."""
+        """Return an array over the bytes starting at `offset`, with gaps if strides are passed."""
         ...
 
     def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
-        """An array by itself."""
+        """Allocate a separate array."""
         ...
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where every buffer lies: its side (0 the host's, 1 the device's) and its offset there."""
+class Placement:
+    """The placement of every buffer: its memory (0 for the host, 1 for the device) and its
+    offset.
+    """
 
     sides: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -48,17 +50,17 @@ class Places:
 
     @property
     def height(self) -> int:
-        """Bytes of all arenas."""
+        """The total size of all arenas in bytes."""
         return sum(packing.height for packing in self.packings)
 
     @property
     def bound(self) -> int:
-        """The most bytes alive at once, on either side, below which nothing goes."""
+        """The most bytes alive at once, per memory, a lower bound of any packing."""
         return sum(packing.bound for packing in self.packings)
 
 
 class Memory:
-    """Packs the buffers of a module and hands out arrays over them."""
+    """Packs the buffers of a module and returns arrays over them."""
 
     def __init__(self, buffers: Sequence[Buffer], blocks: Sequence[Block]) -> None:
         self._blocks = blocks
@@ -67,46 +69,48 @@ class Memory:
         self._packings = [Packings(group) for group in groups]
 
     def _of(self, side: int, each: Sequence[Any]) -> Sequence[Any]:
-        """What belongs to the buffers of one side."""
+        """Select the entries of the buffers in one memory."""
         return list(compress(each, (mine == side for mine in self._sides)))
 
-    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Places:
-        """Places for buffers of these lives, given the sizes they follow from."""
+    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Placement:
+        """Place buffers of these lifetimes, which follow from the sizes."""
         pairs = enumerate(self._packings)
         return self._places([each.find(self._of(side, lives), sizes) for side, each in pairs])
 
-    def exact(self, lives: Sequence[Life]) -> Places:
-        """Places for exactly these lives; nothing is kept."""
+    def exact(self, lives: Sequence[Life]) -> Placement:
+        """Place buffers of exactly these lifetimes; nothing is cached."""
         pairs = enumerate(self._packings)
         return self._places([each.pack(self._of(side, lives)) for side, each in pairs])
 
-    def _places(self, packings: Sequence[Packing]) -> Places:
+    def _places(self, packings: Sequence[Packing]) -> Placement:
         offsets = [iter(packing.offsets) for packing in packings]
-        return Places(self._sides, tuple(next(offsets[s]) for s in self._sides), tuple(packings))
+        return Placement(self._sides, tuple(next(offsets[s]) for s in self._sides), tuple(packings))
 
-    def outgrown(self, places: Places) -> bool:
-        """Whether a block must grow for these places."""
-        pairs = zip(self._blocks, places.packings, strict=True)
+    def outgrown(self, placement: Placement) -> bool:
+        """Whether a block must grow for this placement."""
+        pairs = zip(self._blocks, placement.packings, strict=True)
         return any(packing.height > block.nbytes for block, packing in pairs)
 
-    def reserve(self, places: Places) -> None:
-        """Make room; arrays handed out before keep the memory they have."""
-        for block, packing in zip(self._blocks, places.packings, strict=True):
+    def reserve(self, placement: Placement) -> None:
+        """Grow the blocks as required; arrays returned before keep their memory."""
+        for block, packing in zip(self._blocks, placement.packings, strict=True):
             block.reserve(packing.height)
 
     def take(
         self,
-        places: Places,
+        placement: Placement,
         buffer: int | None,
         dtype: str,
         shape: Sequence[int],
         offset: int = 0,
         strides: Sequence[int] | None = None,
     ) -> Any:
-        """An array over a buffer, from a byte of it on; one of the device by itself where there is
-        none. With `strides`, the places of an array of the host are so far apart.
+        """Return an array over a buffer, from a byte offset; without a buffer, a separate device
+        array.
+
+        `strides`, in bytes, are supported for host arrays.
         """
         if buffer is None:
             return self._blocks[1].fresh(dtype, shape)
-        block = self._blocks[places.sides[buffer]]
-        return block.take(places.offsets[buffer] + offset, dtype, shape, strides)
+        block = self._blocks[placement.sides[buffer]]
+        return block.take(placement.offsets[buffer] + offset, dtype, shape, strides)

@@ -1,7 +1,7 @@
-"""Holds what a step will take against a limit, before any of it is taken.
+"""Checks the memory of a step against a limit before anything is allocated.
 
 Counted is what is known once sizes are bound: parameters and other state, feeds, the arenas with
-the scratch of kernels, and the copies of what is fetched.
+the scratch memory of kernels, and the copies of fetches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.errors import MemoryLimitExceeded
 from runtime.memory.params import Params
 
 SHOWN = 4
-"""The largest variables that a message names."""
+"""Number of variables, the largest ones, named in a message."""
 
 _KINDS = {"parameter": "parameters", "feed": "feeds", "fetch": "fetches"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -30,7 +30,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 @dataclass(frozen=True)
 class Weight:
-    """Memory of one variable: what it is, its bytes, and the user's line where there is one."""
+    """Memory of one variable: its kind, its bytes, and the user's line if known."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ def check_limit(
     arena: int,
     params: Params,
 ) -> None:
-    """Raise MemoryLimitExceeded where a step of a module would take more bytes than `limit`.
+    """Raise MemoryLimitExceeded if a step of a module would take more bytes than `limit`.
 
     `lives` are its buffers at these sizes, `arena` the bytes they are packed into. The message
     names the largest variables with their shapes, bytes and the user's lines.
@@ -77,7 +77,7 @@ def check_limit(
 
 
 def bytes_text(nbytes: int) -> str:
-    """Bytes in the unit that shows few digits.
+    """Format bytes in a readable unit.
 
     >>> bytes_text(512), bytes_text(3 << 29)
     ('512 B', '1.50 GiB')
@@ -87,7 +87,7 @@ def bytes_text(nbytes: int) -> str:
 
 
 def _params(module: Module, sizes: Mapping[str, int], params: Params) -> Iterator[Weight]:
-    """State that is there, and what a step will make."""
+    """Existing state, and state that a step will create."""
     for tensor in module.params:
         array: Array | None = params.get(tensor.name)
         weight = _weight("parameter", tensor, sizes)
@@ -101,7 +101,7 @@ def _params(module: Module, sizes: Mapping[str, int], params: Params) -> Iterato
 
 
 def _edges(kind: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> Iterator[Weight]:
-    """Feeds or fetches whose sizes are known when they are bound."""
+    """Feeds or fetches whose sizes are known at bind time."""
     return (_weight(kind, each, sizes) for each in tensors if _are_known(each.shape, sizes))
 
 
@@ -132,7 +132,7 @@ _OP = re.compile(r"^ *# (.+?) = \w+\(.*  (\S.*:\d+)$", re.MULTILINE)
 """The comment above an op in a module: its outputs and the user's line."""
 
 _TAKE = re.compile(r" = take\((\d+), '(\w+)', \((.*?),?\)(?:, \d.*)?\)$", re.MULTILINE)
-"""Where a module takes an array over a buffer: its number, element type and sizes."""
+"""A call that takes an array over a buffer: its number, dtype and sizes."""
 
 
 def _listed(outputs: str) -> list[str]:
@@ -140,6 +140,6 @@ def _listed(outputs: str) -> list[str]:
 
 
 def _array(dtype: str, shape: str, sizes: Mapping[str, int]) -> tuple[int, str]:
-    """The bytes of an array that a module takes, and its element type and shape as text."""
+    """The bytes of an array that a module takes, and its dtype and shape as text."""
     found = tuple(evaluate(parse_size(each), sizes) for each in shape.split(",") if each.strip())
     return math.prod(found) * np.dtype(dtype).itemsize, f", {dtype} of shape {found}"

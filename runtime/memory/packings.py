@@ -1,9 +1,9 @@
-"""Where buffers lie, for sizes that change from batch to batch.
+"""Packings of buffers for sizes that change from batch to batch.
 
-The first sizes are packed as low as a search gets them. Where others follow, batches of sequences
-above all, new ones are packed a little larger than they are, so that the next batch may use the
-same places: its views must be made, but nothing is packed again. New sizes wait for no long search:
-orders found before are tried, and greedy packing where they do not come near the bound.
+The first sizes are packed with a full search. If others follow, as in batches of sequences, the
+sizes are rounded up a little, so that the next batch can use the same packing: its views are
+created, but nothing is packed again. New sizes wait for no long search: orders found before are
+tried, and greedy packing if they are not close to the bound.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from compiler.pack import EFFORT, Life, Packing, Stack, check, lower_bound, pack
 from compiler.plan import Buffer
 
 KEPT = 8
-"""Packings remembered; the one not used for longest goes."""
+"""Number of packings cached; the least recently used is dropped."""
 
 SPARE = 1.25
-"""A packing serves sizes that fill it by 1 / SPARE at least."""
+"""A packing is reused for sizes that fill at least 1 / SPARE of it."""
 
 NEAR = 65 / 64
-"""Times the bound that is low enough for sizes that are not the first."""
+"""Multiple of the lower bound that is accepted for sizes other than the first."""
 
 QUICK = 150
-"""Steps of search while a batch waits for its packing: a few milliseconds."""
+"""Search steps while a batch waits for its packing: a few milliseconds."""
 
 ORDERS = 3
-"""Orders remembered, to be tried for other sizes."""
+"""Number of orders remembered, to be tried for other sizes."""
 
 STEPS = 8
-"""A size is rounded up by an eighth of it at most."""
+"""A size is rounded up by at most one eighth."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A packing and the bytes each buffer may have in it."""
+    """A packing and the capacity in bytes of each buffer in it."""
 
     sizes: tuple[int, ...]
     packing: Packing
@@ -48,7 +48,7 @@ class _Known:
 
 
 class Packings:
-    """The packings of one module's buffers."""
+    """The cached packings of one module's buffers."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._buffers = buffers
@@ -57,17 +57,17 @@ class Packings:
         self._stacks: list[Stack] = []
 
     def pack(self, lives: Sequence[Life], effort: int = EFFORT, enough: int = 0) -> Packing:
-        """Where buffers of these lives lie, checked: no two that are alive at once overlap.
+        """Pack buffers of these lifetimes, and check that no two alive at once overlap.
 
         `effort` and `enough` are those of `compiler.pack.pack`. Raises PackError naming the two
-        where they do.
+        buffers that overlap.
         """
         packing = pack(lives, effort=effort, enough=enough)
         check(lives, packing, names=self._names)
         return packing
 
     def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Packing:
-        """A packing for buffers of these lives, given the sizes they follow from."""
+        """Return a packing for buffers of these lifetimes, which follow from the sizes."""
         needed = tuple([life.size for life in lives])
         known = next((each for each in self._known if each.serves(needed)), None)
         if known is None:
@@ -88,7 +88,7 @@ class Packings:
         return _Known(capacities, self._packed_quickly(roomy))
 
     def _packed_quickly(self, lives: Sequence[Life]) -> Packing:
-        """In an order found before, where one comes near the bound; else packed anew."""
+        """Pack in an order found before, if one is close to the bound; else pack from scratch."""
         bound = lower_bound(lives)
         enough = int(NEAR * bound)
         settled = (stack.settle(lives, bound) for stack in self._stacks)
@@ -105,7 +105,7 @@ class Packings:
 
 
 def rounded(size: int) -> int:
-    """The next size with a few leading bits only.
+    """Round up to a number with few significant bits.
 
     >>> [rounded(size) for size in (5, 16, 17, 100, 1025)]
     [5, 16, 18, 104, 1152]

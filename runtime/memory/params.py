@@ -1,4 +1,4 @@
-"""The arrays of a module's params: found, held to what the module says of them, or made."""
+"""The arrays of a module's params: looked up and checked against their declarations, or created."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ Params: TypeAlias = MutableMapping[str, Array]
 def state_arrays(
     tensors: Sequence[Tensor], params: Params, sizes: Mapping[str, int]
 ) -> dict[str, Array]:
-    """The array of every param, made where a step will write it first; all or none are made."""
+    """Return the array of every param, created if a step will write it first; all or none are
+    created.
+    """
     shapes = [tuple(evaluate(size, sizes) for size in tensor.shape) for tensor in tensors]
     for tensor, shape in zip(tensors, shapes, strict=True):
         if tensor.given:
@@ -45,7 +47,9 @@ def _expect_state(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Non
 
 
 def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
-    """The array itself: steps write into it, and keep views that only row-major order gives."""
+    """Return the array itself, not a copy: steps write into it, and keep views that need row-major
+    order.
+    """
     array = _held(tensor, params)
     if array is None or array.shape != shape or array.dtype != tensor.dtype:
         array = params[tensor.name] = new_array(repr(tensor.name), shape, tensor.dtype)
@@ -55,7 +59,9 @@ def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
 
 
 def _held(tensor: Tensor, params: Params) -> Array | None:
-    """The array of a param; None where it was lost with its process and is written first anyway."""
+    """Return the array of a param; None if it was lost with its process but is written first
+    anyway.
+    """
     try:
         return params.get(tensor.name)
     except CollectiveError:

@@ -1,4 +1,4 @@
-"""Worker processes of one machine: the pool (the caller's side), the worker, and their channel.
+"""Worker processes of one machine: the pool (on the caller's side), the worker, and their channel.
 
 Read `pool` first, then `worker`, `process`, `channel` and `region`.
 """

@@ -1,4 +1,4 @@
-"""Causes: which worker of a pool is at fault, by how processes ended and what workers reported."""
+"""Finds the worker of a pool that failed first, by process exits and worker reports."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from runtime.errors import CollectiveError, RankError, ScheduleError, WorkerErro
 from runtime.parallel.process import WorkerProcess
 
 RING = 0
-"""The ring that all ranks of a pool are in."""
+"""The ring of all ranks of a pool."""
 
 SECONDARY = ("RankError", "CollectiveError")
-"""Types of errors that may only follow from the fault of another rank."""
+"""Error types that may be a mere consequence of another rank's failure."""
 
 HINT = "the pool has ended; the next run starts another"
 
 Report = Mapping[str, Any]
-"""The message in which a worker reports an error."""
+"""A worker's error message."""
 
 
 def find_cause(
     workers: Sequence[WorkerProcess], rings: Rings, own_rank: int
 ) -> tuple[CollectiveError, bool]:
-    """What ended a worker, and whether it cannot follow from the fault of another rank.
+    """Return the error that ended a worker, and whether it is a root cause, not a consequence.
 
-    A worker that was killed comes first, then one that raised an error of its own, then what
-    workers report of other ranks.
+    A worker that was killed comes first, then one whose own step raised an error, then reports
+    about other ranks.
     """
     reports: list[Report] = []
     for worker in workers:
@@ -61,7 +61,7 @@ def _ended(worker: WorkerProcess, rings: Rings) -> RankError:
 
 
 def _blamed(report: Report, rings: Rings) -> RankError:
-    """What a worker found of another rank."""
+    """Convert a worker's report about another rank to an error."""
     rank, text = int(report["blames"]), str(report["text"])
     record = rings.record_of(RING, rank) or Record(rank)
     return RankError(
@@ -71,7 +71,7 @@ def _blamed(report: Report, rings: Rings) -> RankError:
 
 
 def _reported(report: Report) -> CollectiveError:
-    """The error that a worker reported, with its traceback."""
+    """Convert a worker's report to an error with its traceback."""
     kind, text, trace = str(report["kind"]), str(report["text"]), str(report["trace"])
     if kind == ScheduleError.__name__:
         return ScheduleError(text)

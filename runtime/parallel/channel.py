@@ -1,7 +1,7 @@
 """Channel: messages between the caller and a worker, JSON over a socket pair, arrays in a region.
 
-The socket keeps messages apart (SOCK_SEQPACKET), so each is one write and one read. The two sides
-take turns: whoever sends has written the arrays that go with it, and reads nothing more of before.
+The socket preserves message boundaries (SOCK_SEQPACKET), so each is one write and one read. The two
+sides alternate: a sender has written the arrays of its message and no longer reads earlier ones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from runtime.errors import CollectiveError
 from runtime.parallel.region import Region, Value
 
-LONGEST_INLINE = 1 << 15
-"""Bytes of a message in the socket at most; a longer one lies in the region."""
+MAX_INLINE_BYTES = 1 << 15
+"""Maximum bytes of a message in the socket; a longer one is stored in the region."""
 
 OUTSIDE = b"@"
-"""What begins a message that says where its text lies in the region."""
+"""Prefix of a message that refers to a text in the region."""
 
 Message = dict[str, Any]
 
@@ -30,8 +30,8 @@ Message = dict[str, Any]
 class Channel:
     """One end of the connection between the caller and a worker.
 
-    A wait polls for `spin` seconds before it sleeps: waking a core that sleeps costs more than a
-    short wait does.
+    A wait polls for `spin` seconds before it sleeps: waking a sleeping core costs more than a short
+    wait does.
     """
 
     def __init__(self, connection: socket.socket, region: Region, spin: float = 0.0) -> None:
@@ -42,24 +42,24 @@ class Channel:
         self._poll.register(connection, select.POLLIN)
 
     def send(self, message: Message, values: Sequence[Value] = ()) -> None:
-        """Send a message with arrays. Raises OSError where the other side has ended."""
+        """Send a message with arrays. Raises OSError if the other side has ended."""
         message["values"] = self.region.write(values) if values else []
         data = json.dumps(message).encode()
-        if len(data) > LONGEST_INLINE:
+        if len(data) > MAX_INLINE_BYTES:
             text = np.frombuffer(data, "uint8")
             message["values"] = self.region.write([*values, text])
             data = OUTSIDE + json.dumps(message["values"][-1]).encode()
         self.connection.send(data)
 
     def waits(self, seconds: float) -> bool:
-        """Wait for a message, `seconds` at most; whether there is one, or the end."""
+        """Wait at most `seconds`; return whether there is a message, or the end of the stream."""
         return self._spins() or bool(self._poll.poll(seconds * 1000))
 
     def receive(self) -> Message | None:
-        """The next message, waited for; None where the other side has ended."""
+        """Wait for the next message; None if the other side has ended."""
         self._spins()
         try:
-            data = self.connection.recv(2 * LONGEST_INLINE)
+            data = self.connection.recv(2 * MAX_INLINE_BYTES)
         except ConnectionResetError:
             return None
         if not data:
@@ -74,7 +74,7 @@ class Channel:
         return cast(Message, loaded)
 
     def _spins(self) -> bool:
-        """Poll for `spin` seconds; whether there is a message, or the end."""
+        """Poll for `spin` seconds; return whether there is a message, or the end of the stream."""
         end = monotonic() + self.spin
         while not self._poll.poll(0):
             if monotonic() >= end:
@@ -82,7 +82,7 @@ class Channel:
         return True
 
     def values(self, message: Message, *, copies: bool) -> list[Value]:
-        """The arrays that came with a message, copied or as views into the region."""
+        """Return the arrays of a message, copied or as views into the region."""
         return self.region.read(message.get("values"), copies=copies)
 
 

@@ -1,7 +1,7 @@
 """Pool: the ranks of one machine. The calling process is the first, workers are the others.
 
 Workers run modules that the caller compiled, each as one rank. Every failed step ends the pool,
-since its ranks no longer agree: the caller makes another and sends it the state again.
+since its ranks are no longer consistent: the caller creates another and sends it the state again.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ LOOPBACK = "127.0.0.1:0"
 NAME = "pool"
 
 SETTLING = 1.0
-"""Seconds that the caller waits for the cause of an error that a worker had from another rank."""
+"""Seconds that the caller waits for the root cause of an error that may be a consequence."""
 
 PART = 1 << 26
-"""Bytes of state that are sent to a worker at once."""
+"""Bytes of state sent to a worker in one message."""
 
 CLOSING = 2.0
-"""Seconds that workers have to end by themselves."""
+"""Seconds that workers have to exit by themselves."""
 
 SPIN = 2e-4
-"""Seconds that a rank polls for a message before it sleeps, where each rank has a core."""
+"""Seconds that a rank polls for a message before it sleeps, if each rank has a core."""
 
 STARTING = 60.0
-"""Seconds that workers have to import what they need, at least: who ends meanwhile is seen."""
+"""Minimum seconds for workers to import their modules; an exit in the meantime is detected."""
 
 T = TypeVar("T")
 
 
 class Pool:
-    """Ranks `trainer · k` to `trainer · k + k - 1` of `trainers · k`, for the k `places` given.
+    """Ranks `trainer · k` to `trainer · k + k - 1` of `trainers · k`, for the k `places` passed.
 
     The first place is the caller's own, whose collectives are `rings`, numbered from 0 to
-    `ring_count` - 1, each with a process group of its own. With several trainers, each a pool of
-    its own, `endpoints` has one of each; the first hosts the rendezvous. `deadline` is in seconds,
-    `FLAGS_rpc_deadline` unless given. Raises RendezvousError, RankError or CollectiveError where a
-    worker cannot be started or the ranks do not meet.
+    `ring_count` - 1, each with a separate process group. With several trainers, each with its own
+    pool, `endpoints` has one of each; the first hosts the rendezvous. `deadline` is in seconds, by
+    default `FLAGS_rpc_deadline`. Raises RendezvousError, RankError or CollectiveError if a worker
+    cannot be started or the ranks do not meet.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """The number of ranks of this machine, the caller among them."""
+        """The number of ranks of this machine, including the caller."""
         return len(self.places)
 
     # Start and end
@@ -141,7 +141,7 @@ class Pool:
         return text
 
     def _limit_threads(self) -> None:
-        """Give the caller one thread of BLAS, as each worker has, while there are several ranks."""
+        """Limit the caller to one BLAS thread, as each worker is, while there are several ranks."""
         if self.size > 1:
             before = torch_module().get_num_threads()
             torch_module().set_num_threads(1)
@@ -149,7 +149,7 @@ class Pool:
             self._threads = (before, blas.limit(1) if blas else 0)
 
     def close(self) -> None:
-        """End the workers, which have finished; their ranks leave the ring."""
+        """Shut down the workers after they have finished; their ranks leave the ring."""
         self._end(CLOSING)
 
     def abort(self) -> None:
@@ -193,7 +193,7 @@ class Pool:
         self._keys[key] = tuple(each)
 
     def drop(self, keys: Iterable[str] = (), scopes: Iterable[str] = ()) -> None:
-        """Forget modules and scopes on every worker; what is not there is ignored."""
+        """Drop modules and scopes on every worker; unknown names are ignored."""
         dropped = list(keys)
         for worker in self.workers:
             self._send(worker, {"do": "drop", "keys": dropped, "scopes": list(scopes)})
@@ -202,7 +202,7 @@ class Pool:
             self._keys.pop(key, None)
 
     def set_state(self, scope: str, arrays: Mapping[str, Array], ranks: Iterable[int] = ()) -> None:
-        """Copy arrays into a scope of every worker, or of those of these ranks."""
+        """Copy arrays into a scope of every worker, or of the workers of these ranks."""
         wanted = set(ranks) or {worker.rank for worker in self.workers}
         for names in _parts(arrays):
             for worker in self.workers:
@@ -212,7 +212,7 @@ class Pool:
             self._receive_all("setting of state", wanted)
 
     def get_state(self, rank: int, scope: str, names: Iterable[str]) -> dict[str, Array]:
-        """Copies of arrays of a scope of one worker. Raises WorkerError for names it has not."""
+        """Return copies of arrays in a worker's scope. Raises WorkerError for unknown names."""
         (worker,) = [each for each in self.workers if each.rank == rank]
         found: dict[str, Array] = {}
         for name in names:
@@ -224,8 +224,8 @@ class Pool:
     def share(self, scope: str, name: str, root: int, array: Array) -> None:
         """Copy a variable of the rank `root` into `array` on the first device of every trainer.
 
-        All trainers must call it. `array` has the variable's shape and element type; that of the
-        root, where it is a first device, has its values.
+        All trainers must call it. `array` has the variable's shape and dtype; that of the root, if
+        it is a first device, already has its values.
         """
         like = {"shape": list(array.shape), "dtype": str(array.dtype)}
         for worker in self.workers:
@@ -245,14 +245,13 @@ class Pool:
     # Steps
 
     def start_run(self, key: str, feeds: Sequence[Mapping[str, Array] | None]) -> None:
-        """Begin a step of a module on every worker, each with its own feeds by name.
+        """Start a step of a module on every worker, each with its own feeds by name.
 
-        A worker whose feeds are None is left out, for modules without collectives.
-
-        Raises FeedError where a feed is missing, and what ended a worker.
+        A worker whose feeds are None is skipped, for modules without collectives. Raises FeedError
+        if a feed is missing, and the error that ended a worker.
         """
         if self._running:
-            raise CollectiveError(f"a step of {self._running!r} is under way already")
+            raise CollectiveError(f"a step of {self._running!r} is already in progress")
         self._expect_open()
         while self.forgotten:
             self.drop(scopes=[self.forgotten.pop()])
@@ -267,9 +266,9 @@ class Pool:
         self._running = key
 
     def finish_run(self) -> list[list[Value]]:
-        """Wait for the step that was started; copies of what each worker fetched, by rank.
+        """Wait for the started step; return copies of the fetches of each worker, by rank.
 
-        Raises WorkerError for what a worker raised, with its traceback, and RankError for a worker
+        Raises WorkerError for an error in a worker, with its traceback, and RankError for a worker
         that ended, stopped or stalled. Either ends the pool.
         """
         key, self._running = self._running, ""
@@ -282,7 +281,8 @@ class Pool:
     def run(
         self, key: str, feeds: Sequence[Mapping[str, Array] | None], own: Callable[[], T]
     ) -> tuple[T, list[list[Value]]]:
-        """Run a step on every worker, and `own` here meanwhile: its result and what they fetched.
+        """Run a step on every worker, and `own` here meanwhile; return its result and their
+        fetches.
 
         An error of `own` ends the pool, and so does Ctrl-C.
         """
@@ -308,7 +308,7 @@ class Pool:
             raise
 
     def _receive_all(self, what: str, ranks: Iterable[int] = ()) -> list[list[Value]]:
-        """The values that came with the reply of every worker, or of those of these ranks."""
+        """Receive the reply values of every worker, or of the workers of these ranks."""
         wanted = set(ranks)
         workers = [each for each in self.workers if not wanted or each.rank in wanted]
         try:
@@ -337,17 +337,17 @@ class Pool:
         return reply
 
     def _guarded(self, own: Callable[[], T]) -> T:
-        """What this rank's part of a step returns; its error ends the pool."""
+        """Run this rank's part of a step; an error in it ends the pool."""
         try:
             return own()
         except BaseException:
             self.abort()
             raise
 
-    # Faults
+    # Failures
 
     def look(self) -> None:
-        """Raise for a worker that ended or reported an error; called while the caller waits."""
+        """Raise if a worker ended or reported an error; called while the caller waits."""
         if not self.is_open:
             return
         for worker in self.workers:
@@ -357,7 +357,7 @@ class Pool:
                 self._diagnose()
 
     def _diagnose(self) -> NoReturn:
-        """Raise what ended a worker; an error it had from another rank only if no other comes."""
+        """Raise the error that ended a worker, preferring root causes to consequences."""
         end = monotonic() + SETTLING
         error, is_first = find_cause(self.workers, self.rings, self.first)
         while not is_first and monotonic() < end:
@@ -368,7 +368,7 @@ class Pool:
 
 
 def _hook(pool: Pool) -> Callable[[], None]:
-    """The pool's look, which does not keep the pool."""
+    """The pool's `look`, without keeping the pool alive."""
     reference = weakref.ref(pool)
 
     def look() -> None:
@@ -380,7 +380,7 @@ def _hook(pool: Pool) -> Callable[[], None]:
 
 
 def _ordered(module: Module, feed: Mapping[str, Array], rank: int) -> list[Value]:
-    """The feeds of a worker in the order of its module; FeedError where one is missing."""
+    """Return the feeds of a worker in the order of its module; FeedError if one is missing."""
     missing = [tensor.name for tensor in module.feeds if tensor.name not in feed]
     if missing:
         raise FeedError(f"missing feed of rank {rank}: {', '.join(map(repr, missing))}")
@@ -388,7 +388,7 @@ def _ordered(module: Module, feed: Mapping[str, Array], rank: int) -> list[Value
 
 
 def _parts(arrays: Mapping[str, Array]) -> list[list[str]]:
-    """Names in groups whose arrays have `PART` bytes together, or more by one array."""
+    """Group names so that each group has up to `PART` bytes, plus at most one array."""
     groups: list[list[str]] = []
     size = PART
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""The worker processes of a pool: started by a thread that lives as long as they do, and ended.
+"""The worker processes of a pool, started by a thread that lives as long as they do.
 
 The kernel kills a worker when the *thread* that started it ends (PR_SET_PDEATHSIG), so that cannot
 be the caller's, which may be any thread.
@@ -23,18 +23,18 @@ from runtime.parallel.channel import Channel, Message
 from runtime.parallel.region import Region
 
 COMMAND = "import sys; sys.path.append({root!r}); from runtime.parallel.worker import main; main()"
-"""What a worker runs: the package may have been found by a path that only the caller has."""
+"""The code of a worker: the package may have been found by a path that only the caller has."""
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-"""Ranks share the cores of a machine: each has one thread of BLAS."""
+"""Ranks share the cores of a machine: each uses one BLAS thread."""
 
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""A connection that ends with its process is not worth a warning."""
+"""Suppresses warnings about connections that end with their process."""
 
 SettingsText = Callable[[int, int, int], str]
-"""The settings of a worker as text, by its rank and its descriptors of socket and region."""
+"""Formats the settings of a worker, from its rank and its descriptors of socket and region."""
 
 
 class WorkerProcess:
@@ -50,7 +50,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of its process, 0 before it was started."""
+        """The PID of its process, 0 before it was started."""
         return 0 if self._process is None else self._process.pid
 
     def start(self, settings: SettingsText, environment: Mapping[str, str]) -> None:
@@ -67,18 +67,18 @@ class WorkerProcess:
         self.theirs.close()
 
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has exited."""
         return self._pidfd >= 0 and bool(select.select([self._pidfd], [], [], 0)[0])
 
     def cause(self) -> str:
-        """How the process ended, as an error shows it."""
+        """How the process ended, as text for an error."""
         code = 0 if self._process is None else self._process.wait()
         if code < 0:
             return f"it was killed by {signal.Signals(-code).name}"
         return f"it exited with code {code}"
 
     def drain(self) -> None:
-        """Keep the messages that are there."""
+        """Read and keep the pending messages."""
         while self.channel.waits(0):
             message = self.channel.receive()
             if message is None:
@@ -86,12 +86,12 @@ class WorkerProcess:
             self.inbox.append(message)
 
     def kill(self) -> None:
-        """End the process, a stopped one too."""
+        """Kill the process, even if it is stopped."""
         if self._process is not None:
             self._process.kill()
 
     def reap(self, limit: float) -> None:
-        """Wait for the end of the process, killed after `limit` seconds, and close what it had."""
+        """Wait for the process to exit, kill it after `limit` seconds, and close its resources."""
         if self._process is not None:
             try:
                 self._process.wait(limit)
@@ -116,13 +116,13 @@ class Starter:
         Thread(target=self._run, daemon=True, name="workers").start()
 
     def wait(self) -> None:
-        """Wait until the processes are started. Raises CollectiveError where one cannot be."""
+        """Wait until the processes are started. Raises CollectiveError if one cannot be."""
         self._started.wait()
         if self._errors:
             raise CollectiveError(f"a worker cannot be started: {self._errors[0]}")
 
     def end(self) -> None:
-        """Let the thread end: the workers have."""
+        """Let the thread exit: the workers have exited."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -139,7 +139,9 @@ class Starter:
 def shut_down(
     workers: Sequence[WorkerProcess], starter: Starter, owner: int, *, grace: float
 ) -> None:
-    """End all workers: by a request within `grace` seconds, else killed. Not in a forked child."""
+    """Ask all workers to exit within `grace` seconds, then kill them. Does nothing in a forked
+    child.
+    """
     if os.getpid() != owner:
         return
     end = monotonic() + grace

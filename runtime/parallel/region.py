@@ -1,6 +1,6 @@
-"""Region: memory that two processes share, through a file that has no name and so cannot leak.
+"""Region: memory shared by two processes, through an unnamed file, which cannot leak.
 
-Arrays lie in it one after the other. What says where is checked against the memory before use.
+Arrays are stored in it consecutively. Offsets are checked against the memory before use.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from compiler.ir.types import Array, DType
 from runtime.errors import CollectiveError, TooLarge
 
 ALIGN = 64
-"""Bytes to whose multiple arrays are aligned."""
+"""Alignment of arrays in bytes."""
 
 FIRST_SIZE = 1 << 16
-"""Bytes of a new region."""
+"""Initial size of a region in bytes."""
 
 MOST_AXES = 64
 
@@ -30,11 +30,11 @@ Value: TypeAlias = "Array | list[Array]"
 """An array, or the arrays of a tensor array."""
 
 Place: TypeAlias = list[Any]
-"""Where an array lies: `[dtype, shape, offset]`; a list of these for a tensor array."""
+"""Location of an array: `[dtype, shape, offset]`; a list of these for a tensor array."""
 
 
 class Region:
-    """Shared memory behind a descriptor, grown by whoever needs more of it."""
+    """Shared memory behind a descriptor, grown by either process on demand."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -43,7 +43,7 @@ class Region:
 
     @staticmethod
     def create() -> Region:
-        """A new region, in memory that is freed with its last descriptor and mapping."""
+        """Create a region, in memory that is freed with its last descriptor and mapping."""
         descriptor = os.memfd_create("fluid", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, FIRST_SIZE)
         return Region(descriptor)
@@ -54,19 +54,21 @@ class Region:
         return len(self._map)
 
     def write(self, values: Sequence[Value]) -> list[Place]:
-        """Copy arrays in, from the beginning on; where each lies. Raises TooLarge."""
+        """Copy arrays in, from the start; return their locations. Raises TooLarge."""
         self._end = 0
-        places = [self._place(value) for value in values]
+        locations = [self._place(value) for value in values]
         self._reserve(self._end)
-        for value, place in zip(values, places, strict=True):
+        for value, place in zip(values, locations, strict=True):
             self._fill(value, place)
-        return places
+        return locations
 
-    def read(self, places: object, *, copies: bool) -> list[Value]:
-        """The arrays at these places, copied or as views. Raises CollectiveError where none lie."""
-        if not isinstance(places, list):
-            raise CollectiveError(f"places of arrays are a list, not {places!r:.80}")
-        return [self._value(place, copies) for place in cast("list[object]", places)]
+    def read(self, locations: object, *, copies: bool) -> list[Value]:
+        """Return the arrays at these locations, copied or as views. Raises CollectiveError if
+        invalid.
+        """
+        if not isinstance(locations, list):
+            raise CollectiveError(f"array locations must be a list, not {locations!r:.80}")
+        return [self._value(place, copies) for place in cast("list[object]", locations)]
 
     def close(self) -> None:
         """Close the descriptor; the mapping ends with the last view of it."""
@@ -83,7 +85,7 @@ class Region:
         if nbytes <= self.nbytes:
             return
         free = free_memory()
-        if nbytes > free:  # the kernel would end a process once the pages are written
+        if nbytes > free:  # the kernel would kill a process once the pages are written
             raise TooLarge(
                 f"arrays for a worker need {nbytes} bytes, but only {free} bytes are free"
             )
@@ -100,7 +102,7 @@ class Region:
 
     def _value(self, place: object, copies: bool) -> Value:
         if not isinstance(place, list):
-            raise CollectiveError(f"this is not the place of an array: {place!r:.80}")
+            raise CollectiveError(f"malformed array location: {place!r:.80}")
         found = cast(Place, place)
         if found and isinstance(found[0], str):
             view = self._view(*_checked(found))
@@ -108,14 +110,14 @@ class Region:
         return [cast(Array, self._value(each, copies)) for each in found]
 
     def _view(self, dtype: str, shape: Sequence[int], offset: int) -> Array:
-        """An array over a part of the memory, which the other process may have grown."""
+        """Return an array over a part of the memory, which the other process may have grown."""
         kind = _element_type(dtype)
         count = prod(shape)
         if count and offset + count * kind.itemsize > self.nbytes:
             self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
         if count and offset + count * kind.itemsize > self.nbytes:
             raise CollectiveError(
-                f"{dtype} of shape {tuple(shape)} at byte {offset} does not lie in the "
+                f"{dtype} of shape {tuple(shape)} at byte {offset} is outside the "
                 f"{self.nbytes} bytes shared with a worker"
             )
         if not count:
@@ -125,28 +127,30 @@ class Region:
 
 @cache
 def _element_name(dtype: np.dtype[Any]) -> str:
-    """The name of an element type; NumPy computes it anew each time, which takes microseconds."""
+    """The name of an element type, cached: NumPy recomputes it each time, which takes
+    microseconds.
+    """
     return dtype.name
 
 
 @cache
 def _element_type(name: str) -> np.dtype[Any]:
-    """The element type of a name, one of those that tensors may have."""
+    """Return the dtype with this name, one of those that tensors may have."""
     return DType.of(name).numpy
 
 
 def free_memory() -> int:
-    """Bytes of memory that a process can still take, as the kernel estimates it."""
+    """Bytes of memory that a process can still allocate, as the kernel estimates it."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     (line,) = [each for each in lines if each.startswith("MemAvailable:")]
     return int(line.split()[1]) << 10
 
 
 def _checked(place: Place) -> Place:
-    """The place of one array; CollectiveError where a number of it is none."""
+    """Validate the location of one array; CollectiveError if a field is not a valid number."""
     if len(place) == 3 and isinstance(place[1], list):
         shape, offset = cast("list[object]", place[1]), place[2]
         numbers: list[object] = [*shape, offset]
         if len(shape) <= MOST_AXES and all(type(each) is int and each >= 0 for each in numbers):
             return place
-    raise CollectiveError(f"this is not the place of an array: {place!r:.80}")
+    raise CollectiveError(f"malformed array location: {place!r:.80}")

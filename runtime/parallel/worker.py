@@ -1,7 +1,7 @@
 """Worker: a process that runs modules as one rank, for the process that started it.
 
-It loads modules that the caller compiled, keeps their state, and runs their steps. It ends with the
-caller, by a signal of the kernel and by the end of the socket, whichever comes first.
+It loads modules that the caller compiled, keeps their state, and runs their steps. It exits with
+the caller, by a signal of the kernel or at the end of the socket, whichever comes first.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from runtime.parallel.channel import Channel, Message, value_text
 from runtime.parallel.region import Region, Value
 
 PR_SET_PDEATHSIG = 1
-LONGEST_TRACE = 20000
-"""Characters of a traceback that are sent, the last ones."""
+MAX_TRACE_CHARS = 20000
+"""Maximum number of characters of a traceback that are sent, from its end."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a worker is started with.
+    """The start settings of a worker.
 
-    `device` is the number of a GPU, -1 for the host; `spin` is in seconds, as for a Channel.
+    `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel.
     """
 
     rank: int
@@ -56,7 +56,7 @@ class Settings:
     parent: int
 
     def text(self) -> str:
-        """The settings as one argument of a command."""
+        """The settings as one command-line argument."""
         return json.dumps(asdict(self))
 
 
@@ -80,7 +80,7 @@ class Worker:
         }
 
     def serve(self) -> None:
-        """Join the ring, then do what each message says until the caller ends or closes."""
+        """Join the ring, then process messages until the caller ends or closes."""
         try:
             self._join()
             self._channel.send({"do": "ready"})
@@ -101,13 +101,13 @@ class Worker:
             self._rings.init_ring(ring, settings.name, settings.size, settings.rank)
 
     def _report(self, error: BaseException) -> None:
-        """Send what a step raised; the caller ends this process."""
+        """Send the error of a step; the caller then ends this process."""
         self._rings.fail(error)
-        trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+        trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
         blamed = error.rank if isinstance(error, RankError) else -1
         self._channel.send(
             {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
-             "kind": type(error).__name__, "text": str(error)[:LONGEST_TRACE], "trace": trace,
+             "kind": type(error).__name__, "text": str(error)[:MAX_TRACE_CHARS], "trace": trace,
              "blames": blamed}
         )  # fmt: skip
 
@@ -170,14 +170,14 @@ class Worker:
 
 
 def end_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, even while it is stopped."""
+    """Ask the kernel to kill this process when its parent exits, even while it is stopped."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 
 
 def main() -> None:
-    """Run a worker with the settings of the command line; it leaves no destructor to wait in."""
+    """Run a worker with the settings of the command line; exits without running destructors."""
     settings = Settings(**json.loads(sys.argv[1]))
     end_with(settings.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -10,8 +10,8 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD, _TOP_PAD = -8, -4, -1, -2
 def keep_freed_memory() -> None:
     """Let the allocator keep freed memory instead of returning it after every message.
 
-    Otherwise each message of megabytes costs a mapping and its page faults. Nothing happens where
-    the C library has no `mallopt`.
+    Otherwise each message of megabytes costs a mapping and its page faults. Does nothing if the C
+    library has no `mallopt`.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):

@@ -1,7 +1,7 @@
-"""How many bytes a synchronous step moves, and how many servers a job needs for its speed.
+"""The number of bytes moved by a synchronous step, and of servers required for a job's speed.
 
-Sizes follow from the layouts that messages have, so they are exact: `received` and `sent` in the
-status of a server are these numbers times steps and trainers.
+Sizes follow from the layouts of messages, so they are exact: `received` and `sent` in the status of
+a server are these numbers times steps and trainers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.ps.wire.packets import pack
 from runtime.ps.wire.rows import part_sizes
 
 HTTP_FRAME = 16_384
-"""Bytes of one HTTP/2 frame at most: its header takes 9 more."""
+"""Maximum bytes of one HTTP/2 frame, without its header of 9 bytes."""
 HTTP_HEADER, GRPC_HEADER = 9, 5
 
 
@@ -45,9 +45,9 @@ NOTHING = Moved(0, 0)
 
 
 def gradients_moved(gradients: Sequence[Gradient], rows: Mapping[str, int]) -> Moved:
-    """What a trainer sends a server in a step.
+    """The messages of gradients that a trainer sends to a server in a step.
 
-    `rows` has how many different rows each sparse gradient has; KeyError for one it lacks.
+    `rows` has the number of distinct rows of each sparse gradient; KeyError if one is missing.
     """
     if not gradients:
         return Moved(1, HEADER_BYTES)
@@ -63,7 +63,9 @@ def layout_moved(layout: Layout) -> Moved:
 
 
 def parameters_moved(variables: Iterable[tuple[str, str, tuple[int, ...]]]) -> Moved:
-    """What a server answers a trainer in a step: variables as (name, dtype, shape)."""
+    """The messages of parameters that a server sends to a trainer in a step, as (name, dtype,
+    shape).
+    """
     return layout_moved(make_layout(variables))
 
 
@@ -73,9 +75,9 @@ def _rows_moved(gradient: Gradient, count: int) -> Moved:
 
 
 def lookups_moved(table: str, dtype: str, width: int, count: int) -> tuple[Moved, Moved]:
-    """What a trainer asks a server for `count` rows of a table, and what it is answered.
+    """The request for `count` rows of a table, and its response.
 
-    The answer also has the number of the step, which is counted as one digit.
+    The response also has the number of the step, which is counted as one digit.
     """
     asked = len(pack({"do": "rows", "name": table})) + count * 8
     known = len(pack({"arrays": [[dtype, [count, width]]], "step": 0}))
@@ -86,7 +88,7 @@ def lookups_moved(table: str, dtype: str, width: int, count: int) -> tuple[Moved
 def servers_needed(
     trainers: int, up: int, down: int, steps_a_second: float, server_bytes_a_second: float
 ) -> int:
-    """The least number of servers that carry a job.
+    """The minimum number of servers for a job.
 
     `up` and `down` are the bytes of one trainer and step over all servers, which share them
     evenly; a server moves `server_bytes_a_second` each way at once.

@@ -1,4 +1,4 @@
-"""What a server is given: its variables, and the functions that update them."""
+"""The service definition of a server: its variables, and the functions that update them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Feeds = Mapping[str, Array]
 """Arrays by name; the row numbers of a sparse gradient `g` are `g@ROWS`."""
 
 ROWS = "@ROWS"
-"""What follows the name of a sparse gradient in the name of its row numbers."""
+"""Suffix of the name of a sparse gradient in the name of its row numbers."""
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """A variable that trainers send. `trainer` is the only one that does; None where all may.
+    """A variable that trainers send. `trainer` is the only one that does; None if all may.
 
-    Of a sparse one, `shape` is that of the whole table.
+    For a sparse one, `shape` is that of the whole table.
     """
 
     name: str
@@ -31,14 +31,14 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Service:
-    """A server of a job: who takes part, what lies here, and how it is updated.
+    """A server of a job: the participants, the variables stored here, and their update functions.
 
-    `variables` are the arrays that live here by name. With `is_synchronous`, `update` runs once a
-    step on the gradients of all trainers; else it runs on each gradient as it comes, with the
-    trainer that sent it. `assign` sets a variable, `count` adds to a counter of the learning-rate
-    schedule, `save` writes a variable below a folder, `received` notes that a trainer has read a
-    variable. `lookups` has, for the name under which trainers ask for rows, the table and by what
-    row numbers are divided. `threads` answer calls, or more where the trainers need more.
+    `variables` are the arrays stored here by name. With `is_synchronous`, `update` runs once a step
+    on the gradients of all trainers; else it runs on each gradient as it arrives, with the trainer
+    that sent it. `assign` sets a variable, `count` adds to a counter of the learning-rate schedule,
+    `save` writes a variable into a folder, `received` records that a trainer has read a variable.
+    `lookups` maps the name under which trainers request rows to the table and the divisor of row
+    numbers. `threads` is the number that answer calls, more if the trainers require it.
     """
 
     endpoint: str
@@ -56,11 +56,11 @@ class Service:
     threads: int = 0
 
     def gradients_of(self, trainer: int) -> list[Gradient]:
-        """The gradients that a trainer sends, in the order of messages."""
+        """The gradients that a trainer sends, in message order."""
         return [each for each in self.gradients if each.trainer in (None, trainer)]
 
     def catalogue(self, trainer: int) -> dict[str, Any]:
-        """What a trainer receives first: the gradients it sends, in the order of messages."""
+        """The first message to a trainer: the gradients it must send, in message order."""
         sent = self.gradients_of(trainer)
         return {
             "endpoint": self.endpoint,

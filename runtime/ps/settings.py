@@ -4,16 +4,16 @@
 |---|---|---|
 | FLUID_PS_POLICY | fail | a lost trainer: `fail` ends the job, `shrink` continues without it, `wait` waits for its return |
 | FLUID_PS_HEARTBEAT_SECONDS | 10 | interval of trainers' heartbeats |
-| FLUID_PS_LOST_SECONDS | 30 | without a heartbeat for so long a trainer is lost |
-| FLUID_PS_RETURN_SECONDS | 5 | a trainer whose connection broke is lost after so long |
-| FLUID_PS_RECONNECT_SECONDS | 60 | trainers wait so long for a server that does not answer |
+| FLUID_PS_LOST_SECONDS | 30 | a trainer without a heartbeat is lost after this time |
+| FLUID_PS_RETURN_SECONDS | 5 | a trainer whose connection broke is lost after this time |
+| FLUID_PS_RECONNECT_SECONDS | 60 | how long trainers wait for a server that does not answer |
 | FLUID_PS_SNAPSHOT_DIR | | folder of servers' snapshots; none are taken without it |
 | FLUID_PS_SNAPSHOT_STEPS | 100 | steps between two snapshots |
 | FLUID_PS_TOKEN | | secret that every call must carry |
-| FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual where servers have a CA |
-| FLUID_PS_LOG | | `text` or `json`: lines on stderr; without it, the logger `fluid.ps` alone |
-| FLUID_PS_TRACE | | folder in which each process writes a Chrome trace when it ends |
-| FLAGS_rpc_deadline | 180000 | milliseconds a step may take until it fails |
+| FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual if servers have a CA |
+| FLUID_PS_LOG | | `text` or `json`: lines on stderr; without it, only the logger `fluid.ps` |
+| FLUID_PS_TRACE | | folder in which each process writes a Chrome trace when it exits |
+| FLAGS_rpc_deadline | 180000 | milliseconds until a step fails |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Settings:
         """Read the environment; it has priority over `given`, which has fields by name.
 
         `given` may also have `ps_token`, `ps_cert`, `ps_key` and `ps_ca`, see `Security.from_env`.
-        Raises WireError naming the variable whose value is none of those possible.
+        Raises WireError naming a variable with an invalid value.
         """
         known = {name: value for name, value in (given or {}).items() if value is not None}
         secret = {name: known.pop(name) for name in SECURITY_FIELDS if name in known}
@@ -82,7 +82,7 @@ class Settings:
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """A positive number; WireError naming the variable where it is none."""
+    """Read a positive number; WireError naming the variable if it is invalid."""
     text = environ.get(name) or str(default)
     try:
         value = float(text)

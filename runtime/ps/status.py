@@ -1,4 +1,4 @@
-"""What `fluid ps status` shows of a server."""
+"""The output of `fluid ps status`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from runtime.ps.settings import Settings
 from runtime.ps.wire.peers import Peers
 
 STATUS_SECONDS = 5.0
-"""How long a server may take to answer."""
-MOST_TABLES = 8
-"""The most tables that are listed, the largest first."""
+"""Timeout of a server's answer."""
+MAX_TABLES = 8
+"""Maximum number of tables listed, the largest first."""
 
 
 def read_status(endpoint: str, settings: Settings) -> dict[str, Any]:
-    """The status of a server. Raises WireError where it does not answer."""
+    """Request the status of a server. Raises WireError if it does not answer."""
     peers = Peers(settings)
     try:
         return peers.call(endpoint, {"do": "status"}, seconds=STATUS_SECONDS)[0]
@@ -24,7 +24,7 @@ def read_status(endpoint: str, settings: Settings) -> dict[str, Any]:
 
 
 def status_lines(status: Mapping[str, Any]) -> list[str]:
-    """The status of a server as lines of text."""
+    """Format the status of a server as lines of text."""
     seconds = max(1e-9, float(status["seconds"]))
     step, kind = int(status["step"]), "steps" if status["synchronous"] else "updates"
     lines = [
@@ -39,9 +39,9 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         late = ", the step waits for it" if each["trainer"] in status["waiting_for"] else ""
         lines.append(f"  trainer {each['trainer']}: {each['state']}, last seen {beat}{late}")
     tables = sorted(status["tables"].items(), key=lambda each: -each[1][1])
-    lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MOST_TABLES]]
-    if len(tables) > MOST_TABLES:
-        lines.append(f"  and {len(tables) - MOST_TABLES} smaller variables")
+    lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MAX_TABLES]]
+    if len(tables) > MAX_TABLES:
+        lines.append(f"  and {len(tables) - MAX_TABLES} smaller variables")
     return [*lines, f"  failed: {status['failure']}"] if status["failure"] else lines
 
 

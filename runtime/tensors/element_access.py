@@ -1,6 +1,4 @@
-"""What release 1.8.5 lets scripts do with the elements of a tensor beside `set`: sizes first, then
-memory; single elements; parts of it.
-"""
+"""Element access to tensors, as in release 1.8.5: allocation by dims, single elements, slices."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from runtime.device import CPUPlace, Place
 class ElementAccess:
     """Methods of `LoDTensor` over its array; the class has `array`, `adopt` and `shape`.
 
-    `_alloc_*` and `_mutable_data` make zeros of the sizes that `_set_dims` was given.
+    `_alloc_*` and `_mutable_data` create zeros of the dims passed to `_set_dims`.
     """
 
     array: Any
@@ -27,9 +25,9 @@ class ElementAccess:
     _dims: tuple[int, ...] | None = None
 
     def __getitem__(self, key: Any) -> Self:
-        """A copy of a part, with as many axes: a number counts as a slice of size 1.
+        """Copy a slice, keeping the rank: an index counts as a slice of size 1.
 
-        Raises IndexError for a number that is out of range.
+        Raises IndexError for an index that is out of range.
         """
         keys = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
         values = self._values()
@@ -43,30 +41,30 @@ class ElementAccess:
             raise ValueError("the tensor is empty: call set first")
         return self.array
 
-    # Sizes and memory
+    # Dims and memory
 
     def _set_dims(self, dims: Sequence[int]) -> None:
-        """Choose sizes; memory for them is taken by `_alloc_*` or `_mutable_data`."""
+        """Set the dims; memory for them is allocated by `_alloc_*` or `_mutable_data`."""
         self._dims = tuple(map(int, dims))
 
     def _get_dims(self) -> list[int]:
-        """The sizes that were chosen, or those it has."""
+        """The dims that were set, or the actual ones."""
         return self.shape() if self._dims is None else list(self._dims)
 
     def _alloc_int(self, place: Place) -> None:
-        """Make zeros of int32."""
+        """Allocate zeros of int32."""
         self._allocate("int32")
 
     def _alloc_float(self, place: Place) -> None:
-        """Make zeros of float32."""
+        """Allocate zeros of float32."""
         self._allocate("float32")
 
     def _alloc_double(self, place: Place) -> None:
-        """Make zeros of float64."""
+        """Allocate zeros of float64."""
         self._allocate("float64")
 
     def _mutable_data(self, place: Place, dtype: Any) -> int:
-        """Make zeros of an element type, as `VarType` has them; the address of the first."""
+        """Allocate zeros of a `VarType` dtype; return the address of the first element."""
         self._allocate(DType.of(int(dtype)).numpy)
         return int(self._values().ctypes.data)
 
@@ -75,21 +73,21 @@ class ElementAccess:
         self._dims = None
 
     def _share_data_with(self, other: ElementAccess) -> None:
-        """Have the same elements as another tensor, in the same memory."""
+        """Share the memory of another tensor."""
         self.adopt(other._values())
 
     def _place(self) -> Place:
-        """Where its elements are read and written."""
+        """The place of its elements."""
         return CPUPlace()
 
-    # Single elements, counted through all axes
+    # Single elements, by flat index
 
     def _get_float_element(self, offset: int) -> float:
-        """One element."""
+        """Return one element."""
         return float(self._values().flat[offset])
 
     def _set_float_element(self, offset: int, value: float) -> None:
-        """Change one element."""
+        """Set one element."""
         self._values().flat[offset] = value
 
     _get_double_element = _get_float_element
@@ -97,7 +95,7 @@ class ElementAccess:
 
 
 def _as_slice(key: Any, size: int) -> Any:
-    """The key itself where it is a slice; IndexError for a number that is out of range."""
+    """Convert an index to a slice; IndexError if it is out of range."""
     if isinstance(key, slice):
         return cast(Any, key)
     number: int = range(size)[index(key)]

@@ -1,8 +1,8 @@
-"""LoDTensor: an array in host memory with the sequences it is cut into.
+"""LoDTensor: an array in host memory with LoD, the offsets of its sequences.
 
-A batch of sequences of different lengths is one array, and its LoD says where each begins: lengths
-[[2, 3]] or offsets [[0, 2, 5]]. A bound step keeps views of a tensor's array, so the array stays
-the same object while shape and type stay; a `Clock` tells when it did not.
+A batch of sequences of different lengths is one array, and its LoD has the start of each: lengths
+[[2, 3]] or offsets [[0, 2, 5]]. A bound step keeps views of a tensor's array, so the array remains
+the same object as long as shape and dtype are unchanged; a `Clock` counts replacements.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Lod = list[list[int]]
 class Clock:
     """Counts how often an array of a family of tensors was replaced by another object.
 
-    `written` counts how often values were: by `set`, and by programs that change state;
-    `by_devices` how many of these were steps of programs that run on several devices.
+    `written` counts writes of values: by `set`, and by programs that change state; `by_devices`
+    counts those that were steps of programs that run on several devices.
     """
 
     __slots__ = ("by_devices", "now", "written")
@@ -41,14 +41,14 @@ class Clock:
         self.by_devices = 0
 
     def tick(self) -> None:
-        """Say that an array was replaced."""
+        """Record that an array was replaced."""
         self.now += 1
 
 
 class LoDTensor(ElementAccess):
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
-    Empty until `set`. An array given here is kept as it is, not copied; a list is the lengths of
+    Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of
     sequences, level by level.
     """
 
@@ -65,33 +65,33 @@ class LoDTensor(ElementAccess):
 
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
-        """An array with offsets that a step computed, and that are right."""
+        """Create a tensor with offsets that a step computed, without checking them."""
         made = LoDTensor(array)
         made._lod = [level.tolist() for level in lod]
         return made
 
     @property
     def array(self) -> Array | None:
-        """The storage itself, brought up to date from its twin on a device; None while empty."""
+        """The storage itself, updated from its device copy; None while empty."""
         self._take_back()
         if self._mirror is not None and self._mirror.pull() and self._clock is not None:
-            self._clock.tick()  # who was given the array may write into it
+            self._clock.tick()  # holders of the array may write into it
         return self._array
 
     def peek(self) -> Array | None:
-        """The storage as it is, which may be behind its twin on a device."""
+        """The storage as it is, which may be older than its device copy."""
         self._take_back()
         return self._array
 
     @property
     def is_lent(self) -> bool:
-        """Whether another process holds the elements, and nobody has read them here since."""
+        """Whether another process holds the elements, and they have not been read here since."""
         return self._take is not None
 
     def lend(self, take: Callable[[], Array]) -> None:
         """Free the storage: another process holds the elements, and `take` returns a copy of them.
 
-        The first to read the tensor gets that copy, which is the storage from then on.
+        The first read of the tensor gets that copy, which is the storage from then on.
         """
         self._array, self._mirror, self._take = None, None, take
         if self._clock is not None:
@@ -104,26 +104,26 @@ class LoDTensor(ElementAccess):
                 self._clock.tick()
 
     def on_device(self, device: str) -> Any:
-        """The twin of the array on a device, by torch's name: a tensor that steps write into.
+        """The copy of the array on a device, by torch's name: a tensor that steps write into.
 
-        It stays the same tensor as long as the array does. ValueError while empty.
+        It remains the same tensor as long as the array does. ValueError while empty.
         """
         self._take_back()
         if self._array is None:
-            raise CompileError("an empty LoDTensor has no twin on a device: call set first")
+            raise CompileError("an empty LoDTensor has no device copy: call set first")
         mirror = self._mirror
         if mirror is None or mirror.array is not self._array or mirror.device != device:
             array = cast(Array, self.array)
             self._mirror = mirror = Mirror(array, device)
         if mirror.push() and self._clock is not None:
-            self._clock.tick()  # who holds the array has to ask for it anew
+            self._clock.tick()  # holders of the array must request it again
         return mirror.tensor
 
     def set(self, array: object, place: Place) -> None:
-        """Copy values in, in place where shape and type stay as they are; the LoD stays.
+        """Copy values in, in place if shape and dtype are unchanged; the LoD is kept.
 
-        A uint16 array has the bits of float16 numbers, as in release 1.8.5.
-        Raises TypeError for elements no fluid type has, or for what is not a place.
+        A uint16 array holds the bits of float16 numbers, as in release 1.8.5.
+        Raises TypeError for unsupported dtypes, or if `place` is not a place.
         """
         expect_place(place)
         values = _as_elements(np.asarray(array))
@@ -136,7 +136,7 @@ class LoDTensor(ElementAccess):
             self.adopt(np.array(values, order="C"))
 
     def _fits(self, values: Array) -> bool:
-        mine = self._array  # lent elements are replaced without a look at them
+        mine = self._array  # elements held by another process are replaced without being read
         return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
 
     def adopt(self, array: Array) -> None:
@@ -153,12 +153,12 @@ class LoDTensor(ElementAccess):
             self._clock.tick()
 
     def shape(self) -> list[int]:
-        """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""
+        """The shape; [0] while empty, as in the reference."""
         self._take_back()
         return [0] if self._array is None else list(self._array.shape)
 
     def _dtype(self) -> VarTypeId:
-        """The element type as files number it; CompileError while empty."""
+        """The dtype as numbered in files; CompileError while empty."""
         self._take_back()
         if self._array is None:
             raise CompileError("an empty LoDTensor has no element type: call set first")
@@ -169,11 +169,11 @@ class LoDTensor(ElementAccess):
         return self._array is not None or self.is_lent
 
     def lod(self) -> Lod:
-        """The offsets of each level, the outermost first; [] for plain data."""
+        """The offsets of each level, outermost first; [] without LoD."""
         return [list(level) for level in self._lod]
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        """Take offsets. Raises LodError where they do not cover the first axis."""
+        """Set the offsets. Raises LodError if they do not cover the first axis."""
         levels = _levels(lod)
         self._expect_valid(levels, f"offsets {levels}")
         self._lod = levels
@@ -183,14 +183,14 @@ class LoDTensor(ElementAccess):
         return [[stop - start for start, stop in pairwise(level)] for level in self._lod]
 
     def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
-        """Take lengths. Raises LodError where they do not sum up to the first axis."""
+        """Set the lengths. Raises LodError if they do not sum to the first axis."""
         given = _levels(lengths)
         levels = [list(accumulate(level, initial=0)) for level in given]
         self._expect_valid(levels, f"sequence lengths {given}")
         self._lod = levels
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
-        """Whether the LoD still covers the first axis: `set` may have brought another size."""
+        """Whether the LoD still covers the first axis: `set` may have changed its size."""
         return _covers(self._lod, self._rows())
 
     def _rows(self) -> int | None:
@@ -205,7 +205,7 @@ class LoDTensor(ElementAccess):
             )
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """The values, copied unless `copy=False`: the next step may write over the storage."""
+        """The values, copied unless `copy=False`: the next step may overwrite the storage."""
         self._take_back()
         values = np.empty(0) if self._array is None else self.array
         return np.array(values, dtype=dtype, copy=copy is not False)
@@ -221,14 +221,14 @@ class LoDTensor(ElementAccess):
         return repr(self) if array is None else tensor_text(array, self._lod)
 
     def _copy(self, place: object) -> LoDTensor:
-        """A tensor of its own with the same elements and LoD; `place` is any place."""
+        """Return a deep copy of elements and LoD; `place` is ignored."""
         copied = LoDTensor(None if self.array is None else np.array(self.array))
         copied.set_lod(self._lod)
         return copied
 
 
 def _levels(given: Sequence[Sequence[int]]) -> Lod:
-    """Lengths or offsets as lists; TypeError for what is no list of lists of whole numbers."""
+    """Convert lengths or offsets to lists; TypeError if they are not lists of integers."""
     try:
         return [[index(number) for number in level] for level in given]
     except TypeError:
@@ -239,7 +239,7 @@ def _levels(given: Sequence[Sequence[int]]) -> Lod:
 
 
 def _as_elements(values: Array) -> Array:
-    """The bits of float16 numbers as such; other values as they are."""
+    """View uint16 values as float16; return others unchanged."""
     return values.view(np.float16) if values.dtype == np.uint16 else values
 
 
@@ -247,12 +247,12 @@ def _expect_elements(values: Array) -> None:
     try:
         DType.of(values.dtype)
     except TypeError as error:
-        error.add_note("  hint: give a NumPy array, for example np.array(values, dtype='float32')")
+        error.add_note("  hint: pass a NumPy array, for example np.array(values, dtype='float32')")
         raise
 
 
 def _covers(levels: Lod, rows: int | None) -> bool:
-    """Whether each level rises from 0 and ends where the one inside it, or the data, ends."""
+    """Whether each level rises from 0 and ends where the next inner one, or the data, ends."""
     sizes = [len(level) - 1 for level in levels[1:]] + ([] if rows is None else [rows])
     rising = all(len(level) > 1 and level[0] == 0 for level in levels)
     steps = chain.from_iterable(map(pairwise, levels))
@@ -263,10 +263,10 @@ def _covers(levels: Lod, rows: int | None) -> bool:
 def create_lod_tensor(
     data: LoDTensor | Array | list[Any], recursive_seq_lens: Sequence[Sequence[int]], place: Place
 ) -> LoDTensor:
-    """A LoDTensor of these values, cut into sequences of these lengths.
+    """Create a LoDTensor from values and sequence lengths.
 
-    An array or LoDTensor is copied; a list holds one list a sequence, whose elements become rows
-    of one number each. Raises LodError where the lengths do not fit and TypeError for other data.
+    An array or LoDTensor is copied; a list holds one list per sequence, whose elements become rows
+    of one number each. Raises LodError if the lengths do not fit and TypeError for other data.
 
     >>> from runtime.device import CPUPlace
     >>> create_lod_tensor([[1, 2], [3, 4, 5]], [[2, 3]], CPUPlace())
@@ -283,7 +283,7 @@ def create_lod_tensor(
 
 
 def _joined(sequences: list[Any], lengths: Sequence[Sequence[int]]) -> Array:
-    """The elements of all sequences as one array with a last axis of size 1."""
+    """Concatenate the elements of all sequences, with a last axis of size 1."""
     if not all(hasattr(each, "__len__") for each in sequences):
         raise TypeError(f"data in a list has a list for each sequence, not {sequences!r:.60}")
     found = [len(sequence) for sequence in sequences]
@@ -300,9 +300,9 @@ def create_random_int_lodtensor(
     low: int,
     high: int,
 ) -> LoDTensor:
-    """A LoDTensor of random int64 from `low` to `high`, both included.
+    """Create a LoDTensor of random int64 from `low` to `high`, both inclusive.
 
-    The first axis is as long as all sequences together, the others are `base_shape`. Draws from
+    The first axis is the total length of all sequences, the others are `base_shape`. Draws from
     NumPy's global generator, as the reference does.
     """
     levels = _levels(recursive_seq_lens)

@@ -1,4 +1,4 @@
-"""A tensor as text, in the form in which release 1.8.5 prints it."""
+"""Formats a tensor as text, as release 1.8.5 prints it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NAMES = {
     "int32": "int",
     "bool": "bool",
 }
-"""What C++ calls element types; the others are called after themselves with `_t`."""
+"""The C++ names of dtypes; the others are the dtype name with the suffix `_t`."""
 
 
 def tensor_text(array: Array, lod: Sequence[Sequence[int]]) -> str:
-    """LoD, shape, element type and all elements, a line each.
+    """Format LoD, shape, dtype and all elements, a line each.
 
     >>> import numpy as np
     >>> print(tensor_text(np.array([[0.5, 1 / 3]], np.float32), [[0, 1]]).expandtabs(2), end="")
@@ -40,5 +40,5 @@ def tensor_text(array: Array, lod: Sequence[Sequence[int]]) -> str:
 
 
 def number_text(number: float) -> str:
-    """A number as C++ prints it: floats with six digits, bools as 0 and 1."""
+    """Format a number as C++ does: floats with six digits, bools as 0 and 1."""
     return f"{number:g}" if isinstance(number, float) else f"{number:d}"

@@ -1,8 +1,8 @@
-"""Scope: names and the tensors they stand for, kept from one step to the next.
+"""Scope: maps names to tensors, kept from one step to the next.
 
-A scope made by `new_scope` also sees its parent's names. Bound steps hold the arrays themselves, so
-each family of scopes shares one count of arrays made or replaced: while `generation` stands still,
-what is bound is still what the names stand for.
+A scope created by `new_scope` also sees its parent's names. Bound steps hold the arrays themselves,
+so each family of scopes shares one count of arrays created or replaced: as long as `generation` is
+unchanged, the bound arrays are still those of the names.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Kept = TypeVar("Kept", SelectedRows, LoDTensorArray)
 
 
 class Variable:
-    """The place of a name in a scope; the handle `find_var` gives.
+    """A variable of a scope; the handle that `find_var` returns.
 
-    What is first asked of it decides what it holds: a tensor, sparse rows, a list of tensors, an
-    integer or a float. Asking for something else is a CompileError from then on.
+    The first access decides its type: a tensor, sparse rows, a list of tensors, an integer or a
+    float. Accessing it as another type raises CompileError from then on.
     """
 
     __slots__ = ("_held", "_tensor")
@@ -34,61 +34,61 @@ class Variable:
         self._held: SelectedRows | LoDTensorArray | int | float | None = None
 
     def get_tensor(self) -> LoDTensor:
-        """The tensor kept here; empty until it is set. CompileError where it holds no tensor."""
+        """Return the tensor; empty until it is set. CompileError if it holds another type."""
         if self._held is not None:
             raise _holds(self._held, "a tensor")
         return self._tensor
 
     @property
     def holds_value(self) -> bool:
-        """Whether something else than a tensor is kept here, which steps do not see."""
+        """Whether it holds another type than a tensor, which steps do not see."""
         return self._held is not None
 
     @property
     def holds_rows(self) -> bool:
-        """Whether sparse rows are kept here."""
+        """Whether it holds sparse rows."""
         return isinstance(self._held, SelectedRows)
 
     def get_selected_rows(self) -> SelectedRows:
-        """The sparse rows kept here, without rows until some are set."""
+        """Return the sparse rows, without rows until some are set."""
         return self._keep(SelectedRows)
 
     def get_lod_tensor_array(self) -> LoDTensorArray:
-        """The list of tensors kept here, empty until some are appended."""
+        """Return the list of tensors, empty until some are appended."""
         return self._keep(LoDTensorArray)
 
     def set_int(self, value: int) -> None:
-        """Keep an integer."""
+        """Set an integer."""
         self._expect_no_tensor("an int")
         self._held = int(value)
 
     def get_int(self) -> int:
-        """The integer kept here; CompileError where there is none."""
+        """Return the integer; CompileError if there is none."""
         if not isinstance(self._held, int):
             raise _holds(self._held, "an int")
         return self._held
 
     def is_int(self) -> bool:
-        """Whether an integer is kept here."""
+        """Whether it holds an integer."""
         return isinstance(self._held, int)
 
     def set_float(self, value: float) -> None:
-        """Keep a float."""
+        """Set a float."""
         self._expect_no_tensor("a float")
         self._held = float(value)
 
     def get_float(self) -> float:
-        """The float kept here; CompileError where there is none."""
+        """Return the float; CompileError if there is none."""
         if not isinstance(self._held, float):
             raise _holds(self._held, "a float")
         return self._held
 
     def is_float(self) -> bool:
-        """Whether a float is kept here."""
+        """Whether it holds a float."""
         return isinstance(self._held, float)
 
     def _keep(self, kind: type[Kept]) -> Kept:
-        """What of a kind is kept here, made where nothing was asked for before."""
+        """Return the value as `kind`, created on first access."""
         self._expect_no_tensor(f"a {kind.__name__}")
         if self._held is None:
             self._held = kind()
@@ -103,11 +103,11 @@ class Variable:
 
 def _holds(held: object, wanted: str) -> CompileError:
     found = "nothing yet" if held is None else type(held).__name__
-    return CompileError(f"{wanted} was asked of a variable of a scope that holds {found}")
+    return CompileError(f"a variable of a scope holds {found}, not {wanted}")
 
 
 class Scope:
-    """Variables by name, with those of a parent behind them (fluid 1.8.5 `Scope`)."""
+    """Variables by name, with a parent scope for lookups (fluid 1.8.5 `Scope`)."""
 
     def __init__(self) -> None:
         self._variables: dict[str, Variable] = {}
@@ -115,28 +115,28 @@ class Scope:
         self._kids: WeakSet[Scope] = WeakSet()
         self.clock = Clock()
         self.beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        """What others keep for this scope as long as it is there."""
+        """Values that other objects associate with this scope for its lifetime."""
 
     @property
     def generation(self) -> int:
-        """Grows whenever an array of this scope or its relatives is made or replaced."""
+        """Grows whenever an array of this scope or its relatives is created or replaced."""
         return self.clock.now
 
     def var(self, name: str) -> Variable:
-        """The variable of this name in this very scope, made where it is missing."""
+        """Return the variable of this name in this scope itself, created if missing."""
         if name not in self._variables:
             self._variables[name] = Variable(LoDTensor(clock=self.clock))
             self.clock.tick()  # it may hide one of a parent
         return self._variables[name]
 
     def find_var(self, name: str) -> Variable | None:
-        """The variable of this name here or in the nearest parent that has it, or None."""
+        """Return the variable of this name here or in the nearest ancestor that has it, or None."""
         holders = (scope._variables for scope in self._line() if name in scope._variables)
         variables = next(holders, None)
         return None if variables is None else variables[name]
 
     def erase(self, names: Iterable[str]) -> None:
-        """Forget these variables of this very scope; names it does not have are let pass."""
+        """Remove variables of this scope itself; unknown names are ignored."""
         for name in names:
             self._variables.pop(name, None)
         self.clock.tick()
@@ -168,20 +168,20 @@ class Scope:
         return list(self._line())[-1]
 
     def names(self) -> list[str]:
-        """The names that `find_var` finds, this scope's first, in the order they came."""
+        """The names that `find_var` finds, this scope's first, in creation order."""
         return list(dict.fromkeys(chain.from_iterable(map(Scope.local_var_names, self._line()))))
 
     def local_var_names(self) -> list[str]:
-        """The names of this very scope, in the order they came."""
+        """The names of this scope itself, in creation order."""
         return list(self._variables)
 
     def arrays(self) -> Arrays:
-        """The arrays of this scope by name, as compiled steps read and make them."""
+        """The arrays of this scope by name, as compiled steps read and create them."""
         return Arrays(self)
 
 
 class Arrays(MutableMapping[str, Array]):
-    """A scope seen as a mapping from names to arrays; empty variables do not show.
+    """A scope as a mapping from names to arrays; empty variables are omitted.
 
     Setting an array makes it the storage of the variable, without copying it.
     """
@@ -192,12 +192,14 @@ class Arrays(MutableMapping[str, Array]):
         self._peeks = peeks
 
     def peeking(self) -> Arrays:
-        """The same, giving arrays as they are, which may be behind their twins on a device."""
+        """The same mapping without synchronisation: arrays may be older than their device
+        copies.
+        """
         return Arrays(self._scope, peeks=True)
 
     @property
     def generation(self) -> int:
-        """The scope's: grows when an array is made or replaced."""
+        """The scope's generation: grows when an array is created or replaced."""
         return self._clock.now
 
     def __getitem__(self, name: str) -> Array:
@@ -213,7 +215,7 @@ class Arrays(MutableMapping[str, Array]):
         found.get_tensor().adopt(array)
 
     def on_device(self, name: str, device: str) -> Any:
-        """The twin of an array on a device, as `LoDTensor.on_device` has it; KeyError if empty."""
+        """The device copy of an array, as in `LoDTensor.on_device`; KeyError if empty."""
         found = self._scope.find_var(name)
         if found is None or found.holds_value or found.get_tensor().peek() is None:
             raise KeyError(name)

@@ -1,4 +1,4 @@
-"""What a variable of a scope holds besides a tensor: lists of tensors and sparse rows."""
+"""Values of scope variables other than tensors: lists of tensors and sparse rows."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LoDTensorArray(list[LoDTensor]):
 
 
 class SelectedRows:
-    """Some rows of a larger tensor: row numbers, the number of rows in all, and their values.
+    """Some rows of a larger tensor: row numbers, the total number of rows, and their values.
 
-    Row `rows()[i]` of the whole is row `i` of `get_tensor()`; a number may be there twice.
+    Row `rows()[i]` of the whole is row `i` of `get_tensor()`; a number may occur twice.
 
     >>> sparse = SelectedRows([0, 4, 7], 10)
     >>> sparse.rows(), sparse.height()
@@ -52,7 +52,7 @@ class SelectedRows:
         return list(self._rows)
 
     def set_rows(self, rows: Sequence[int]) -> None:
-        """Change the row numbers."""
+        """Set the row numbers."""
         self._rows = [int(row) for row in rows]
 
     def height(self) -> int:
@@ -60,7 +60,7 @@ class SelectedRows:
         return self._height
 
     def set_height(self, height: int) -> None:
-        """Change the number of rows of the whole tensor."""
+        """Set the number of rows of the whole tensor."""
         self._height = int(height)
 
     def get_tensor(self) -> LoDTensor:
@@ -68,8 +68,8 @@ class SelectedRows:
         return self._tensor
 
     def numel(self) -> int:
-        """The number of elements of the rows that are there."""
+        """The number of elements of the stored rows."""
         return prod(self._tensor.shape()) if self._tensor.array is not None else 0
 
     def sync_index(self) -> None:
-        """Nothing is to be done: rows are found by number when they are read."""
+        """Does nothing: rows are looked up by number when read."""

@@ -64,7 +64,7 @@ def test_transpilers_on_a_model() -> None:
         ["mobilenet_block"], lambda name, s: transpilers.folded(name, one["rows"], s), image=8
     )
     assert (row["norms"], row["folded"], row["left"]) == (4, 4, 0)
-    assert "met     0 norms with a layer before them are left" in transpilers.report_folded([row])
+    assert "met     0 norms with a preceding layer remain" in transpilers.report_folded([row])
     row = transpilers.rewritten("fit_a_line", one["rows"], one["steps"], {})
     assert (row["moved"], row["deletions"]) == (0.0, 7)
     assert row["level 1"] <= row["level 0"] < row["MB by name"]
@@ -129,7 +129,7 @@ def test_kernels_are_built_beside_triton_alone(capsys: pytest.CaptureFixture[str
     pytest.importorskip("triton")
     ahead.main(["--target", "hip:gfx942", "--models", "lenet_bn"])
     shown = capsys.readouterr().out
-    assert "lenet_bn, beside Triton by itself" in shown
+    assert "lenet_bn, vs. Triton by itself" in shown
     assert "met     0 memory-bound kernels spill" in shown
 
 

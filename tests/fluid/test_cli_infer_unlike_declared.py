@@ -75,4 +75,4 @@ def test_what_no_op_can_use_names_the_feed_and_the_op(capsys, saved, tmp_path):
     assert cli.main(["infer", str(saved(convolution)), "--input", str(array)]) == 2
     message = capsys.readouterr().err
     assert "feed 'x' must have the shape (-1, 3, 8, 8), but (2, 4, 8, 8) was given" in message
-    assert "as it is fed: conv2d: " in message
+    assert "for the feed as passed: conv2d: " in message

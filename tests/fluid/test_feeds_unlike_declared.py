@@ -148,4 +148,4 @@ def test_a_reader_without_sequences_where_an_op_reads_them(run):
     reader.start()
     with pytest.raises(ValueError, match="sequence_pool reads sequences") as error:
         run(out, [{}])
-    assert f"{read.name!r} is what a reader feeds as 'words'" in error.value.__notes__
+    assert f"{read.name!r} is fed by a reader as 'words'" in error.value.__notes__

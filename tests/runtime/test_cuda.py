@@ -69,7 +69,7 @@ def test_the_arena_of_the_host_is_read_by_the_device() -> None:
 
 @pytest.mark.gpu
 def test_more_than_the_device_has_is_told() -> None:
-    with pytest.raises(TooLarge, match="is more than cuda:0 has free"):
+    with pytest.raises(TooLarge, match="does not fit in the free memory of cuda:0"):
         DeviceArena("cuda:0").reserve(1 << 50)
 
 

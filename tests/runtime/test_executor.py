@@ -208,7 +208,7 @@ def test_nothing_keeps_a_scope_or_a_program_alive(drop: str) -> None:
 
 
 def test_many_kinds_of_run_are_forgotten_and_found_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "KEPT_PLANS", 3)
+    monkeypatch.setattr(executor, "MAX_PLANS", 3)
     exe, program, scope = make(), Program(), initialised()
     for size in [*range(2, 12), 2]:
         exe.run(program, batch(size), LOSS, scope)

@@ -270,7 +270,7 @@ def test_state_of_another_shape_names_both() -> None:
             {"y": np.zeros((3, 1), "float32")},
             ShapeError,
             "feed 'y' must have the shape (N, 1), but (3, 1) was given\n"
-            "  hint: N is 4 by the feeds before it",
+            "  hint: N is 4 in earlier feeds",
         ),
     ],
 )
@@ -366,7 +366,9 @@ def test_an_error_of_the_users_own_function_stays_what_it_is() -> None:
 
 def test_a_size_beyond_memory() -> None:
     exe = load(small())
-    with pytest.raises(TooLarge, match=r"the memory of a step, uint8 of shape \(\d+,\), is larger"):
+    with pytest.raises(
+        TooLarge, match=r"the memory of a step, uint8 of shape \(\d+,\), does not fit"
+    ):
         exe.prepare({"x": (2**60, 2)})
     assert exe({"x": np.ones((2, 2), "float32")})[0].tolist() == [[2, 2], [2, 2]]
 

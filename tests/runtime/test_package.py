@@ -166,13 +166,13 @@ def test_a_manifest_that_is_none(package, change):
     path = package.folder / "kernels.json"
     told = json.loads(path.read_text())
     path.write_text(json.dumps(told | change))
-    with pytest.raises(PackageError, match="is no list of kernels"):
+    with pytest.raises(PackageError, match="is not a valid list of kernels"):
         read_package(package.folder)
     path.write_text("{")
-    with pytest.raises(PackageError, match="is no list of kernels"):
+    with pytest.raises(PackageError, match="is not a valid list of kernels"):
         read_package(package.folder)
     path.unlink()
-    with pytest.raises(PackageError, match="is no package"):
+    with pytest.raises(PackageError, match="is not a package"):
         read_package(package.folder)
 
 

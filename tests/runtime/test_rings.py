@@ -286,7 +286,7 @@ def test_endpoints_that_are_elsewhere_or_differ() -> None:
     a, b, c = local(3)
     first, second = joined([[a, b], [c, b]])
     assert "rank 1" in first
-    assert "did not come" in first
+    assert "did not arrive" in first
     assert f"nobody hosts the rendezvous at {c}" in second
     a, b, c = local(3)
     for error in joined([[a, b], [a, c]]):

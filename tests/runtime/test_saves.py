@@ -227,18 +227,16 @@ def test_a_record_that_leads_out_of_the_folder_is_refused(tmp_path, change):
     (folder / "link").symlink_to(outside)
     record = {"inode": 1, "draft": ".saving-1", "changes": []} | change
     (folder / RECORD).write_text(json.dumps(record))
-    with pytest.raises(
-        TornSaveError, match=r"is no record of a save: .*; save into another folder"
-    ):
+    with pytest.raises(TornSaveError, match=r"is not a save record: .*; save into another folder"):
         read_record(folder)
-    with pytest.raises(TornSaveError, match="is no record of a save"):
+    with pytest.raises(TornSaveError, match="is not a save record"):
         held(folder)
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "3", "{}", "[" * 100_000, "\xff"])
 def test_a_file_that_is_no_record_is_refused(tmp_path, text):
     (tmp_path / RECORD).write_bytes(text.encode("latin1"))
-    with pytest.raises(TornSaveError, match=f"{RECORD} is no record of a save"):
+    with pytest.raises(TornSaveError, match=f"{RECORD} is not a save record"):
         held(tmp_path)
 
 
@@ -246,7 +244,7 @@ def test_drafts_behind_a_symbolic_link_are_refused(killed_save, tmp_path):
     draft = next(killed_save.glob(".saving-*"))
     draft.rename(tmp_path / "outside")
     draft.symlink_to(tmp_path / "outside")
-    with pytest.raises(TornSaveError, match="is no folder of drafts"):
+    with pytest.raises(TornSaveError, match="is not a draft folder"):
         held(killed_save)
 
 
@@ -258,7 +256,7 @@ def test_a_full_disk_names_the_file_and_leaves_the_old_ones(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
-        with pytest.raises(OSError, match="what was saved here before is unharmed") as caught:
+        with pytest.raises(OSError, match="the previous save is intact") as caught:
             put(tmp_path, "long" * 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -274,7 +272,7 @@ def full_sync(handle: int) -> None:
 def test_a_disk_that_is_full_when_files_are_synced(tmp_path, monkeypatch):
     put(tmp_path, "old")
     monkeypatch.setattr(os, "fsync", full_sync)
-    with pytest.raises(OSError, match="No space left on device; what was saved") as caught:
+    with pytest.raises(OSError, match="No space left on device; the previous save") as caught:
         put(tmp_path, "new")
     assert caught.value.filename == str(tmp_path)
     assert everything(tmp_path) == ["a", "b", "sub", "sub/c"]
@@ -327,7 +325,7 @@ def test_a_folder_that_may_only_be_read(readable):
     folder = readable / "checkpoint"
     put(folder, "old")
     found = as_nobody("save", folder)
-    assert found.startswith("PermissionError [Errno 13] Permission denied; what was saved here")
+    assert found.startswith("PermissionError [Errno 13] Permission denied; the previous save is")
     assert str(folder) in found
     assert as_nobody("load", folder) == "old"
 
@@ -408,7 +406,7 @@ def test_drafts_of_killed_saves_are_removed_by_the_next(tmp_path):
 def test_a_folder_that_others_keep_is_an_error_in_time(tmp_path, monkeypatch):
     put(tmp_path, "old")
     monkeypatch.setattr(folder_locks, "PATIENCE", 0.05)
-    with reading(tmp_path), pytest.raises(TimeoutError, match=f"has saved to or read {tmp_path}"):
+    with reading(tmp_path), pytest.raises(TimeoutError, match=f"has locked {tmp_path}"):
         put(tmp_path, "new")
     assert held(tmp_path) == dict.fromkeys(NAMES, "old")
 

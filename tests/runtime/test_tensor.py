@@ -78,7 +78,7 @@ def test_elements_fluid_does_not_have_are_refused(values: object) -> None:
     tensor = tensor_of([1.0])
     with pytest.raises(TypeError, match="is not an element type fluid has") as caught:
         tensor.set(values, CPU)
-    assert "hint: give a NumPy array" in caught.value.__notes__[0]
+    assert "hint: pass a NumPy array" in caught.value.__notes__[0]
     assert np.array(tensor).tolist() == [1.0]
 
 

@@ -38,20 +38,20 @@ class OpTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        """Fix the random numbers that inputs are drawn from."""
+        """Seed the random numbers of inputs."""
         cls._states = np.random.get_state(), random.getstate()
         np.random.seed(123)
         random.seed(124)
 
     @classmethod
     def tearDownClass(cls):
-        """Put back the random numbers of others."""
+        """Restore the previous state of random numbers."""
         np.random.set_state(cls._states[0])
         random.setstate(cls._states[1])
 
     @staticmethod
     def np_dtype_to_fluid_dtype(input):
-        """An array as it is: every element type of NumPy that tests use has one of fluid."""
+        """Return an array unchanged: every NumPy dtype that tests use exists in fluid."""
         return input
 
     np_value_to_fluid_value = np_dtype_to_fluid_dtype
@@ -63,29 +63,29 @@ class OpTest(unittest.TestCase):
         return [fluid.CPUPlace()]
 
     def is_mkldnn_op(self):
-        """Whether the test asks for the kernels of MKL-DNN."""
+        """Whether the test requires MKL-DNN kernels."""
         return bool((getattr(self, "attrs", None) or {}).get("use_mkldnn", False))
 
     def one_op(self):
-        """The op as a program; skips tests that ask for MKL-DNN."""
+        """The op as a program; skips tests that require MKL-DNN."""
         if self.is_mkldnn_op():
             self.skipTest("asks for MKL-DNN")
         return OneOp(self.op_type, getattr(self, "inputs", {}), self.outputs, self.given_attrs())
 
     def given_attrs(self):
-        """The attributes, element types by their numbers."""
+        """The attributes, with dtypes as numbers."""
         found = dict(getattr(self, "attrs", None) or {})
         return {name: number(value) for name, value in found.items()}
 
     def infer_dtype_from_inputs_outputs(self, inputs, outputs):
-        """Set `dtype` to the widest float of inputs and outputs; as it is where there is none."""
+        """Set `dtype` to the widest float of inputs and outputs; unchanged if there is none."""
         values = [*variables(inputs), *variables(outputs)]
         found = {np.asarray(parted(value)[0]).dtype.type for _, value in values}
         widest = [kind for kind in FLOATS if kind in found][-1:]
         self.dtype = widest[0] if widest else self.dtype or next(iter(found), np.float32)
 
     def _is_strict(self, exceptions):
-        """Whether the bounds of float64 hold for this op."""
+        """Whether the tolerances of float64 apply to this op."""
         self.infer_dtype_from_inputs_outputs(getattr(self, "inputs", {}), self.outputs)
         return self.dtype == np.float64 and self.op_type not in exceptions
 
@@ -103,7 +103,7 @@ class OpTest(unittest.TestCase):
     def check_output(
         self, atol=1e-5, no_check_set=None, equal_nan=False, check_dygraph=True, inplace_atol=None
     ):
-        """Compare every output that the test gives, and its sequences."""
+        """Compare every output that the test defines, and its LoD."""
         for place in self._get_places():
             self.check_output_with_place(place, atol, no_check_set, equal_nan)
 
@@ -116,7 +116,7 @@ class OpTest(unittest.TestCase):
         check_dygraph=True,
         inplace_atol=None,
     ):
-        """The same; wherever the test would run it, it runs on the CPU."""
+        """The same, always on the CPU."""
         op = self.one_op()
         left_out = set(no_check_set or ())
         wanted = {slot: value for slot, value in self.outputs.items() if slot not in left_out}
@@ -150,7 +150,7 @@ class OpTest(unittest.TestCase):
         user_defined_grads=None,
         check_dygraph=True,
     ):
-        """Compare gradients of the mean of outputs with differences, or with those given."""
+        """Compare gradients of the mean of outputs with numeric ones, or with those passed in."""
         for place in self._get_places():
             self.check_grad_with_place(
                 place,
@@ -175,7 +175,7 @@ class OpTest(unittest.TestCase):
         user_defined_grads=None,
         check_dygraph=True,
     ):
-        """The same; wherever the test would run it, it runs on the CPU."""
+        """The same, always on the CPU."""
         op = self.one_op()
         outputs = output_names if isinstance(output_names, list) else [output_names]
         strict = self._is_strict(op_threshold_white_list.NEED_FIX_FP64_CHECK_GRAD_THRESHOLD_OP_LIST)
@@ -196,7 +196,7 @@ class OpTest(unittest.TestCase):
 
 
 def difference(got, expected, close):
-    """How many elements differ, and the first that does."""
+    """The number of elements that differ, and the first one."""
     wrong = np.argwhere(~close)
     at = tuple(map(int, wrong[0])) if wrong.size else ()
     values = np.broadcast_arrays(got, expected)
@@ -207,7 +207,7 @@ def difference(got, expected, close):
 
 
 def number(value):
-    """An element type as its number; other attributes as they are."""
+    """A dtype as its number; other attributes unchanged."""
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return int(fluid.framework.convert_np_dtype_to_dtype_(value))
     return value
@@ -216,7 +216,7 @@ def number(value):
 def get_numeric_gradient(
     place, scope, op, inputs, input_to_check, output_names, delta=0.005, in_place=False
 ):
-    """The gradient of an op that `create_op` made, by differences."""
+    """The numeric gradient of an op that `create_op` created."""
     outputs = {
         slot: [(name, np.zeros(0)) for name in found] for slot, found in op.outputs().items()
     }
@@ -225,7 +225,7 @@ def get_numeric_gradient(
 
 
 def randomize_probability(batch_size, class_num, dtype="float32"):
-    """Rows of positive numbers that sum up to one: [batch_size, class_num]."""
+    """Rows of positive numbers that sum to one: [batch_size, class_num]."""
     rows = np.random.uniform(0.1, 1.0, size=(batch_size, class_num)).astype(dtype)
     return rows / rows.sum(axis=1, keepdims=True)
 
@@ -258,7 +258,7 @@ def _set_use_system_allocator(value=None):
 
 
 def check_out_dtype(api_fn, in_specs, expect_dtypes, target_index=0, **configs):
-    """Call a layer for each element type, and expect this type of its result."""
+    """Call a layer for each dtype, and check the dtype of its result."""
     for index, expected in enumerate(expect_dtypes):
         with fluid.program_guard(fluid.Program(), fluid.Program()):
             given = []

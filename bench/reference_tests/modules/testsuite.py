@@ -14,7 +14,7 @@ __all__ = ["append_input_output", "append_loss_ops", "as_lodtensor", "create_op"
 
 
 def create_op(scope, op_type, inputs, outputs, attrs, cache_list=None):
-    """An `Operator` on variables of a scope, which are made there."""
+    """Create an `Operator` on variables of a scope, which are created there."""
     proto = OpProtoHolder.instance().get_op_proto(op_type)
     given = {}
     for declared, values in ((proto.inputs, inputs), (proto.outputs, outputs)):

@@ -1,5 +1,5 @@
-"""The side of a server: what comes in, the steps it completes, how it lives and ends.
+"""The server: incoming messages, the steps it completes, its life cycle.
 
-Read `inbox` and `shard` (synchronous steps), `delayed` (gradients as they come), `exchange` and
-`calls` (what trainers ask), `members` and `finish` (who takes part), `snapshot`, then `server`.
+Read `inbox` and `shard` (synchronous steps), `delayed` (gradients as they arrive), `exchange` and
+`calls` (requests of trainers), `members` and `finish` (participants), `snapshot`, then `server`.
 """

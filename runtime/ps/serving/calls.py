@@ -36,7 +36,7 @@ from runtime.ps.wire.packets import (
 Answer = tuple[dict[str, Any], bytes]
 
 STEP_SECONDS = 60.0
-"""How long a trainer that asks for the values after a later step is kept waiting."""
+"""Maximum wait of a trainer that requests the values after a later step."""
 
 
 class Calls:
@@ -65,11 +65,11 @@ class Calls:
         }
 
     def answer(self, message: bytes, context: Any) -> bytes:
-        """Answer a call. Raises WireError for one that there is not."""
+        """Answer a call. Raises WireError for an unknown one."""
         header, raw = unpack(message)
         does = self._does.get(field(header, "do", str))
         if header["do"] != "sum" and does is None:
-            raise WireError(f"there is no call {header['do']!r}")
+            raise WireError(f"unknown call {header['do']!r}")
         self._traffic.received += len(message)
         self._traffic.messages += 1
         return pack(*(self._sum(header, context) if does is None else does(header, raw)))
@@ -96,7 +96,7 @@ class Calls:
         return state | {"time": time.time_ns()}, b""
 
     def _complete(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        """A trainer has completed; to say so again changes nothing."""
+        """Mark a trainer as completed; idempotent."""
         trainer = self._trainer(header)
         if trainer not in self._members.finished():
             self._shard.drop(trainer)
@@ -136,7 +136,7 @@ class Calls:
         if whole is None:
             return {"done": False}, b""
         if self._service.is_synchronous:
-            raise WireError(f"server {self._service.endpoint} takes gradients in steps alone")
+            raise WireError(f"server {self._service.endpoint} only accepts gradients in steps")
         trainer = self._trainer(header)
         sent = field(header, "sender", str), field(header, "number", int)
         name = field(header, "name", str)
@@ -151,13 +151,13 @@ class Calls:
         return {"done": self._delayed.push_rows(*sent, trainer, name, rows, values)}, b""
 
     def _whole(self, header: Mapping[str, Any], raw: memoryview) -> memoryview | None:
-        """The data of a push once all its parts are there."""
+        """Return the data of a push once all its parts have arrived."""
         part, parts = field(header, "part", int), field(header, "parts", int)
         if parts == 1:
             return raw
         sender, number = field(header, "sender", str), field(header, "number", int)
         if not 0 <= part < parts <= self._most_parts(field(header, "name", str)):
-            raise WireError(f"a push says part {part} of {parts}")
+            raise WireError(f"a push claims part {part} of {parts}")
         known, found = self._parts.get(sender, (number, {}))
         if known != number:
             found = {}
@@ -171,17 +171,17 @@ class Calls:
         return memoryview(b"".join(found[index] for index in range(parts)))
 
     def _most_parts(self, name: str) -> int:
-        """The most parts that a gradient can have."""
+        """The maximum number of parts of a gradient."""
         for each in self._service.gradients:
             if each.name == name:
                 size = (prod(each.shape) + each.shape[0] * each.is_sparse * 2) * 8
                 return 4 + size // (1 << 20)
-        raise WireError(f"gradient {name!r} is none of server {self._service.endpoint}")
+        raise WireError(f"gradient {name!r} does not belong to server {self._service.endpoint}")
 
     # ---- variables
 
     def fetch(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Answer one request for variables or rows. Raises WireError for what does not lie here."""
+        """Answer one request for variables or rows. Raises WireError for those not stored here."""
         message = first_message(messages)
         self._traffic.received += len(message)
         self._traffic.messages += 1
@@ -205,7 +205,7 @@ class Calls:
             missing = [name for name in names if name not in variables]
             if missing:
                 raise WireError(
-                    f"variable {missing[0]!r} does not lie on server {self._service.endpoint}"
+                    f"variable {missing[0]!r} is not on server {self._service.endpoint}"
                 )
             if step == self._shard.previous.step < self._shard.step:
                 return [self._before(name) for name in names]
@@ -215,13 +215,13 @@ class Calls:
             return found
 
     def _await(self, step: int, context: Any) -> None:
-        """Wait for a step. Raises WireError at the end of the call or of the job, or too late."""
+        """Wait for a step. Raises WireError at the end of the call or of the job, or on timeout."""
         ended = ending(context, self._shard.changed)
         if not self._shard.wait(step, ended, STEP_SECONDS):
             raise WireError(self._shard.failure or f"step {step} is not there: {self._shard.step}")
 
     def _before(self, name: str) -> Array:
-        """A variable after the last step but one, where a message has it; else as it is now."""
+        """A variable after the last step but one, if a message has it; else its current value."""
         for key, messages in self._shard.previous.messages.items():
             if name in key:
                 layout = self._shard.layout(key)
@@ -232,13 +232,13 @@ class Calls:
     def _rows(self, header: Mapping[str, Any], raw: memoryview) -> Array:
         name = field(header, "name", str)
         if len(raw) % 8:
-            raise WireError(f"{len(raw)} bytes are no row numbers")
+            raise WireError(f"{len(raw)} bytes are not row numbers")
         name, divisor = self._service.lookups.get(name, (name, 1))
         rows = np.frombuffer(raw, known_dtype("int64")) // divisor
         with self._shard.changed, self._delayed.lock:
             table = self._service.variables().get(name)
             if table is None or not table.ndim:
-                raise WireError(f"table {name!r} does not lie on server {self._service.endpoint}")
+                raise WireError(f"table {name!r} is not on server {self._service.endpoint}")
             if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
                 raise WireError(f"a row is not among the {len(table)} of {name!r}")
             found = np.empty((len(rows), *table.shape[1:]), table.dtype)

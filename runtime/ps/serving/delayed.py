@@ -1,6 +1,4 @@
-"""One server's part of a job whose trainers do not wait for each other: each gradient is applied
-when it comes, exactly once.
-"""
+"""One server's part of an asynchronous job: each gradient is applied on arrival, exactly once."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ class Delayed:
         self._gradients = {each.name: each for each in service.gradients}
 
     def push(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
-        """Apply a dense gradient; False where this number of a sender was applied before.
+        """Apply a dense gradient; False if this number of a sender was applied before.
 
-        Raises WireError for a gradient that is none of this server's.
+        Raises WireError for a gradient that does not belong to this server.
         """
         gradient = self._expected(name, array, trainer)
         if gradient.is_sparse or array.shape != gradient.shape:
@@ -53,7 +51,7 @@ class Delayed:
         """Add to a counter of the learning-rate schedule; returns as `push` does."""
         found = self.service.variables().get(name)
         if found is None or found.shape != array.shape or found.dtype != array.dtype:
-            raise WireError(f"counter {name!r} does not lie on server {self.service.endpoint}")
+            raise WireError(f"counter {name!r} is not on server {self.service.endpoint}")
         with self.lock:
             if self._is_repeated(sender, number):
                 return False
@@ -63,7 +61,7 @@ class Delayed:
     def _expected(self, name: str, array: Array, trainer: int) -> Gradient:
         gradient = self._gradients.get(name)
         if gradient is None:
-            raise WireError(f"gradient {name!r} is none of server {self.service.endpoint}")
+            raise WireError(f"gradient {name!r} does not belong to server {self.service.endpoint}")
         if str(array.dtype) != gradient.dtype or not 0 <= trainer < self.service.trainers:
             raise WireError(f"trainer {trainer} sent {name!r} as {array.dtype}")
         return gradient
@@ -77,14 +75,14 @@ class Delayed:
             return True
 
     def _is_repeated(self, sender: str, number: int) -> bool:
-        """Whether this number was applied; else it is noted. The lock is held."""
+        """Whether this number was already applied; if not, it is recorded. The lock is held."""
         if number <= self.applied.get(sender, 0):
             return True
         self.applied[sender] = number
         return False
 
     def read(self, names: Sequence[str]) -> list[Array]:
-        """Copies of variables, between two updates."""
+        """Return copies of variables, consistent between two updates."""
         with self.lock:
             variables = self.service.variables()
             return [np.array(variables[name]) for name in names]

@@ -1,4 +1,4 @@
-"""Waiting within a call of a client: the end of the call, or of the server, ends the waiting."""
+"""Cancellable waits within a client's call: they end with the call or the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def ending(context: Any, changed: Condition) -> Callable[[], bool]:
-    """A function that says whether a call has ended; its end wakes who waits for `changed`."""
+    """Return a predicate for whether a call has ended; its end notifies `changed`."""
     ended = Event()
 
     def end() -> None:

@@ -1,7 +1,7 @@
 """The open stream of a trainer in synchronous steps, on the server: gradients up, parameters down.
 
-The first message of a trainer says who it is and which variables it wants after each step; the
-first answer says which step the server has. From then on the trainer sends what is newer.
+The first message of a trainer identifies it and lists the variables it requests after each step;
+the first answer has the current step of the server. From then on the trainer sends what is newer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Exchange:
         self._telemetry = telemetry
 
     def served(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Answer the messages of one trainer. Raises WireError for one that is not allowed."""
+        """Answer the messages of one trainer. Raises WireError for an invalid one."""
         hello = read_frame(first_message(messages))
         if hello.kind is not Kind.HELLO or hello.trainer >= self._shard.service.trainers:
             raise WireError(f"an exchange begins with {hello.kind.name} of trainer {hello.trainer}")
@@ -108,11 +108,11 @@ class Exchange:
 
 
 def _wanted(hello: Frame) -> list[str]:
-    """The variables that a trainer subscribes to. Raises WireError for what is no such message."""
+    """The variables that a trainer subscribes to. Raises WireError for a malformed message."""
     try:
         header: Any = json.loads(hello.data.tobytes())
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the first message of an exchange is no JSON: {error}") from error
+        raise WireError(f"the first message of an exchange is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise WireError("the first message of an exchange must be a JSON object")
     return names_field(cast("dict[str, Any]", header), "names")

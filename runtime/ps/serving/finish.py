@@ -1,8 +1,8 @@
-"""The end of a job: no server ends before the others can, so a trainer finds all of them or none.
+"""The end of a job: no server exits before the others can, so a trainer finds all of them or none.
 
-A trainer that is killed between the answers of two servers is started again and completes again;
-servers that had its answer serve on until then. With policy `wait`, servers also wait for the ends
-of the processes that have completed, because one of these may be killed and started again.
+A trainer that is killed between the answers of two servers is restarted and completes again;
+servers that have its answer keep serving until then. With policy `wait`, servers also wait for the
+exit of the processes that have completed, because one of these may be killed and restarted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from runtime.ps.wire.peers import Peers
 
 log = logging.getLogger("fluid.ps")
 TELL_SECONDS = 0.5
-"""How long another server may take to hear that the trainers of this one have completed."""
+"""Timeout for notifying another server that the trainers of this one have completed."""
 
 
 class Finish:
-    """Decides when one server of a job may end. `hear` may be called by any thread."""
+    """Decides when one server of a job may exit. `hear` may be called by any thread."""
 
     def __init__(
         self, endpoints: Sequence[str], number: int, peers: Peers, settings: Settings
@@ -37,17 +37,17 @@ class Finish:
 
     @property
     def awaits_ends(self) -> bool:
-        """Whether processes of trainers should say when they end (`Members.leave`)."""
+        """Whether trainer processes must announce their exit (`Members.leave`)."""
         return self._settings.policy == "wait"
 
     def hear(self, endpoint: str) -> None:
-        """Another server says that all trainers have completed there. WireError for a stranger."""
+        """Record that all trainers have completed at another server. WireError if it is unknown."""
         if endpoint not in self._others:
-            raise WireError(f"{endpoint} is no other server of this job")
+            raise WireError(f"{endpoint} is not another server of this job")
         self._heard.add(endpoint)
 
     def is_over(self, members: Members) -> bool:
-        """Whether this server may end now; it is asked again and again."""
+        """Whether this server may exit now; polled."""
         if not members.all_completed:
             self._since = self._together = None
             return False

@@ -1,4 +1,4 @@
-"""What one trainer has sent of an unfinished step, until the step is complete."""
+"""The messages of one trainer for an unfinished step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from runtime.ps.wire.rows import read_rows
 Part = tuple[Array, Array]
 
 NOTHING = -1
-"""Stands for the message of a trainer that has no gradient to send."""
+"""Represents the message of a trainer that has no gradient to send."""
 MOST_PARTS = 1 << 16
-"""The most messages of one sparse gradient: 128 GiB."""
+"""Maximum number of messages of one sparse gradient: 128 GiB."""
 
 
 def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
-    """Where dense gradients lie in the vector of a trainer."""
+    """The layout of dense gradients in the vector of a trainer."""
     dense = [each for each in gradients if not each.is_sparse]
     return make_layout((each.name, each.dtype, each.shape) for each in dense)
 
@@ -31,7 +31,7 @@ def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
 class Inbox:
     """The gradients of one trainer. Dense ones share a vector, sparse ones are lists of parts.
 
-    Messages are kept as they came until the step is complete, and are not copied.
+    Messages are kept without a copy until the step is complete.
     """
 
     def __init__(self, gradients: Sequence[Gradient]) -> None:
@@ -41,7 +41,7 @@ class Inbox:
         self.clear()
 
     def clear(self) -> None:
-        """Begin the next step."""
+        """Start the next step."""
         self._parts: list[dict[int, Part]] = [{} for _ in self.sparse]
         self._counts = [0 for _ in self.sparse]
         self._missing = set(range(len(self._dense.layout.chunks) if self._has_dense else 0))
@@ -52,11 +52,13 @@ class Inbox:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of the step is missing."""
+        """Whether all messages of the step have arrived."""
         return not self._missing and not self._missing_rows
 
     def take(self, frame: Frame) -> None:
-        """Take one message; it replaces an earlier one. WireError for what fits nowhere."""
+        """Store one message; it replaces an earlier one. WireError if it does not fit the
+        layout.
+        """
         self.is_empty = False
         if frame.kind is Kind.BARRIER:
             self._missing.discard(NOTHING)
@@ -90,7 +92,7 @@ class Inbox:
             self._missing_rows.discard(slot)
 
     def feeds(self, factor: float) -> dict[str, Array]:
-        """The gradients by name, times a factor; zeros where the step is not complete."""
+        """The gradients by name, times a factor; zeros if the step is not complete."""
         if not self.is_complete:
             self._dense.clear()
             self._parts = [{} for _ in self.sparse]
@@ -104,7 +106,7 @@ class Inbox:
 
 
 def _joined(gradient: Gradient, parts: Sequence[Part]) -> dict[str, Array]:
-    """The parts of a sparse gradient, one behind the other."""
+    """Concatenate the parts of a sparse gradient."""
     if not parts:
         empty = np.zeros((0, *gradient.shape[1:]), gradient.dtype)
         return {gradient.name: empty, gradient.name + ROWS: np.zeros(0, np.int64)}

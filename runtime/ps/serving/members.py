@@ -34,12 +34,12 @@ class Members:
         self.members = [Member() for _ in range(self.trainers)]
 
     def beat(self, trainer: int) -> None:
-        """Note that a trainer is alive."""
+        """Record a heartbeat of a trainer."""
         with self._lock:
             self.members[trainer].beat = time.monotonic()
 
     def connect(self, trainer: int) -> None:
-        """Note an exchange that a trainer opened."""
+        """Record an exchange that a trainer opened."""
         with self._lock:
             member = self.members[trainer]
             member.streams += 1
@@ -47,7 +47,7 @@ class Members:
             member.completed = member.dropped = member.left = False
 
     def disconnect(self, trainer: int) -> None:
-        """Note the end of an exchange."""
+        """Record the end of an exchange."""
         with self._lock:
             member = self.members[trainer]
             member.streams -= 1
@@ -55,35 +55,35 @@ class Members:
                 member.broken = time.monotonic()
 
     def complete(self, trainer: int) -> None:
-        """Note that a trainer has finished."""
+        """Record that a trainer has finished."""
         with self._lock:
             self.members[trainer].completed = True
 
     def leave(self, trainer: int) -> None:
-        """Note that the process of a trainer that has finished ends now."""
+        """Record that the process of a trainer that has finished exits now."""
         with self._lock:
             self.members[trainer].left = True
 
     def drop(self, trainer: int) -> None:
-        """Note that a trainer is not waited for."""
+        """Record that a trainer is no longer waited for."""
         with self._lock:
             self.members[trainer].dropped = True
 
     def abort(self, why: str) -> None:
-        """Note that a trainer ended by an error."""
+        """Record that a trainer failed with an error."""
         with self._lock:
             self.failure = self.failure or why
 
     @property
     def all_completed(self) -> bool:
-        """Whether every trainer that is not dropped has finished, and one has."""
+        """Whether every trainer that is not dropped has finished, and at least one has."""
         with self._lock:
             finished = [each.completed or each.dropped for each in self.members]
             return all(finished) and any(each.completed for each in self.members)
 
     @property
     def all_left(self) -> bool:
-        """Whether no process of a trainer that has finished is still to end."""
+        """Whether the processes of all trainers that have finished have exited."""
         with self._lock:
             return all(each.left or each.dropped for each in self.members)
 
@@ -93,13 +93,13 @@ class Members:
             return [number for number, each in enumerate(self.members) if each.completed]
 
     @property
-    def all_told(self) -> bool:
-        """Whether every trainer has connected, and none has an exchange any more."""
+    def all_disconnected(self) -> bool:
+        """Whether every trainer has connected, and none has an open exchange."""
         with self._lock:
             return all(each.beat is not None and not each.streams for each in self.members)
 
     def lost(self) -> dict[int, str]:
-        """The trainers that seem gone, each with the reason."""
+        """The trainers that appear lost, each with the reason."""
         now = time.monotonic()
         with self._lock:
             found = {number: self._why(each, now) for number, each in enumerate(self.members)}
@@ -115,7 +115,7 @@ class Members:
         return ""
 
     def described(self) -> list[dict[str, object]]:
-        """One entry a trainer, for `fluid ps status`."""
+        """One entry per trainer, for `fluid ps status`."""
         now = time.monotonic()
         with self._lock:
             return [

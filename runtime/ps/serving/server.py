@@ -30,17 +30,17 @@ from runtime.ps.wire.peers import Peers
 from runtime.ps.wire.transport import make_server
 
 LOOK_SECONDS = 0.1
-"""How often a server looks after its trainers."""
+"""Interval at which a server checks its trainers."""
 SNAPSHOTS = 1 << 20
 """The row of a trace with snapshots, below those of all trainers."""
 GRACE_SECONDS = 2.0
-"""How long open calls may take when a server ends."""
+"""Maximum duration of open calls when a server exits."""
 
 
 class Server:
-    """Everything of one server. `sums` is what its modules call `parameter_server`.
+    """One server with all its parts. `sums` is what its modules call `parameter_server`.
 
-    `attach` gives it the service, whose update needs `sums`.
+    `attach` sets the service, whose update requires `sums`.
     """
 
     def __init__(self, endpoints: Sequence[str], number: int, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class Server:
             self._path = snapshot_path(settings.snapshot_dir, self.endpoint)
 
     def attach(self, service: Service) -> None:
-        """Take a service, and restore its variables from the last snapshot if there is one.
+        """Set the service, and restore its variables from the last snapshot if there is one.
 
         Raises WireError for a snapshot that is damaged or of another program.
         """
@@ -79,7 +79,7 @@ class Server:
             self._restore(found)
 
     def serve(self) -> None:
-        """Serve until the end. Raises WireError for a job that failed, naming the trainer."""
+        """Serve until the end. Raises WireError for a failed job, naming the trainer."""
         keep_freed_memory()
         parts = self.service, self.shard, self.delayed, self.members, self.sums
         calls = Calls(
@@ -106,7 +106,7 @@ class Server:
 
     @property
     def step(self) -> int:
-        """The last step that was applied; the number of updates in a job without steps."""
+        """The last step that was applied; the number of updates in an asynchronous job."""
         return self.shard.step if self.service.is_synchronous else self.delayed.step
 
     def _exchange(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ class Server:
     # ---- trainers that are lost
 
     def _look_after(self) -> None:
-        """Wait for the end; deal with trainers that are lost or late meanwhile."""
+        """Wait for the end; meanwhile, handle trainers that are lost or late."""
         while not self._stopping.wait(LOOK_SECONDS):
             if self._finish.is_over(self.members):
                 self.log.info("all trainers have completed")
@@ -136,9 +136,9 @@ class Server:
         self._snapshot_now()
 
     def _tell(self) -> None:
-        """Let trainers hear why the job fails: those that wait, and those that come soon."""
+        """Report the failure of the job to trainers that are waiting or connect soon."""
         end = time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < end and not self.members.all_told:
+        while time.monotonic() < end and not self.members.all_disconnected:
             time.sleep(LOOK_SECONDS)
 
     def _lose(self, trainer: int, why: str) -> None:
@@ -154,7 +154,7 @@ class Server:
         self.shard.drop(trainer)
 
     def _expect_no_stall(self) -> None:
-        """A step that takes longer than the deadline fails, or loses those that are late."""
+        """Fail a step that takes longer than the deadline, or drop the trainers that are late."""
         since = self.shard.waiting_since
         if since is None or time.monotonic() - since < self.settings.deadline:
             return
@@ -165,7 +165,7 @@ class Server:
     # ---- snapshots
 
     def _after_step(self, step: int) -> None:
-        """Take a snapshot where one is due; the lock of the shard is held."""
+        """Take a snapshot if one is due; the lock of the shard is held."""
         self.sums.step = step
         if self._path is None or step - self.shard.snapshot_step < self.settings.snapshot_steps:
             return
@@ -201,7 +201,7 @@ class Server:
         self.telemetry.span("snapshot", SNAPSHOTS, began, snapshot.step)
 
     def _snapshot_now(self) -> None:
-        """Write a snapshot of what is now: at a signal, and when a trainer has completed."""
+        """Write a snapshot of the current state: at a signal, and when a trainer has completed."""
         if self._path is None:
             return
         with self._saving:
@@ -228,7 +228,7 @@ class Server:
             self._writer.join()
 
     def _remove_snapshot(self) -> None:
-        """A finished job leaves no snapshot, from which the next one would begin."""
+        """Remove the snapshot of a finished job, from which the next one would start."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

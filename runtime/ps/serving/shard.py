@@ -1,9 +1,9 @@
-"""One server's part of a job whose trainers make steps together.
+"""One server's part of a synchronous job.
 
-Gradients come in messages, in any order and possibly twice. When the last one of a step is in, the
-compiled program of the server's blocks runs once, and the new parameters are copied into messages
-that are never written again: they are the version that trainers see. A step is applied exactly
-once, however often its messages are sent.
+Gradients arrive in messages, in any order and possibly twice. When the last one of a step is in,
+the compiled program of the server's blocks runs once, and the new parameters are copied into
+messages that are never overwritten: they are the version that trainers see. A step is applied
+exactly once, however often its messages are sent.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from runtime.ps.wire.layout import Layout, Piece, make_layout
 
 UPDATES = 0
 """The row of a trace with the updates."""
-MOST_LAG = (1 << 16) - 1
-"""The most steps that a message can say since the last snapshot."""
+MAX_LAG = (1 << 16) - 1
+"""Maximum number of steps since the last snapshot that a message can encode."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """The parameters after a step: one message a chunk, for each subscription."""
+    """The parameters after a step: one message per chunk, for each subscription."""
 
     step: int
     messages: Mapping[tuple[str, ...], tuple[bytes, ...]]
 
 
 class Shard:
-    """The state machine of synchronous steps. `step` is the one that the variables are of.
+    """The state machine of synchronous steps. `step` is that of the current variables.
 
-    `after_step` is called with the lock held, when a step was applied.
+    `after_step` is called with the lock held, after a step was applied.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Shard:
         return self.version.step
 
     def subscribe(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Let versions have messages with these variables; the key of the messages.
+        """Publish messages with these variables in each version; return the key of the messages.
 
-        Raises WireError for a variable that does not lie here.
+        Raises WireError for a variable that is not stored here.
         """
         key = tuple(names)
         with self.changed:
@@ -88,14 +88,14 @@ class Shard:
         return key
 
     def layout(self, key: tuple[str, ...]) -> Layout:
-        """Where variables lie in the messages of a subscription."""
+        """The layout of variables in the messages of a subscription."""
         return self._layouts[key]
 
     def receive(self, frame: Frame) -> None:
-        """Take a message of a trainer's gradients; the one that completes a step applies it.
+        """Store a message of a trainer's gradients; the one that completes a step applies it.
 
-        A message of a step that was applied already is ignored. Raises WireError for a message
-        that fits nowhere, and of a step after the next one.
+        A message of a step that was already applied is ignored. Raises WireError for a message that
+        does not fit the layout, and for one of a step after the next.
         """
         if not 0 <= frame.trainer < self.service.trainers:
             raise WireError(
@@ -114,9 +114,9 @@ class Shard:
             self._apply_if_complete()
 
     def drop(self, trainer: int) -> None:
-        """Wait for a trainer no longer: what it sent of an unfinished step does not count.
+        """Stop waiting for a trainer: its messages of an unfinished step are discarded.
 
-        The others' step is applied if only this trainer's gradients were missing.
+        The step of the others is applied if only this trainer's gradients were missing.
         """
         with self.changed:
             self.expected.discard(trainer)
@@ -131,13 +131,13 @@ class Shard:
             self.expected.add(trainer)
 
     def fail(self, why: str) -> None:
-        """Make every waiting trainer end with an error; the first reason is kept."""
+        """Raise an error in every waiting trainer; the first reason is kept."""
         with self.changed:
             self.failure = self.failure or why
             self.changed.notify_all()
 
     def wait(self, step: int, until: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Whether a step was applied; False where `until` holds first, at a failure or too late."""
+        """Wait for a step; False if `until` becomes true first, on failure or on timeout."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.version.step >= step or bool(self.failure) or until(), seconds
@@ -145,7 +145,7 @@ class Shard:
             return self.version.step >= step
 
     def late_trainers(self) -> list[int]:
-        """The trainers whose gradients the next step still lacks."""
+        """The trainers whose gradients are missing for the next step."""
         with self.changed:
             return sorted(t for t in self.expected if not self._inboxes[t].is_complete)
 
@@ -171,7 +171,7 @@ class Shard:
         self.changed.notify_all()
 
     def _update(self, factor: float) -> None:
-        """Run the update on the gradients of all; the mean is that of the trainers that sent."""
+        """Run the update on the gradients of all; the mean is over the trainers that sent."""
         feeds: dict[str, Array] = {}
         for inbox in self._inboxes:
             feeds |= inbox.feeds(factor)
@@ -181,7 +181,7 @@ class Shard:
 
     def _read(self, step: int) -> Version:
         """Copy the variables of every subscription into messages."""
-        lag = min(step - self.snapshot_step, MOST_LAG) if self.takes_snapshots else 0
+        lag = min(step - self.snapshot_step, MAX_LAG) if self.takes_snapshots else 0
         return Version(step, {key: self._messages(key, step, lag) for key in self._layouts})
 
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
@@ -200,8 +200,8 @@ class Shard:
 
 
 def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
-    """Name, dtype and shape of a variable; WireError where it does not lie here."""
+    """Name, dtype and shape of a variable; WireError if it is not stored here."""
     found = service.variables().get(name)
     if found is None:
-        raise WireError(f"variable {name!r} does not lie on server {service.endpoint}")
+        raise WireError(f"variable {name!r} is not on server {service.endpoint}")
     return name, str(found.dtype), found.shape

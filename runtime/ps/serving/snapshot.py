@@ -1,7 +1,7 @@
-"""Snapshots of a server: all its variables after one step, in one file that is replaced at once.
+"""Snapshots of a server: all its variables after one step, in one file that is replaced atomically.
 
-The file is eight bytes, the length of a header (uint64), the header (JSON: step, arrays, what else
-a server must remember), and the arrays one behind the other.
+The file is eight bytes, the length of a header (uint64), the header (JSON: step, arrays, additional
+server state), and the arrays consecutively.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from runtime.ps.wire.packets import known_dtype
 
 _MAGIC = b"FPSSNAP1"
 _LENGTH = struct.Struct("<Q")
-MOST_HEADER = 64 << 20
-"""The most bytes of a header."""
+MAX_HEADER_BYTES = 64 << 20
+"""Maximum bytes of a header."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The variables of a server after a step, and `extra`, which JSON can hold."""
+    """The variables of a server after a step, and `extra`, serialisable as JSON."""
 
     step: int
     arrays: Mapping[str, Array]
@@ -37,12 +37,12 @@ class Snapshot:
 
 
 def snapshot_path(folder: str, endpoint: str) -> Path:
-    """The file of a server's snapshot."""
+    """The path of a server's snapshot."""
     return Path(folder) / f"{endpoint.replace(':', '_').replace('/', '_')}.snapshot"
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Write a file and move it in the place of the last one, when it is safe on the disk."""
+    """Write and sync a file, then atomically replace the last one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     described = [[n, str(a.dtype), list(a.shape)] for n, a in snapshot.arrays.items()]
     header = {"step": snapshot.step, "arrays": described, "extra": snapshot.extra}
@@ -59,9 +59,9 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 
 
 def read_snapshot(path: Path) -> Snapshot | None:
-    """The snapshot of a file, or None where there is no file.
+    """Read the snapshot of a file, or return None if there is no file.
 
-    Raises WireError naming the file where it is no snapshot, or is damaged.
+    Raises WireError naming the file if it is not a snapshot, or is damaged.
     """
     if not path.exists():
         return None
@@ -70,15 +70,15 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return _parsed(raw)
     except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
         hint = "remove it to start from the startup program"
-        raise WireError(f"{path} is no whole snapshot: {error}", hint=hint) from error
+        raise WireError(f"{path} is not a complete snapshot: {error}", hint=hint) from error
 
 
 def _parsed(raw: Array) -> Snapshot:
     head = raw[: len(_MAGIC) + _LENGTH.size].tobytes()
     if head[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("it begins with other bytes")
+        raise ValueError("it does not start with the magic bytes")
     (size,) = _LENGTH.unpack(head[len(_MAGIC) :])
-    if size > min(MOST_HEADER, len(raw)):
+    if size > min(MAX_HEADER_BYTES, len(raw)):
         raise ValueError(f"its header claims {size} bytes")
     end = len(head) + size
     header = json.loads(raw[len(head) : end].tobytes())
@@ -94,7 +94,7 @@ def _parsed(raw: Array) -> Snapshot:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last: a folder is synchronised like a file."""
+    """Make a rename durable: a folder is synced like a file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
-"""Sums over the servers of a job: each keeps what it contributed, and asks the others for theirs.
+"""Sums over the servers of a job: each stores its contribution, and requests those of the others.
 
-Contributions of past steps are kept, because a server that restarts from a snapshot makes them
-again while the others have long finished them.
+Contributions of past steps are kept, because a server that restarts from a snapshot repeats these
+steps long after the others have finished them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 
 KEPT_STEPS = 4096
-"""Steps whose contributions are kept."""
+"""Number of steps whose contributions are kept."""
 
 Ask = Callable[[str, str, int], bytes]
-"""Asks the server of an endpoint for its contribution to a name at a step."""
+"""Requests from the server of an endpoint its contribution to a name at a step."""
 
 
 class Sums:
-    """What modules of a server call `parameter_server`: only sums are theirs to ask for."""
+    """The object that modules of a server call `parameter_server`; it supports sums only."""
 
     def __init__(self, endpoints: Sequence[str], number: int, ask: Ask, deadline: float) -> None:
         self._endpoints, self._number, self._ask = endpoints, number, ask
@@ -44,7 +44,7 @@ class Sums:
         return total
 
     def put(self, name: str, step: int, raw: bytes) -> None:
-        """Keep this server's contribution to a step."""
+        """Store this server's contribution to a step."""
         with self.changed:
             steps = self._kept.setdefault(name, {})
             steps[step] = raw
@@ -52,9 +52,9 @@ class Sums:
             self.changed.notify_all()
 
     def get(self, name: str, step: int, ended: Callable[[], bool]) -> bytes:
-        """This server's contribution to a step, once it is there.
+        """Wait for this server's contribution to a step and return it.
 
-        Raises WireError past the deadline, or where `ended` holds first.
+        Raises WireError past the deadline, or if `ended` becomes true first.
         """
 
         def found() -> bytes | None:

@@ -1,8 +1,8 @@
 """Log lines of servers and trainers, each with role, number and step.
 
-FLUID_PS_LOG chooses the form: `json`, one JSON object a line, or `text`; both go to stderr. Without
-it the lines go to the logger `fluid.ps` alone, which a program may configure by `logging`; Python
-shows its warnings then.
+FLUID_PS_LOG selects the format: `json`, one JSON object per line, or `text`; both go to stderr.
+Without it the lines go only to the logger `fluid.ps`, which a program may configure by `logging`;
+Python shows its warnings then.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from compiler.escape import json_line, one_line
 LOGGER = logging.getLogger("fluid.ps")
 FORMS = ("text", "json")
 PROGRESS_SECONDS = 10.0
-"""Time between two lines that say how many steps a second are made."""
+"""Interval of the lines that report steps per second."""
 FIELDS = "ps_fields"
 """The attribute of a log record that holds its fields."""
 
 
 class RoleLog:
-    """Writes the lines of one role; `step` returns the step that it is at."""
+    """Writes the log lines of one role; `step` returns its current step."""
 
     def __init__(self, role: str, number: int, step: Callable[[], int]) -> None:
         self._role, self._number, self._step = role, number, step
         self._progress: tuple[float, int] | None = None
 
     def info(self, message: str, **fields: Any) -> None:
-        """Log what happened; `fields` are numbers and texts besides."""
+        """Log an event; `fields` are additional numbers and texts."""
         self._log(logging.INFO, message, fields)
 
     def warning(self, message: str, **fields: Any) -> None:
-        """Log what a person should look at."""
+        """Log an event that needs attention."""
         self._log(logging.WARNING, message, fields)
 
     def progress(self, now: float, **fields: Any) -> None:
-        """Log the steps a second every PROGRESS_SECONDS; `now` is of `time.monotonic`."""
+        """Log the steps per second every PROGRESS_SECONDS; `now` is of `time.monotonic`."""
         since, before = self._progress or (now, self._step())
         if self._progress is not None and now - since < PROGRESS_SECONDS:
             return
@@ -63,14 +63,14 @@ class JsonLines(logging.Formatter):
     """Each record as one line of JSON: time (UTC), level, role, number, step, message, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Format a record as a line."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = getattr(record, FIELDS, None) or {"message": record.getMessage()}
         return json_line({"time": when, "level": record.levelname.lower(), **fields})
 
 
 class Lines(logging.StreamHandler[Any]):
-    """Writes the lines of this package to stderr."""
+    """A handler that writes the lines of this package to stderr."""
 
 
 def write_logs(form: str) -> None:

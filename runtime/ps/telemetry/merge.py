@@ -1,7 +1,7 @@
-"""Joins the traces of all servers and trainers of a job to one, on one clock.
+"""Merges the traces of all servers and trainers of a job into one, on one clock.
 
-The clock is that of the first trainer. It has noted how far the clocks of the servers are ahead of
-it; another trainer's clock is compared through a server that both have noted.
+The clock is that of the first trainer. It has recorded the clock offsets of the servers; another
+trainer's clock is compared through a server whose offset both have recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.chrome_trace import Event, process_name, trace_text
 from runtime.errors import WireError
 
 LARGEST = 1 << 28
-"""The most bytes of one role's trace that are read."""
+"""Maximum bytes read of one role's trace."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,16 @@ class RoleFile:
 
     @property
     def label(self) -> str:
-        """What the process is called in the trace."""
+        """The label of the process in the trace."""
         where = f" ({self.endpoint})" if self.endpoint else ""
         return f"{self.role} {self.number}{where}, {self.path.suffixes[0][1:]}"
 
 
 def merge_traces(folder: Path) -> str:
-    """One Chrome trace of all `ROLE_NUMBER.PID.json` of a folder, servers first; times from 0.
+    """Return one Chrome trace of all `ROLE_NUMBER.PID.json` of a folder, servers first; times from
+    0.
 
-    Raises WireError where there are none, and for a file that is no trace of a role.
+    Raises WireError if there are none, and for a file that is not a trace of a role.
     """
     files = [read_role(path) for path in sorted(folder.glob("*_*.*.json"))]
     if not files:
@@ -55,7 +56,7 @@ def merge_traces(folder: Path) -> str:
 
 
 def clocks_ahead(files: Sequence[RoleFile]) -> list[int]:
-    """How many nanoseconds the clock of each file is ahead of the first trainer's."""
+    """The offset of each file's clock from the first trainer's, in nanoseconds."""
     first = next((each for each in files if each.role == "trainer"), None)
     known: Mapping[str, int] = {} if first is None else first.clocks
     found: list[int] = []
@@ -67,7 +68,7 @@ def clocks_ahead(files: Sequence[RoleFile]) -> list[int]:
 
 
 def read_role(path: Path) -> RoleFile:
-    """Read one file. Raises WireError naming it where it is too large or no trace of a role."""
+    """Read one file. Raises WireError naming it if it is too large or not a trace of a role."""
     if path.stat().st_size > LARGEST:
         raise WireError(f"{path} has {path.stat().st_size:,d} bytes, more than {LARGEST:,d}")
     try:
@@ -77,18 +78,18 @@ def read_role(path: Path) -> RoleFile:
         role, number = str(about["role"]), int(about["number"])
         events = [_event(each) for each in found["traceEvents"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WireError(f"{path} is no trace of a server or trainer: {error}") from error
+        raise WireError(f"{path} is not a trace of a server or trainer: {error}") from error
     return RoleFile(path, role, number, str(about["endpoint"]), clocks, events)
 
 
 def _event(value: Any) -> Event:
-    """An event whose time, if any, is a number. Raises TypeError or ValueError."""
+    """Parse an event whose time, if any, is a number. Raises TypeError or ValueError."""
     event = cast("Event", dict(value))
     return event | {"ts": float(event["ts"])} if "ts" in event else event
 
 
 def _is_shown(event: Event) -> bool:
-    """Whether an event stays: names of processes are given anew."""
+    """Whether an event is kept: names of processes are replaced."""
     return event.get("name") not in ("process_name", "process_sort_index")
 
 

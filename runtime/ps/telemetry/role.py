@@ -13,19 +13,19 @@ from runtime.ps.telemetry.trace import RoleTrace
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Where a role logs, and where it traces if it does."""
+    """The log of a role and its trace, if it has one."""
 
     log: RoleLog
     trace: RoleTrace | None = None
 
     def now(self) -> int:
-        """The beginning of a span; 0 where nothing is traced."""
+        """The start time of a span; 0 without a trace."""
         return perf_counter_ns() if self.trace else 0
 
     def span(
         self, name: str, row: int, start: int, step: int, *, begins: str = "", ends: str = ""
     ) -> int:
-        """Record a span as `RoleTrace.span` does; returns its end. Nothing without a trace."""
+        """Record a span as `RoleTrace.span` does; returns its end. Does nothing without a trace."""
         if self.trace is None:
             return 0
         return self.trace.span(name, row, start, begins=begins, ends=ends, step=step)
@@ -44,7 +44,7 @@ class Telemetry:
 def make_telemetry(
     settings: Settings, role: str, number: int, endpoint: str, step: Callable[[], int]
 ) -> Telemetry:
-    """The telemetry that the settings ask for; `step` returns the step of the role."""
+    """Create the telemetry that the settings configure; `step` returns the step of the role."""
     write_logs(settings.log)
     folder = settings.trace_dir
     trace = RoleTrace(folder, role, number, endpoint) if folder else None

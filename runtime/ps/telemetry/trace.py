@@ -1,8 +1,8 @@
-"""Spans of one server or trainer, kept in memory and written as a Chrome trace when it ends.
+"""Spans of one server or trainer, kept in memory and written as a Chrome trace when it exits.
 
 FLUID_PS_TRACE names the folder; `merge` joins the files of all roles. Times are of the machine's
-clock (`time.time_ns`), so that processes of one machine agree; a trainer notes besides how far the
-clock of each server is ahead of its own, for jobs of several machines.
+clock (`time.time_ns`), so that processes of one machine agree; a trainer also records the offset of
+each server's clock from its own, for jobs of several machines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from runtime.chrome_trace import (
     trace_text,
 )
 
-MOST_SPANS = 100_000
-"""Spans that are kept; of a longer job, the last ones."""
+MAX_SPANS = 100_000
+"""Maximum number of spans kept; in a longer job, the last ones."""
 
 Kept = tuple[str, int, int, int, dict[str, Any], str, bool]
 
@@ -32,22 +32,22 @@ Kept = tuple[str, int, int, int, dict[str, Any], str, bool]
 class RoleTrace:
     """Records spans of one process; any thread may add one.
 
-    `rows` label the rows that spans are shown in, by their numbers.
+    `rows` are the labels of the rows that show the spans, by number.
     """
 
     def __init__(self, folder: str, role: str, number: int, endpoint: str = "") -> None:
         self.role, self.number, self.endpoint = role, number, endpoint
         self._path = Path(folder) / f"{role}_{number}.{os.getpid()}.json"
-        self._spans: deque[Kept] = deque(maxlen=MOST_SPANS)
+        self._spans: deque[Kept] = deque(maxlen=MAX_SPANS)
         self._ahead = time_ns() - perf_counter_ns()
         self.rows: dict[int, str] = {}
         self.clocks: dict[str, int] = {}
-        """How many nanoseconds the clock of each server is ahead of this one."""
+        """The offset of each server's clock from this one, in nanoseconds."""
 
     def span(
         self, name: str, row: int, start: int, *, begins: str = "", ends: str = "", **args: Any
     ) -> int:
-        """Record what began at `start` (`perf_counter_ns`) and ends now; returns now.
+        """Record a span from `start` (`perf_counter_ns`) to now; returns now.
 
         `begins` and `ends` name an arrow that begins or ends here.
         """
@@ -56,7 +56,7 @@ class RoleTrace:
         return stop
 
     def write(self) -> None:
-        """Write the trace, whole or not at all."""
+        """Write the trace atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(".part")
         temporary.write_text(self._text())

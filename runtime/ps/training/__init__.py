@@ -1,5 +1,5 @@
-"""The side of a trainer: what modules call, and how it reaches servers that come back.
+"""The trainer: what modules call, and how it reconnects to restarted servers.
 
-Read `steps` and `pair` (synchronous steps), `pushes` and `communicator` (gradients that nobody
-waits for), `watch` (heartbeats), then `trainer`.
+Read `steps` and `pair` (synchronous steps), `pushes` and `communicator` (asynchronous gradients),
+`watch` (heartbeats), then `trainer`.
 """

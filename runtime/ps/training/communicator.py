@@ -1,8 +1,8 @@
-"""Sends gradients from a thread of its own, for trainers that do not wait for each other.
+"""Sends gradients from a separate thread, for asynchronous trainers.
 
 Gradients of several steps are merged before they are sent: the mean of dense ones, the rows of
-sparse ones added up and divided by their number. With GEO, parameters are given instead: what is
-sent is how far they moved since they were last received, divided by the number of trainers.
+sparse ones summed and divided by the number of gradients. With GEO, parameters are passed instead:
+their change since they were last received is sent, divided by the number of trainers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Merging:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until everything given is applied. Raises what sending raised."""
+        """Wait until everything queued is applied. Raises what sending raised."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (not self._busy and not any(self._queues.values())) or self._error
@@ -60,15 +60,15 @@ class Merging:
             self._expect_running()
 
     def answers(self, names: Sequence[str], endpoints: Sequence[str]) -> bool:
-        """Whether `recv` asks this object instead of the servers."""
+        """Whether `recv` reads from this object instead of the servers."""
         return False
 
     def recv(self, names: Sequence[str], endpoints: Sequence[str]) -> list[Array]:
-        """Nothing is answered here."""
+        """Not supported: parameters are read from the servers."""
         raise KeyError(names[0])
 
     def stop(self) -> None:
-        """Send what is left and end the thread. Raises what sending raised."""
+        """Send what remains and end the thread. Raises what sending raised."""
         if self._thread.is_alive():
             self.flush()
         with self._changed:
@@ -103,7 +103,7 @@ class Merging:
                     self._changed.notify_all()
 
     def _taken(self) -> dict[tuple[str, str], list[Given]]:
-        """Take what is merged next out of the queues."""
+        """Take the gradients to merge next out of the queues."""
         found: dict[tuple[str, str], list[Given]] = {}
         for key, queue in self._queues.items():
             if queue:
@@ -123,11 +123,11 @@ def _merged(given: Sequence[Given]) -> Given:
 
 
 class Geo:
-    """GEO: `put` takes parameters, and `recv` answers them as they should be now.
+    """GEO: `put` takes parameters, and `recv` returns their updated values.
 
-    Every so many times, with T trainers and what the server had at the last exchange:
-    delta = (now - known) / T is sent, and now += server - (known + delta); known = server. What a
-    trainer moved beyond its share stays in its own parameters, and is sent with the next delta.
+    At a fixed interval, with T trainers and `known`, the server's value at the last exchange: delta
+    = (now - known) / T is sent, and now += server - (known + delta); known = server. The rest of a
+    trainer's change remains in its own parameters, and is sent with the next delta.
     """
 
     def __init__(self, peers: Peers, pushes: Pushes, steps: int, trainers: int, delta: str) -> None:
@@ -139,11 +139,11 @@ class Geo:
         self.is_running = True
 
     def start(self, endpoint: str, name: str, array: Array) -> None:
-        """Note a parameter as it was received first."""
+        """Record the first received value of a parameter."""
         self._known[endpoint, name] = array.copy()
 
     def put(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
-        """Give a block of a parameter; every so many times, how far it moved is sent."""
+        """Store a block of a parameter; at a fixed interval its delta is sent."""
         key = endpoint, name.removesuffix(self._delta)
         if key not in self._known:
             self._known[key] = self._read(key)
@@ -165,18 +165,18 @@ class Geo:
         return self._peers.fetch(key[0], header)[1][0]
 
     def flush(self) -> None:
-        """Nothing waits: sending is done at once."""
+        """Nothing is pending: deltas are sent immediately."""
 
     def answers(self, names: Sequence[str], endpoints: Sequence[str]) -> bool:
-        """Whether all variables were given."""
+        """Whether all variables were stored."""
         return all(key in self._now for key in zip(endpoints, names, strict=True))
 
     def recv(self, names: Sequence[str], endpoints: Sequence[str]) -> list[Array]:
-        """Parameters as they were given, or as the exchange made them."""
+        """Return the parameters as stored, or as updated by the exchange."""
         return [self._now[key] for key in zip(endpoints, names, strict=True)]
 
     def stop(self) -> None:
-        """Send how far everything moved since the last exchange."""
+        """Send the deltas since the last exchange."""
         for key in self._now:
             if self._counts[key] % self._steps:
                 self._exchange(key)

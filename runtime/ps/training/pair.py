@@ -1,7 +1,7 @@
-"""A trainer's open stream to one server in synchronous steps: repeated where the server restarts.
+"""A trainer's open stream to one server in synchronous steps, reopened if the server restarts.
 
 Messages of a step are kept until a snapshot of the server covers them. When a connection breaks, a
-new one is opened, the server says which step it has, and everything newer is sent again.
+new one is opened, the server sends its current step, and everything newer is sent again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runtime.ps.wire.transport import grpc, open_channel, stream_call
 
 
 class Pair:
-    """One trainer and one server. `layout` places the variables that come after each step."""
+    """One trainer and one server. `layout` is that of the variables received after each step."""
 
     def __init__(
         self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int,
@@ -80,7 +80,7 @@ class Pair:
     def wait(self, step: int) -> None:
         """Receive the variables of a step or a later one.
 
-        Raises WireError for a job that failed, and for a server that does not answer in time.
+        Raises WireError for a failed job, and for a server that does not answer in time.
         """
         rpc = grpc()
         self.waiting_since = time.monotonic()
@@ -100,11 +100,11 @@ class Pair:
             self._log.popleft()
 
     def has(self, name: str) -> bool:
-        """Whether a variable comes after each step."""
+        """Whether a variable is received after each step."""
         return self._variables.has(name)
 
     def variable(self, name: str) -> Array:
-        """A variable as it came last; the next step may overwrite the array."""
+        """A variable as last received; the next step may overwrite the array."""
         return self._variables.block(name)
 
     def _receive(self) -> None:
@@ -116,7 +116,7 @@ class Pair:
         self.step, self.snapshot = step, step - lag
 
     def _kept(self, frame: Frame) -> Frame:
-        """The frame, whose data are kept; WireError for one that does not belong here."""
+        """Store the data of a frame; WireError for one that does not belong here."""
         if frame.kind is Kind.FAILED:
             raise WireError(frame.data.tobytes().decode(errors="replace"))
         index = self._variables.index(frame.offset, len(frame.data))
@@ -128,7 +128,7 @@ class Pair:
     # ---- connections
 
     def connect(self) -> None:
-        """Open the stream; does nothing where it is open."""
+        """Open the stream; does nothing if it is open."""
         if self._call is None:
             self._reopen(time.monotonic())
 
@@ -136,7 +136,7 @@ class Pair:
         self._reopen(time.monotonic())
 
     def _reopen(self, since: float) -> None:
-        """Open a stream and send again what the server has not got, until time is up."""
+        """Open a stream and resend what the server has not received, until the deadline."""
         rpc = grpc()
         while True:
             try:
@@ -171,11 +171,11 @@ class Pair:
         self._send_again(answer.step)
 
     def _send_again(self, step: int) -> None:
-        """Send the messages of all steps after one, which the server has."""
+        """Resend the messages of all steps after `step`, which the server has."""
         if (self._log and self._log[0][0] > step + 1) or (not self._log and step < self.step):
             raise WireError(
-                f"server {self.endpoint} is at step {step}, of which this trainer keeps nothing: "
-                f"it is at step {self.step}",
+                f"server {self.endpoint} is at step {step}, whose messages this trainer has "
+                f"dropped: it is at step {self.step}",
                 hint="set FLUID_PS_SNAPSHOT_DIR, so that a server that restarts continues",
             )
         for number, messages in self._log:
@@ -185,7 +185,9 @@ class Pair:
                         self._outbox.put(message)
 
     def _lose(self, error: Any) -> None:
-        """Reopen after a stream broke; WireError where the server refused or the time is up."""
+        """Reopen a broken stream; WireError if the server rejected it or the deadline has
+        passed.
+        """
         rpc = grpc()
         self._drop_call()
         if self._why:
@@ -218,7 +220,7 @@ class Pair:
 
 
 def _is_refusal(rpc: Any, error: Any) -> bool:
-    """Whether a server answered with an error of its own: trying again is of no use."""
+    """Whether a server answered with an error: retrying is of no use."""
     code = error.code()
     return code in (rpc.StatusCode.FAILED_PRECONDITION, rpc.StatusCode.UNAUTHENTICATED)
 

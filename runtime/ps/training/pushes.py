@@ -1,4 +1,4 @@
-"""Gradients of trainers that do not wait for each other, numbered: none is applied twice."""
+"""Numbered gradients of asynchronous trainers: none is applied twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pushes:
         self._lock = Lock()
 
     def push(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
-        """Send a gradient, sparse where it has row numbers. Raises WireError as `Peers.call`."""
+        """Send a gradient, sparse if it has row numbers. Raises WireError as `Peers.call`."""
         header: dict[str, Any] = {"name": name, "rows": None}
         raw = b""
         if rows is not None:

@@ -1,4 +1,4 @@
-"""The gradients of one trainer for one server: written into the messages of a step as they come."""
+"""The gradients of one trainer for one server, written into the messages of a step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_gradients(catalogue: dict[str, Any], trainer: int) -> list[Gradient]:
 
 
 class Steps:
-    """Collects gradients; `put` is called with each message when it is whole."""
+    """Collects gradients; `put` is called with each complete message."""
 
     def __init__(
         self, endpoint: str, trainer: int, gradients: Sequence[Gradient], put: Put
@@ -57,14 +57,14 @@ class Steps:
         return not self._sent
 
     def has(self, name: str) -> bool:
-        """Whether the server takes a gradient of this name."""
+        """Whether the server accepts a gradient of this name."""
         return name in self._known
 
     def send(self, step: int, name: str, array: Array, rows: Array | None) -> None:
-        """Send one gradient. Raises WireError for one that the server does not expect so."""
+        """Send one gradient. Raises WireError if it does not match the server's catalogue."""
         known = self._known.get(name)
         if known is None or name in self._sent:
-            what = "twice in a step" if known else "which it does not take"
+            what = "twice in a step" if known else "which does not expect it"
             raise WireError(f"{name!r} is sent to server {self._endpoint} {what}")
         self._expect(known, array, rows)
         self._sent.add(name)

@@ -1,4 +1,4 @@
-"""What modules of a trainer call `parameter_server`."""
+"""The object that modules of a trainer call `parameter_server`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from runtime.ps.wire.peers import Peers
 STEPS = 0
 """The row of a trace with the steps; those of the servers follow."""
 CLOCK_CALLS = 5
-"""Calls by which the clock of a server is compared."""
-MOST_IDS = 1 << 17
-"""The most rows that one call asks for."""
+"""Number of calls to estimate the clock offset of a server."""
+MAX_IDS = 1 << 17
+"""Maximum number of rows requested by one call."""
 LEAVE_SECONDS = 1.0
-"""How long a process that ends waits for the answer of a server, which may have ended."""
+"""Timeout of a server's answer at process exit; the server may have exited."""
 
 
 class Remote:
@@ -109,7 +109,7 @@ class Trainer:
     def recv(
         self, names: Sequence[str], endpoints: Sequence[str], trainer_id: int
     ) -> Sequence[Array]:
-        """Variables as they are after the step that was sent last."""
+        """Return variables as they are after the last step sent."""
         self._end_step(endpoints)
         if self.communicator is not None and self.communicator.answers(names, endpoints):
             return self.communicator.recv(names, endpoints)
@@ -122,14 +122,14 @@ class Trainer:
                 found[index] = pair.variable(name)
             else:
                 asked.setdefault(endpoint, []).append(index)
-        for endpoint, places in asked.items():
-            values = self.read(endpoint, [names[index] for index in places])
-            for index, value in zip(places, values, strict=True):
+        for endpoint, positions in asked.items():
+            values = self.read(endpoint, [names[index] for index in positions])
+            for index, value in zip(positions, values, strict=True):
                 found[index] = value
         return found
 
     def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
-        """Wait for every server, so that those that send nothing keep step as well."""
+        """Wait for every server, so that those that send nothing stay in step as well."""
         for endpoint in endpoints:
             pair = self.remote(endpoint).pair
             if pair is not None:
@@ -144,7 +144,7 @@ class Trainer:
         rows: Sequence[Array],
         trainer_id: int,
     ) -> Sequence[Array]:
-        """Rows of tables, [count, width] each."""
+        """Return rows of tables, [count, width] each."""
         return [
             self._rows(endpoint, name, np.ascontiguousarray(ids, np.int64))
             for name, endpoint, ids in zip(names, endpoints, rows, strict=True)
@@ -153,7 +153,7 @@ class Trainer:
     def checkpoint_notify(
         self, endpoints: Sequence[str], directory: str, table: str, trainer_id: int
     ) -> None:
-        """Let servers save their part of a table below a directory."""
+        """Ask servers to save their part of a table under a directory."""
         for endpoint in endpoints:
             header = {"do": "save", "name": table, "folder": directory}
             self._peers.call(endpoint, header, seconds=self.settings.deadline)
@@ -161,23 +161,23 @@ class Trainer:
     def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
         """Write an array as `fluid.io.save_vars` does; FileExistsError without `overwrite`."""
         if not overwrite and Path(file_path).exists():
-            raise FileExistsError(f"{file_path} is there, and 'overwrite' is False")
+            raise FileExistsError(f"{file_path} exists, and 'overwrite' is False")
         save_tensor(file_path, array)
 
     def sum_over_servers(self, name: str, array: Array) -> Array:
-        """Servers alone add up over servers."""
+        """Not supported: only servers sum over servers."""
         raise WireError(f"{name!r} is summed over servers, which a trainer cannot do")
 
     # ---- servers
 
     def remote(self, endpoint: str) -> Remote:
-        """A server, whose catalogue is read when it is first needed."""
+        """Return a server, whose catalogue is read on first use."""
         if endpoint not in self._remotes:
             self._join(dict.fromkeys([*self._endpoints, endpoint]))
         return self._remotes[endpoint]
 
     def _join(self, endpoints: Iterable[str]) -> None:
-        """Ask servers for their catalogues; begin at the step that all of them have."""
+        """Read the catalogues of servers; start at the step that all of them have."""
         is_first = not self._remotes
         for endpoint in endpoints:
             if endpoint not in self._remotes:
@@ -189,7 +189,7 @@ class Trainer:
             self._making = min(each.step for each in self._remotes.values())
 
     def _compare_clocks(self, endpoint: str) -> None:
-        """Note in the trace how far a server's clock is ahead, by the fastest of some calls."""
+        """Record a server's clock offset in the trace, from the fastest of several calls."""
         if self.telemetry.trace is None:
             return
         header = {"do": "beat", "trainer": self.number}
@@ -205,15 +205,14 @@ class Trainer:
     def subscribe(self, received: Mapping[str, Sequence[str]]) -> None:
         """Let the servers of some endpoints send these variables after each step.
 
-        What is not subscribed to is read by a call of its own. It has an effect before the
-        first step.
+        Other variables are read by a separate call. Has an effect only before the first step.
         """
         for endpoint, names in received.items():
             known = self._received.setdefault(endpoint, [])
             known += [name for name in names if name not in known]
 
     def read(self, endpoint: str, names: Sequence[str]) -> list[Array]:
-        """Variables of a server after the step this trainer has made last."""
+        """Read variables of a server after the last step of this trainer."""
         header = {"do": "read", "names": list(names), "step": self._making}
         if not self.remote(endpoint).is_synchronous:
             header |= {"step": 0, "trainer": self.number}
@@ -224,20 +223,20 @@ class Trainer:
         self.communicator = Merging(self._pushes, most, waiting)
 
     def start_geo(self, steps: int, delta: str) -> None:
-        """Send how far parameters moved, every so many steps."""
+        """Send parameter deltas at a fixed interval of steps."""
         self._join(self._endpoints)
         trainers = max(each.trainers for each in self._remotes.values())
         self.communicator = Geo(self._peers, self._pushes, steps, trainers, delta)
 
     @property
     def step(self) -> int:
-        """The last step that this trainer has made, or its servers before it came."""
+        """The last step of this trainer, or of its servers before it joined."""
         if not self._remotes:
             self._join(self._endpoints)
         return self._making
 
     def complete(self) -> None:
-        """Say to all servers that this trainer has finished."""
+        """Notify all servers that this trainer has finished."""
         if self.communicator is not None:
             self.communicator.stop()
         header = {"do": "complete", "trainer": self.number}
@@ -248,11 +247,11 @@ class Trainer:
 
     @property
     def awaits_end(self) -> bool:
-        """Whether a server waits for the end of this process when it has completed."""
+        """Whether a server waits for the exit of this process after it has completed."""
         return any(each.awaits_ends for each in self._remotes.values())
 
     def leave(self) -> None:
-        """Say that this process ends, which has completed, to servers that wait for that."""
+        """Notify servers that wait for it that this process, which has completed, exits."""
         peers = Peers(self.settings)
         for endpoint, remote in self._remotes.items():
             try:
@@ -264,7 +263,7 @@ class Trainer:
         peers.close()
 
     def abort(self, why: str) -> None:
-        """Say to all servers that this trainer ends by an error, and close."""
+        """Notify all servers that this trainer failed with an error, and close."""
         self.telemetry.log.warning("ends by an error", why=why)
         for endpoint in self._remotes:
             try:
@@ -275,7 +274,7 @@ class Trainer:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; another call does nothing."""
+        """Close all connections; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -289,7 +288,7 @@ class Trainer:
     # ---- steps
 
     def _trace_step(self, ended: str) -> None:
-        """Record the half of a step that ends now; the first time, only note when it ended."""
+        """Record the half of a step that ends now; the first time, only record the time."""
         known = self._began
         self._began = self.telemetry.now()
         if known:
@@ -321,7 +320,7 @@ class Trainer:
         return remote.steps
 
     def _end_step(self, endpoints: Sequence[str]) -> None:
-        """Say that the step is complete, unless that was said."""
+        """Notify servers that the step is complete, unless already done."""
         if not self._is_sending:
             return
         self._is_sending = False
@@ -336,14 +335,16 @@ class Trainer:
     def _rows(self, endpoint: str, name: str, ids: Array) -> Array:
         self.remote(endpoint)
         parts: list[Array] = []
-        for start in range(0, max(1, len(ids)), MOST_IDS):
-            some = ids[start : start + MOST_IDS]
+        for start in range(0, max(1, len(ids)), MAX_IDS):
+            some = ids[start : start + MAX_IDS]
             header = {"do": "rows", "name": name}
             parts += self._peers.fetch(endpoint, header, some.tobytes())[1]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _lose(self, endpoint: str, why: str) -> None:
-        """A server gave no sign of life: what waits for it raises. A thread of its own calls."""
+        """Raise in the callers waiting for a server that does not respond. Called by the watch
+        thread.
+        """
         remote = self._remotes.get(endpoint)
         if remote is not None and remote.pair is not None:
             remote.pair.cancel(why)

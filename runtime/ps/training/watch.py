@@ -1,4 +1,4 @@
-"""Heartbeats of a trainer: from a thread of its own, over channels of its own."""
+"""Heartbeats of a trainer, from a separate thread over separate channels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.ps.wire.peers import Peers
 
 
 class Watch:
-    """Tells servers that a trainer is alive; `lose` is called for one that does not answer."""
+    """Sends heartbeats to servers; `lose` is called for one that does not answer."""
 
     def __init__(self, trainer: int, settings: Settings, lose: Callable[[str, str], None]) -> None:
         self._trainer, self._settings, self._lose = trainer, settings, lose
@@ -22,7 +22,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def add(self, endpoint: str) -> None:
-        """Begin to beat for a server."""
+        """Start heartbeats for a server."""
         self._seen[endpoint] = time.monotonic()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True, name="fluid-ps-beats")
@@ -45,12 +45,12 @@ class Watch:
         try:
             self._peers.call(endpoint, {"do": "beat", "trainer": self._trainer}, seconds=seconds)
             self._seen[endpoint] = time.monotonic()
-        except ValueError as error:  # also what a channel raises that was closed meanwhile
+        except ValueError as error:  # also raised by a channel that was closed meanwhile
             if self._ended.is_set():
                 return
             if not isinstance(error, WireError):
                 raise
             silent = time.monotonic() - self._seen[endpoint]
             if silent > max(self._settings.reconnect, self._settings.lost_after):
-                why = f"server {endpoint} gave no sign of life for {silent:.0f} s"
+                why = f"server {endpoint} did not respond for {silent:.0f} s"
                 self._lose(endpoint, why)

@@ -1,5 +1,5 @@
-"""What goes between trainers and servers: messages, single calls, gRPC, token and TLS.
+"""The protocol between trainers and servers: messages, single calls, gRPC, token and TLS.
 
-Read `frames` (messages), `layout` (what lies where in a vector), `packets` (requests and answers),
-`rows` (sparse gradients), `transport` (gRPC), `security`, then `peers` (calls that are repeated).
+Read `frames` (messages), `layout` (offsets in a vector), `packets` (requests and responses),
+`rows` (sparse gradients), `transport` (gRPC), `security`, then `peers` (calls with retries).
 """

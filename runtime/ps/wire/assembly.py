@@ -1,4 +1,4 @@
-"""Blocks of a vector whose chunks come as messages: what lies in one message is not copied."""
+"""Blocks of a vector received in chunks: a block within one message is not copied."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from runtime.ps.wire.layout import Layout, Piece
 
 
 class Assembly:
-    """The chunks of a vector that were received last, and its blocks as arrays.
+    """The last received chunks of a vector, and its blocks as arrays.
 
-    A block that lies in one chunk is a view of the message, which is read-only; one that lies in
-    several is copied into an array that the next step overwrites.
+    A block within one chunk is a view of the message, which is read-only; one that spans several
+    is copied into an array that the next step overwrites.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -30,15 +30,15 @@ class Assembly:
         }
 
     def index(self, offset: int, nbytes: int) -> int | None:
-        """The number of the chunk with these bytes of the vector; None where there is none."""
+        """The index of the chunk with these bytes of the vector; None if there is none."""
         return self._indices.get((offset, offset + nbytes))
 
     def put(self, index: int, data: Array) -> None:
-        """Take the bytes of a chunk, uint8, which must not change any more."""
+        """Set the bytes of a chunk, uint8, which must not change afterwards."""
         self._chunks[index] = data
 
     def clear(self) -> None:
-        """Let go of the messages: every byte is zero."""
+        """Release the messages: every byte is zero."""
         self._chunks = [np.zeros(len(each), np.uint8) for each in self._chunks]
 
     def has(self, name: str) -> bool:
@@ -46,7 +46,7 @@ class Assembly:
         return name in self._blocks
 
     def block(self, name: str) -> Array:
-        """The elements of a block. Raises KeyError for a name that is none's."""
+        """The elements of a block. Raises KeyError for an unknown name."""
         block, pieces = self._blocks[name], self._pieces[name]
         raw = self._copies[name] if len(pieces) > 1 else self._view(pieces)
         if len(pieces) > 1:

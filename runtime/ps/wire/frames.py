@@ -1,7 +1,7 @@
 """Messages between trainers and servers: a header of 32 bytes, then raw little-endian data.
 
 gRPC sends exactly `bytes`, so a message is allocated once and its data are computed in place.
-Nothing is done with a message before `read_frame` has checked it.
+A message is used only after `read_frame` has validated it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ HEADER_BYTES = _HEADER.size
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     GRADIENT = 1
     """Part of a trainer's gradients of a step."""
     PARAMETER = 2
     """Part of a server's parameters after a step."""
     FAILED = 5
-    """The data are a message that says why a step cannot be completed, UTF-8."""
+    """The data are an error message: why a step cannot be completed, UTF-8."""
     HELLO = 6
     """Opens an exchange; the data are JSON. `step` is the last one the sender has."""
     ROWS = 7
@@ -42,9 +42,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Frame:
-    """One message: its kind, the trainer it belongs to, the step, and where its data belong.
+    """One message: its kind, trainer, step, and the offset of its data.
 
-    `offset` counts bytes from the beginning of a server's vector. `data` is uint8, a view of the
+    `offset` counts bytes from the start of a server's vector. `data` is uint8, a view of the
     received bytes.
     """
 
@@ -68,7 +68,7 @@ def new_frame(kind: Kind, trainer: int, step: int, offset: int, nbytes: int) -> 
 
 
 def read_frame(message: bytes) -> Frame:
-    """Take a message apart. Raises WireError for what is no message of this protocol."""
+    """Parse a message. Raises WireError if it is malformed."""
     if len(message) < HEADER_BYTES:
         raise WireError(f"a message of {len(message)} bytes is shorter than its header")
     magic, marked, trainer, step, offset, nbytes = _HEADER.unpack_from(message)
@@ -85,7 +85,7 @@ def read_frame(message: bytes) -> Frame:
 
 
 def mark_end(message: bytes) -> None:
-    """Mark a message that was not sent yet as the last of its step."""
+    """Mark an unsent message as the last of its step."""
     kind = _Uint16.from_address(id(message) + bytes.__basicsize__ - 1 + _KIND_OFFSET)
     kind.value |= _ENDS
 

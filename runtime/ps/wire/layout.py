@@ -1,7 +1,7 @@
-"""What lies where on a server: all its parameter blocks in one vector of bytes, sent in chunks.
+"""The layout of a server's parameter blocks in one vector of bytes, sent in chunks.
 
-Trainers and servers compute the same layout from the same sharding plan, so no message says what
-it carries but by its place.
+Trainers and servers compute the same layout from the same sharding plan, so messages identify their
+content by offset only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from compiler.ir.types import Array
 
 ALIGNMENT = 64
-"""Bytes to a multiple of which every block begins, so that vector instructions read it aligned."""
+"""Alignment of every block in bytes, for aligned vector loads."""
 
 CHUNK_BYTES = 2 << 20
-"""The most data of one message: gRPC is slower with larger ones, and with much smaller ones."""
+"""Maximum data of one message: gRPC is slower with larger ones, and with much smaller ones."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Piece:
 
     @property
     def nbytes(self) -> int:
-        """Its number of bytes."""
+        """Its size in bytes."""
         return self.here.stop - self.here.start
 
 
@@ -64,17 +64,19 @@ class Layout:
     chunks: tuple[tuple[int, int], ...]
 
     def pieces(self, block: Block) -> list[Piece]:
-        """The parts of a block in the chunks that it lies in."""
+        """The parts of a block in the chunks that contain it."""
         return self._cut(block.offset, block.offset + block.nbytes)
 
     def gaps(self) -> list[Piece]:
-        """The bytes between blocks, in the chunks that they lie in; `here` counts from each gap."""
+        """The bytes between blocks, in the chunks that contain them; `here` counts from each
+        gap.
+        """
         ends = [block.offset + block.nbytes for block in self.blocks]
         starts = [block.offset for block in self.blocks[1:]]
         return [piece for gap in zip(ends, starts, strict=False) for piece in self._cut(*gap)]
 
     def _cut(self, begin: int, end: int) -> list[Piece]:
-        """Some bytes of the vector, cut where chunks begin."""
+        """Split a byte range of the vector at chunk boundaries."""
         found: list[Piece] = []
         for index, (start, stop) in enumerate(self.chunks):
             low, high = max(start, begin), min(stop, end)
@@ -84,14 +86,14 @@ class Layout:
         return found
 
     def block(self, name: str) -> Block:
-        """The block of a name; KeyError where there is none."""
+        """The block of a name; KeyError if there is none."""
         return {block.name: block for block in self.blocks}[name]
 
 
 def make_layout(
     blocks: Iterable[tuple[str, str, tuple[int, ...]]], chunk: int = CHUNK_BYTES
 ) -> Layout:
-    """Lay out blocks, given as (name, dtype, shape), in their order.
+    """Lay out blocks, passed as (name, dtype, shape), in this order.
 
     >>> layout = make_layout([("w", "float32", (13, 1)), ("b", "float32", (1,))])
     >>> [block.offset for block in layout.blocks], layout.nbytes, layout.chunks

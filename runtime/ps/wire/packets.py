@@ -1,4 +1,4 @@
-"""Requests and answers of single calls: four bytes, the length of a header, JSON, raw data."""
+"""Requests and responses of single calls: four bytes, the length of a header, JSON, raw data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HEAD = struct.Struct("<II")
 
 
 def pack(header: Mapping[str, Any], raw: bytes = b"") -> bytes:
-    """A message of a header and raw data."""
+    """Pack a header and raw data into a message."""
     text = json.dumps(header).encode()
     return _HEAD.pack(_MAGIC, len(text)) + text + raw
 
 
 def unpack(message: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Header and raw data. Raises WireError for what is no message of this kind."""
+    """Unpack header and raw data. Raises WireError if the message is malformed."""
     if len(message) < _HEAD.size:
         raise WireError(f"a call of {len(message)} bytes is shorter than its header")
     magic, size = _HEAD.unpack_from(message)
@@ -34,21 +34,21 @@ def unpack(message: bytes) -> tuple[dict[str, Any], memoryview]:
     try:
         header: Any = json.loads(message[_HEAD.size : _HEAD.size + size])
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the header of a call is no JSON: {error}") from error
+        raise WireError(f"the header of a call is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise WireError(f"the header of a call is a {type(header).__name__}, expected an object")
     return cast("dict[str, Any]", header), memoryview(message)[_HEAD.size + size :]
 
 
 def first_message(messages: Iterator[bytes]) -> bytes:
-    """The first message of a stream. Raises WireError for a stream without any."""
+    """Return the first message of a stream. Raises WireError for an empty stream."""
     for message in messages:
         return message
     raise WireError("a stream ended before its first message")
 
 
 def field(header: Mapping[str, Any], name: str, kind: type) -> Any:
-    """A field of a header. Raises WireError where it is missing or of another type."""
+    """Return a field of a header. Raises WireError if it is missing or of another type."""
     value = header.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WireError(
@@ -58,7 +58,7 @@ def field(header: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def names_field(header: Mapping[str, Any], name: str) -> list[str]:
-    """A field that is a list of texts. Raises WireError where it is none."""
+    """Return a field that is a list of texts. Raises WireError if it is not."""
     values: list[Any] = field(header, name, list)
     if not all(isinstance(each, str) for each in values):
         raise WireError(f"field {name!r} of a call must be a list of names")
@@ -66,7 +66,9 @@ def names_field(header: Mapping[str, Any], name: str) -> list[str]:
 
 
 def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
-    """The array that raw data are, described by `dtype` and `shape`; WireError where it is not."""
+    """Decode raw data as an array described by `dtype` and `shape`; WireError if it does not
+    match.
+    """
     dtype, shape = field(header, "dtype", str), field(header, "shape", list)
     if not all(isinstance(size, int) and 0 <= size < 1 << 40 for size in shape):
         raise WireError(f"the shape of an array must be sizes, but is {shape}")
@@ -77,14 +79,14 @@ def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
 
 
 def known_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy type of a name. Raises WireError for one that no tensor has."""
+    """Return the NumPy dtype of a name. Raises WireError for one that no tensor has."""
     if name not in _DTYPES:
-        raise WireError(f"{name!r} is no element type; expected one of {', '.join(_DTYPES)}")
+        raise WireError(f"{name!r} is not a dtype; expected one of {', '.join(_DTYPES)}")
     return np.dtype(name)
 
 
 def value_messages(arrays: Sequence[Array]) -> Iterator[bytes]:
-    """Arrays cut into messages, one array behind the other."""
+    """Split arrays into messages, one array after another."""
     for array in arrays:
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for start in range(0, len(raw), CHUNK_BYTES):
@@ -92,9 +94,9 @@ def value_messages(arrays: Sequence[Array]) -> Iterator[bytes]:
 
 
 def read_values(described: Sequence[Any], messages: Iterator[bytes], most: int) -> list[Array]:
-    """The arrays that messages bring; each is described as [dtype, shape].
+    """Read arrays from messages; each is described as [dtype, shape].
 
-    Raises WireError where they are more than `most` bytes, or not those that were described.
+    Raises WireError if they have more than `most` bytes, or do not match the descriptions.
     """
     shapes = [(known_dtype(str(dtype)), tuple(int(n) for n in shape)) for dtype, shape in described]
     sizes = [prod(shape) * dtype.itemsize for dtype, shape in shapes]

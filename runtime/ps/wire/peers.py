@@ -1,4 +1,4 @@
-"""Single calls to servers: with deadlines, repeated until the server answers or time is up."""
+"""Single calls to servers: with deadlines, retried until the server answers or the deadline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runtime.ps.wire.packets import field, pack, read_values, unpack
 from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
 
 RETRY_SECONDS = 0.2
-MOST_BYTES = 1 << 38
-"""The most bytes of one answer, where the caller expects no particular number."""
+MAX_RESPONSE_BYTES = 1 << 38
+"""Maximum bytes of one response, if the caller expects no particular number."""
 
 
 class Peers:
-    """Channels to servers, opened when first used."""
+    """Channels to servers, opened on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Peers:
     def call(
         self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", seconds: float = 0.0
     ) -> tuple[dict[str, Any], memoryview]:
-        """Call a server, again where it does not answer. Raises WireError naming it in the end."""
+        """Call a server, retrying if it does not answer. Finally raises WireError naming it."""
         send = unary_call(self.channel(endpoint), "Call")
         message = pack(header, raw)
         limit = seconds or self.settings.reconnect
@@ -48,9 +48,13 @@ class Peers:
         return self._repeated(endpoint, limit, once)
 
     def fetch(
-        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", most: int = MOST_BYTES
+        self,
+        endpoint: str,
+        header: Mapping[str, Any],
+        raw: bytes = b"",
+        most: int = MAX_RESPONSE_BYTES,
     ) -> tuple[dict[str, Any], list[Array]]:
-        """Variables of a server; raises as `call` does, and for more than `most` bytes."""
+        """Fetch variables of a server; raises as `call` does, and for more than `most` bytes."""
         request = pack(header, raw)
         stream = stream_call(self.channel(endpoint), "Fetch")
         metadata = self.settings.security.metadata()
@@ -63,7 +67,7 @@ class Peers:
         return self._repeated(endpoint, self.settings.deadline, once)
 
     def contribution(self, endpoint: str, name: str, step: int) -> bytes:
-        """What a server contributed to a sum at a step."""
+        """Fetch a server's contribution to a sum at a step."""
         header = {"do": "sum", "name": name, "step": step}
         return bytes(self.call(endpoint, header, seconds=self.settings.deadline)[1])
 
@@ -75,7 +79,7 @@ class Peers:
             self._channels.clear()
 
     def _repeated(self, endpoint: str, limit: float, once: Callable[[float], Any]) -> Any:
-        """The result of a call that is repeated while its server does not answer."""
+        """Retry a call while its server does not answer; return its result."""
         rpc, end = grpc(), time.monotonic() + limit
         while True:
             try:
@@ -87,16 +91,16 @@ class Peers:
 
 
 def is_passing(rpc: Any, error: Any) -> bool:
-    """Whether a call that failed so may succeed when it is repeated."""
+    """Whether a failure is transient, so that a retry may succeed."""
     return error.code() in (rpc.StatusCode.UNAVAILABLE, rpc.StatusCode.CANCELLED)
 
 
 def unreachable(endpoint: str, error: Any) -> WireError:
-    """The error of a call that failed: what the server said, or that it does not answer."""
+    """Build the error of a failed call: the server's message, or that it does not answer."""
     code, details = error.code().name, error.details() or ""
     if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED"):
         return WireError(f"server {endpoint}: {details}")
     return WireError(
         f"server {endpoint} does not answer ({code}: {details[:200]})",
-        hint="is it running? FLUID_PS_RECONNECT_SECONDS says how long trainers wait for it",
+        hint="is it running? FLUID_PS_RECONNECT_SECONDS sets how long trainers wait for it",
     )

@@ -1,6 +1,6 @@
 """Sparse gradients on the wire: row numbers and values, in parts that fit a message.
 
-The data of a part are its number and how many there are (uint32 each), the count of its rows
+The data of a part are its number and the number of parts (uint32 each), the count of its rows
 (uint64), row numbers (int64 [count]) and values ([count, width]).
 """
 
@@ -20,11 +20,11 @@ from runtime.ps.wire.layout import CHUNK_BYTES
 
 _PART = struct.Struct("<IIQ")
 _PACKED_BITS = 24
-"""Bits for the position of a row, where row number and position are sorted as one integer."""
+"""Bits for the position of a row, when row number and position are sorted as one integer."""
 
 
 def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
-    """Add up the values of equal row numbers; rows rise. int64 [n] and [n, width].
+    """Sum the values of equal row numbers; rows are sorted. int64 [n] and [n, width].
 
     Row numbers and positions are sorted as single integers, which is the fastest sort NumPy has.
     """
@@ -46,7 +46,7 @@ def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
 
 
 def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -> Iterator[bytes]:
-    """The messages of one sparse gradient; there is at least one, so that it can be complete."""
+    """Yield the messages of one sparse gradient; at least one, so that it can be complete."""
     sizes = part_sizes(values.dtype, values.shape, len(rows))
     parts, each = len(sizes), _most_rows(values.dtype, values.shape)
     for part, nbytes in enumerate(sizes):
@@ -68,7 +68,7 @@ def part_sizes(dtype: Any, shape: Sequence[int], count: int) -> list[int]:
 
 
 def _most_rows(dtype: Any, shape: Sequence[int]) -> int:
-    """The rows of a full message."""
+    """The number of rows of a full message."""
     return max(1, CHUNK_BYTES // (8 + _width(dtype, shape)))
 
 
@@ -78,9 +78,9 @@ def _width(dtype: Any, shape: Sequence[int]) -> int:
 
 
 def read_rows(data: Array, dtype: str, shape: Sequence[int]) -> tuple[int, int, Array, Array]:
-    """Number of the part, how many parts there are, row numbers and values.
+    """Parse a part: its number, the number of parts, row numbers and values.
 
-    `shape` is that of the whole. Raises WireError where sizes or row numbers do not fit.
+    `shape` is that of the whole table. Raises WireError for invalid sizes or row numbers.
     """
     width = _width(dtype, shape)
     if len(data) < _PART.size:
@@ -88,7 +88,7 @@ def read_rows(data: Array, dtype: str, shape: Sequence[int]) -> tuple[int, int, 
     part, parts, count = _PART.unpack(data[: _PART.size].tobytes())
     if not part < parts or _PART.size + count * (8 + width) != len(data):
         raise WireError(
-            f"a message of rows says part {part} of {parts} with {count} rows, which are not "
+            f"a message of rows claims part {part} of {parts} with {count} rows, which are not "
             f"its {len(data)} bytes"
         )
     middle = _PART.size + count * 8

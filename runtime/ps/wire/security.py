@@ -1,4 +1,4 @@
-"""Who may talk to a server: an optional token, and TLS, mutual if trainers have certificates."""
+"""Access control of servers: an optional token, and TLS, mutual if trainers have certificates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from runtime.errors import WireError
 
 TOKEN_KEY = "x-fluid-token"
-"""The key of the token among a call's metadata."""
+"""The key of the token in a call's metadata."""
 
 
 @dataclass(frozen=True)
 class Security:
     """The token and the files of TLS; all are None for a job without them.
 
-    `authority` is the certificate that signed those of the others: servers that have one take
-    trainers with such a certificate only.
+    `authority` is the CA certificate that signed those of the others: servers that have one only
+    accept trainers with such a certificate.
     """
 
     token: str | None = None
@@ -33,7 +33,7 @@ class Security:
     ) -> Security:
         """Read FLUID_PS_TOKEN, and the files FLUID_PS_CERT, FLUID_PS_KEY and FLUID_PS_CA.
 
-        Where a variable is not set, `given` has its value under `ps_token`, `ps_cert`, `ps_key` or
+        If a variable is not set, `given` has its value under `ps_token`, `ps_cert`, `ps_key` or
         `ps_ca`. Raises WireError for a file that cannot be read, and for a certificate without its
         key.
         """
@@ -53,11 +53,11 @@ class Security:
         return self.certificate is not None or self.authority is not None
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What a trainer sends with every call."""
+        """The metadata that a trainer sends with every call."""
         return () if self.token is None else ((TOKEN_KEY, self.token),)
 
     def accepts(self, metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-        """Whether a call's metadata hold the token; compared in constant time."""
+        """Whether a call's metadata contain the token; compared in constant time."""
         if self.token is None:
             return True
         given = [value for key, value in metadata if key == TOKEN_KEY]
@@ -69,7 +69,7 @@ def _raw(value: str | bytes) -> bytes:
 
 
 def _file(environ: Mapping[str, str], given: Mapping[str, str], name: str) -> bytes | None:
-    """The bytes of a PEM file that a variable names, or else a field of the settings."""
+    """Read the PEM file named by a variable, or else by a field of the settings."""
     variable, field = f"FLUID_PS_{name.upper()}", f"ps_{name}"
     named = variable if environ.get(variable) else f"config.{field}"
     path = environ.get(variable) or given.get(field)

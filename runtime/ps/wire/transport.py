@@ -1,8 +1,8 @@
-"""The door of gRPC: servers and channels with the settings that were measured to hold.
+"""The only import of gRPC: servers and channels with tuned settings.
 
-Messages are raw bytes, no protobuf. A server binds to its endpoint alone and shares its port with
-nobody. A peer that stops answering is noticed by pings within seconds, while a peer that is busy
-is recognised by heartbeats of the application, on a channel of their own.
+Messages are raw bytes, no protobuf. A server binds to its endpoint only and shares its port with
+no other process. A peer that stops answering is detected by pings within seconds, while a busy peer
+is recognised by application heartbeats on a separate channel.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from runtime.errors import WireError
 from runtime.ps.wire.security import Security
 
 SERVICE = "fluid.ParameterServer"
-"""The name of the service in the path of every call."""
+"""The service name in the path of every call."""
 
 MESSAGE_LIMIT = 8 << 20
-"""The largest message, in bytes: four chunks."""
+"""Maximum message size in bytes: four chunks."""
 
 Handler = Callable[[Any, Any], Any]
 
@@ -50,10 +50,10 @@ _CHANNEL = {
 
 @cache
 def grpc() -> Any:
-    """The package grpc. Raises WireError where it is not installed.
+    """Import the package grpc. Raises WireError if it is not installed.
 
-    A process made by `os.fork` uses no channel of its parent, so gRPC's own fork handlers stay off:
-    they abort the child where a thread of the parent is within a call.
+    A process created by `os.fork` uses no channel of its parent, so gRPC's own fork handlers are
+    disabled: they abort the child if a thread of the parent is within a call.
     """
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
@@ -70,11 +70,11 @@ def make_server(
     threads: int,
     security: Security,
 ) -> Any:
-    """A server bound to an endpoint, not started yet.
+    """Create a server bound to an endpoint, not started yet.
 
     `unary` handlers take a message and a context, `streams` an iterator of messages; an open stream
     occupies one of `threads`. Calls without the token end as UNAUTHENTICATED before a handler sees
-    them. Raises WireError where the endpoint cannot be bound.
+    them. Raises WireError if the endpoint cannot be bound.
     """
     rpc = grpc()
     options = list((_COMMON | _SERVER).items())
@@ -89,11 +89,11 @@ def make_server(
 
 
 def _checked(rpc: Any, handler: Handler, security: Security) -> Handler:
-    """A handler that is called only where the caller has the token."""
+    """Wrap a handler so that it is called only if the caller has the token."""
 
     def call(request: Any, context: Any) -> Any:
         if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job needs its token")
+            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
         try:
             return handler(request, context)
         except WireError as error:
@@ -103,11 +103,11 @@ def _checked(rpc: Any, handler: Handler, security: Security) -> Handler:
 
 
 def _flowing(rpc: Any, handler: Handler, security: Security) -> Handler:
-    """A handler of streams, checked as `_checked` does; errors end the stream with their text."""
+    """Wrap a stream handler like `_checked`; errors end the stream with their text."""
 
     def call(requests: Any, context: Any) -> Any:
         if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job needs its token")
+            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
         try:
             yield from handler(requests, context)
         except WireError as error:
@@ -137,7 +137,7 @@ def _cannot_bind(endpoint: str) -> WireError:
 
 
 def open_channel(endpoint: str, security: Security) -> Any:
-    """A channel to a server, which connects when it is first used and again when it broke."""
+    """Create a channel to a server, which connects on first use and reconnects after a failure."""
     rpc = grpc()
     options = list((_COMMON | _CHANNEL).items())
     if not security.has_tls:
@@ -147,10 +147,10 @@ def open_channel(endpoint: str, security: Security) -> Any:
 
 
 def unary_call(channel: Any, name: str) -> Callable[..., Any]:
-    """A call that sends one message and receives one."""
+    """Return a unary call: one message each way."""
     return channel.unary_unary(f"/{SERVICE}/{name}")
 
 
 def stream_call(channel: Any, name: str) -> Callable[..., Any]:
-    """A call that stays open and carries messages both ways."""
+    """Return a bidirectional streaming call."""
     return channel.stream_stream(f"/{SERVICE}/{name}")

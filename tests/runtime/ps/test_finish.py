@@ -103,5 +103,5 @@ def test_only_another_server_can_say_that_it_has_finished():
     server = Server(["a:1", "b:1"], 0, Settings())
     server._finish.hear("b:1")
     for stranger in ("a:1", "c:1"):
-        with pytest.raises(WireError, match="no other server"):
+        with pytest.raises(WireError, match="not another server"):
             server._finish.hear(stranger)

@@ -171,7 +171,7 @@ def test_a_wrong_program_is_named():
             trainer.send(["g.trainer_0"], [made.endpoint], [array], None, 0, False, True)
         trainer.close()
         other = made.trainer(0)
-        with pytest.raises(WireError, match="does not lie on server"):
+        with pytest.raises(WireError, match="is not on server"):
             other.recv(["nothing"], [made.endpoint], 0)
         other.close()
 

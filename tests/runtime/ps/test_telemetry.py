@@ -146,7 +146,7 @@ def test_clocks_of_machines_are_compared(tmp_path: Path) -> None:
 )
 def test_damaged_traces_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "server_0.1.json").write_text(text)
-    with pytest.raises(WireError, match=r"server_0\.1\.json is no trace of a server or trainer"):
+    with pytest.raises(WireError, match=r"server_0\.1\.json is not a trace of a server or trainer"):
         merge_traces(tmp_path)
 
 

@@ -1,8 +1,8 @@
-"""Lists of ops that operator tests except from rules, where the checkout has none: all ops are."""
+"""Lists of ops exempt from rules of operator tests, if the checkout has none: all ops are."""
 
 
 class Everything(list):
-    """A list that has whatever one asks for."""
+    """A list that contains everything."""
 
     def __contains__(self, item):
         return True

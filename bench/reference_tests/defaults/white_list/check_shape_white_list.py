@@ -1,4 +1,4 @@
-"""Ops that are excepted where the checkout does not say which: all."""
+"""Exempt ops if the checkout does not list them: all."""
 
 from white_list import Everything
 
