@@ -45,7 +45,7 @@ class OpNote:
 
 
 @dataclass(frozen=True)
-class Declined:
+class MissedNote:
     """A missed optimisation: the op as text, its outputs, the user's line, and the reason."""
 
     op: str
@@ -72,7 +72,7 @@ class Stage:
     results: tuple[str, ...]
     kernels: int
     nbytes: Size
-    declined: tuple[Declined, ...] = ()
+    missed: tuple[MissedNote, ...] = ()
 
     @property
     def text(self) -> str:

@@ -1,8 +1,8 @@
-"""Runs passes in order and holds each to its contract.
+"""Pass manager: runs passes in order and checks the contract of each.
 
-A bad order is refused before anything runs. A graph that a pass edited is swept of orphans and
-verified; every fact that is claimed is checked after each pass; observers see the graph before the
-first pass and after each. A failure names the pass.
+An invalid order is an error before anything runs. An edited graph is swept of orphans and verified;
+every claimed fact is checked after each pass; observers see the graph before the first pass and
+after each. Errors name the pass.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from compiler.passes.base import Context, Fact, Pass
 
 
 class Observer(Protocol):
-    """Watches a pipeline; passes know nothing of it."""
+    """An observer of a pipeline, unknown to the passes."""
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """See the graph before the first pass."""
+        """Called with the graph before the first pass."""
         ...
 
     def before(self, each: Pass, g: Graph) -> None:
-        """See the graph just before a pass."""
+        """Called with the graph before each pass."""
         ...
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """See the graph just after a pass, verified."""
+        """Called with the verified graph after each pass."""
         ...
 
 
@@ -43,7 +43,9 @@ _CHECKS: dict[Fact, Callable[[Graph], None]] = {
 
 
 def check_order(passes: Sequence[Pass]) -> None:
-    """PassOrderError where a pass needs a fact that no pass before it gives, or one lost since."""
+    """Raise PassOrderError if a pass requires a fact that no earlier pass establishes, or one lost
+    since.
+    """
     known: set[Fact] = set()
     lost_by: dict[Fact, str] = {}
     for each in passes:
@@ -67,8 +69,8 @@ def run_passes(
 ) -> None:
     """Run passes over a graph in place.
 
-    Raises PassOrderError before the first one runs, and VerifyError, with the pass named in a
-    note, after one that broke a rule.
+    Raises PassOrderError before the first one runs, and VerifyError, with the pass named in a note,
+    after one that broke an invariant.
     """
     check_order(passes)
     verify(g)
@@ -104,7 +106,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
 
 
 def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
-    """Take away the labels of facts that will not hold any more, and deletes with the slots."""
+    """Remove the labels of invalidated facts, and deletes together with the slots."""
     if Fact.GROUPED in facts:
         for op in g.ops():
             op.kernel = op.part = None

@@ -70,7 +70,7 @@ def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
     assert "has no feed and no state 'z'" in capsys.readouterr().err
     np.save("x.npy", np.ones((5, 3), "float32"))
     assert main(["bisect", str(program), "--input", "x=x.npy"]) == 2
-    assert "'x' is f32[N, 4], but is given float32 [5, 3]" in capsys.readouterr().err
+    assert "'x' is f32[N, 4], got float32 [5, 3]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_files(told):
 @pytest.mark.parametrize("name", ["report.html", "inference.html"])
 def test_reports(told, name):
     page = (told[0] / name).read_text(encoding="utf-8")
-    assert all(text in page for text in ("fuse_batch_norm", "alive at most", "def bind("))
+    assert all(text in page for text in ("fuse_batch_norm", "largest live set", "def bind("))
 
 
 def test_the_saved_model_is_fed_by_the_saved_digits(told, capsys):

@@ -1,4 +1,4 @@
-"""Give each op to the device or to the host, and copy what crosses from one to the other."""
+"""Placement: assigns each op to the device or the host, and inserts the copies between them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass
 
 Supports = Callable[[Op], str]
-"""Empty where a target has code for an op, else why it has none."""
+"""Returns an empty text if a target has code for an op, else the reason why not."""
 
 
 class AssignTargets(Pass):
     """y = f(x)  =  y = f(x) @triton, or x' = to_host(x); y' = f(x'); y = to_device(y').
 
-    What the target has no code for runs on the host, and the report says so by name. Each value is
-    copied once, behind what makes it. State keeps its place: an op of the host that updates state
-    of the device gives a temporary, which is copied over it.
+    Ops without device code run on the host (host fallback) and are reported. Each value is copied
+    once, after its producer. State keeps its placement: a host op that updates device state writes
+    a temporary, which is copied to the device.
     """
 
     name = "assign_targets"
@@ -27,7 +27,7 @@ class AssignTargets(Pass):
         self._supports = supports
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Targets first; then every op gets its operands where it runs."""
+        """Assign targets, then give every op its operands where it runs."""
         for op in g.ops():
             why = self._supports(op)
             op.target = None if why else TRITON
@@ -37,10 +37,10 @@ class AssignTargets(Pass):
 
 
 class _Crossings:
-    """Copies, each made once a value and side.
+    """Inserts copies between host and device, one per value and direction.
 
-    `instead` are the vars that stand for others from now on: what an op of the host writes over is
-    on the host, though it came from the device.
+    `instead` maps vars to their replacements: a value that a host op overwrites is on the host,
+    although its earlier version was on the device.
     """
 
     def __init__(self, g: Graph) -> None:
@@ -50,7 +50,7 @@ class _Crossings:
         self.instead: dict[Var, Var] = {}
 
     def place(self) -> None:
-        """Go through the ops in order; what the graph returns is brought to the host."""
+        """Visit the ops in order; copy the graph's results to the host."""
         self.g.reorder(self.g.ops())  # so that each op has a place of its own
         for op in self.g.ops():
             self._operands(op)
@@ -59,7 +59,7 @@ class _Crossings:
         self.g.return_as(zip(copies, self.g.fetches, strict=True))
 
     def _operands(self, op: Op) -> None:
-        """An op anew, with copies for operands that are on the other side."""
+        """Replace an op by one whose operands are all where it runs, if any are not."""
         here = dict.fromkeys(v for s, vs in op.outputs.items() if not is_there(op, s) for v in vs)
         back = {v: self._written(op, v) for v in here if self._is_there(v)}
         # What a loop writes over is what its next turn reads.
@@ -70,9 +70,9 @@ class _Crossings:
             self._anew(op, inputs, back)
 
     def _given(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
-        """What an op finds in an input slot: values as they are now, on the side it reads them.
+        """Return the current operands of an input slot, copied to where the op reads them.
 
-        Those in `others` are on its side already.
+        Those in `others` are there already.
         """
         needed, there = {*op.needs_data()} - {*others}, is_there(op, slot)
         known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
@@ -82,12 +82,12 @@ class _Crossings:
         ]
 
     def _is_there(self, var: Var) -> bool:
-        """True for what an op of the host would write on the device, or over what came from it."""
+        """Whether a host op's output is on the device, or overwrites a value that came from it."""
         over = var.overwrites
         return var in self.on_device or over in self.on_device or over in self.instead
 
     def _anew(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
-        """The op with other operands; state that it gives is copied to the device."""
+        """Recreate the op with other operands; copy updated state to the device."""
         self.g.remove(op)
         outputs = _with(op.outputs, back)
         made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
@@ -99,9 +99,10 @@ class _Crossings:
                 self.instead[var] = host
 
     def _written(self, op: Op, var: Var) -> Var:
-        """What an op of the host writes instead of a var of the device, or of one over such a var.
+        """Return the host var that an op writes instead of a device var.
 
-        An op that may leave it as it is, as a branch does, writes over a copy of what it was.
+        An op that may leave it unchanged, such as a branch, overwrites a copy of its earlier
+        version.
         """
         if op.body is None or var.overwrites is None:
             return self.g.fresh(f"{var.label}@host", var.type)
@@ -112,7 +113,7 @@ class _Crossings:
         return self.g.next_version(before, var.type, same_storage=True)
 
     def _copy(self, var: Var) -> Var:
-        """The copy of a value on the other side."""
+        """Return the copy of a value in the other memory, inserted once."""
         if var not in self.copies:
             there = var in self.on_device
             copy = self.g.fresh(f"{var.label}@{'host' if there else 'device'}", var.type)

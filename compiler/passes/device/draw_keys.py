@@ -1,4 +1,4 @@
-"""Let what runs on a device draw its random numbers from keys, and dropout do without its mask."""
+"""Counter-based RNG: device ops draw random numbers from keys, and dropout needs no mask."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.device.assign_targets import Supports
 
 KEY = "Key"
-"""The slot of ops that can draw from a key."""
+"""The input slot of ops that can draw from a key."""
 
 DROPOUT, BY_KEY, GRADIENT = "dropout", "dropout_by_key", "dropout_grad"
 
 SEEDS = 2**32
 
 APART = 2
-"""Keys stand at every so manyth place, see `random_keys`."""
+"""Stride of the keys in their tensor, see `random_keys`."""
 
 
 class DrawKeys(Pass):
     """y = uniform_random()  =  keys = random_keys(); y = uniform_random(keys[i]).
 
-    The keys of a step are one small tensor, which the host fills: with the seeds of ops that have
-    one, and with other numbers in every step for those that have none. A dropout becomes
-    `dropout_by_key`, which is pointwise. Where nobody but its gradient reads the mask, the gradient
-    draws it again from the key, and no mask is kept:
+    The keys of a step are one small tensor, filled by the host: with the seeds of ops that have
+    one, and with new numbers in every step for those without. A dropout becomes `dropout_by_key`,
+    which is pointwise. If only its gradient reads the mask, the gradient recomputes it from the
+    key, and no mask is stored:
 
         y, m = dropout(x); …; dx = dropout_grad(m, dy)
         =  y = dropout_by_key(x, keys[i]); …; dx = dropout_by_key(dy, keys[i])
 
-    What is drawn from a seed is drawn otherwise from its key: numbers move, laws do not.
+    Random numbers differ from those drawn from the seed directly; their distribution is the same.
     """
 
     name = "draw_keys"
@@ -43,7 +43,7 @@ class DrawKeys(Pass):
         self._supports = supports
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Find the ops that draw on the device; make their keys; give each its own."""
+        """Find the random ops of the device, create the keys, and assign one to each."""
         drawing = [op for op in g.ops() if self._draws(op)]
         keyless = [op for op in drawing if not _own_seed(op)]
         for op in (op for op in drawing if _own_seed(op)):
@@ -56,7 +56,7 @@ class DrawKeys(Pass):
             self._give(g, op, keys, APART * place, ctx)
 
     def _draws(self, op: Op) -> bool:
-        """True for an op that draws on the device, if it has a key."""
+        """Whether an op can draw on the device if it has a key."""
         if op.kind == DROPOUT:
             sides = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
             return not self._supports(Op(BY_KEY, *sides, _told(op, 0), op.source, None))
@@ -71,7 +71,9 @@ class DrawKeys(Pass):
         g.replace(op, op.kind, inputs, op.outputs, {**op.attrs, "place": place})
 
     def _redraw(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
-        """A dropout by key, and its gradients by the same one unless the mask is to be kept."""
+        """Replace a dropout, and its gradients too unless the mask is needed, by ones that draw by
+        key.
+        """
         mask = next(iter(op.outputs.get("Mask", ())), None)
         readers = g.readers(mask) if mask is not None else []
         attrs = _told(op, place)
@@ -87,25 +89,25 @@ class DrawKeys(Pass):
 
 
 def _own_seed(op: Op) -> bool:
-    """True for a dropout whose seed is a number that the program computes."""
+    """Whether a dropout has a seed that the program computes."""
     return op.kind == DROPOUT and bool(op.inputs.get("Seed"))
 
 
 def _seed(op: Op) -> int:
-    """The seed of an op that has one; -1 for other numbers in every step."""
+    """Return the seed of an op; -1 for new numbers in every step."""
     known = op.defn.attributes
     seed = int(known.get("seed", 0))
     return seed % SEEDS if known.get("fix_seed", seed != 0) else -1
 
 
 def _told(op: Op, place: int) -> dict[str, Any]:
-    """The attributes of a dropout by key."""
+    """Return the attributes of a dropout by key."""
     names = ("dropout_prob", "is_test", "dropout_implementation")
     return {name: op.defn.attributes[name] for name in names} | {"place": place}
 
 
 def _refuse(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
-    """Why the mask must be kept; empty if nobody but the gradient needs it."""
+    """Return why the mask must be stored; empty if only the gradient needs it."""
     if mask in g.results or mask.role != "temp" or g.overwriter(mask) is not None:
         return f"its mask {mask.label!r} is wanted"
     other = next((each for each in readers if each.kind != GRADIENT), None)

@@ -1,9 +1,9 @@
-"""Keep images with their channels last inside the graph, and turn them at its edges only.
+"""Channels-last layout: images are permuted at the edges of the graph only.
 
-A device reads images as matrices whose rows are channels: where those lie together a tile comes in
-long runs. Which ops turn is the cheapest choice in bytes. A convolution that stays as written costs
-its images once more; an image that one side makes and the other reads is read and written once by
-a transpose. That is a minimum cut between what turns and what cannot, found exactly.
+A device reads images as matrices whose rows are channels: contiguous channels make long contiguous
+tile loads. Which ops use channels-last is chosen to minimise bytes: a convolution that keeps the
+original layout reads its images one extra time; an image written in one layout and read in the
+other costs a transpose, one read and one write. That is a minimum cut, found exactly.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from compiler.passes.device.permuted_values import Twins, can_be_seen, images_of
 from compiler.passes.memory.schedules import nbytes
 
 RANKS = (4, 5)
-"""Axes of a batch of pictures, and of volumes."""
+"""Ranks of batches of images and of volumes."""
 
 _TURNED, _WRITTEN = "turned", "as written"
 
 _Node: TypeAlias = "Op | str | tuple[str, Var]"
-"""An op that may turn, one of the two sides, or an image that is turned away or back home."""
+"""A node of the cut: an op, one of the two layouts, or a transposed image."""
 
 
 class Layout(Pass):
     """y = conv(x, w)  =  x' = transpose(x); y' = conv(x', w, NHWC); y = transpose(y').
 
-    A var of the graph keeps its name and its axes; its twin is what the ops read that turn, so that
-    most transposes have no readers and are not made. Filters stay as they are; constant ones are
-    turned ahead, by `fold_constants`. For devices alone: NumPy's products want channels first.
+    Vars keep their names and axes; channels-last ops read permuted copies of them, so most
+    transposes have no readers and are removed. Filters keep their layout; constant ones are
+    transposed at compile time by `fold_constants`. For devices only: NumPy's products prefer
+    channels first.
     """
 
     name = "layout"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Ask every op, cut, rewrite what turns, and tell why its neighbours do not."""
+        """Collect candidates, compute the cut, rewrite the chosen ops, and report the others."""
         turns = {op: turned for op in g.ops() if (turned := _turned(g, op)) is not None}
         chosen = _cheapest(g, turns, ctx.typical)
         kept = {op: turns[op] for op in turns if op in chosen}
@@ -54,7 +55,7 @@ class Layout(Pass):
 
 
 def _turned(g: Graph, op: Op) -> PermutedOp | None:
-    """An op over turned values, where it and all of those can be."""
+    """Return an op's channels-last form, if it and all its images support it."""
     vars = [*op.reads(), *op.writes()]
     rank = max((var.type.rank for var in vars), default=0)
     if rank not in RANKS or op.body is not None or any(var.type.is_open for var in vars):
@@ -73,7 +74,7 @@ def _turned(g: Graph, op: Op) -> PermutedOp | None:
 
 
 def _may_turn(g: Graph, var: Var, rank: int) -> bool:
-    """True for a value that is written once, into memory of its own."""
+    """Whether a var is written once and shares no memory."""
     return var.type.rank == rank and g.overwriter(var) is None and var.overwrites is None
 
 
@@ -81,7 +82,7 @@ def _may_turn(g: Graph, var: Var, rank: int) -> bool:
 
 
 def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
-    """The ops that turn where the fewest bytes are moved for nothing."""
+    """Return the ops to convert so that the fewest bytes are moved (minimum cut)."""
     library: Any = load(lambda: import_module("networkx"))
     net = library.DiGraph()
     net.add_nodes_from((_TURNED, _WRITTEN))
@@ -99,18 +100,20 @@ def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]
 
 
 def _side(op: Op | None, var: Var, turns: Mapping[Op, PermutedOp]) -> _Node:
-    """The node that decides how a var lies for an op: the op, where it may turn with the var."""
+    """Return the node that decides the layout of a var for an op: the op, if it may be
+    converted.
+    """
     return op if op is not None and op in turns and var in images_of(op, turns[op]) else _WRITTEN
 
 
 def _readers(g: Graph, var: Var, turns: Mapping[Op, PermutedOp]) -> list[_Node]:
-    """The nodes that decide how a var must lie."""
+    """Return the nodes that read a var."""
     found = [_side(op, var, turns) for op in g.readers(var)]
     return found + [_WRITTEN] * (var in g.results)
 
 
 def _join(net: Any, maker: _Node, readers: Sequence[_Node], var: Var, cost: int) -> None:
-    """An image is turned once for all that read it so, and once back for all others."""
+    """Add the edges of an image: one transpose for all readers in the other layout, either way."""
     away, home = ("away", var), ("home", var)
     if not cost:
         return
@@ -124,7 +127,7 @@ def _join(net: Any, maker: _Node, readers: Sequence[_Node], var: Var, cost: int)
 def _left_out(
     g: Graph, turns: Mapping[Op, PermutedOp], kept: Mapping[Op, PermutedOp]
 ) -> Iterator[tuple[Op, str]]:
-    """Ops that stay as written though they prefer not to, or though others around them turn."""
+    """Yield ops that keep their layout although they prefer the other, or next to converted ops."""
     around = {var for op in kept for var in images_of(op, kept[op]) if not is_free(var)}
     for op in (op for op in g.ops() if op not in kept):
         near = next((var for var in (*op.reads(), *op.writes()) if var in around), None)

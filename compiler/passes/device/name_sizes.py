@@ -1,4 +1,4 @@
-"""Tell sizes that only data decides apart, so that code can go on with them by name."""
+"""Names for data-dependent sizes, so that generated code can refer to them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from compiler.passes.base import Context, Pass
 class NameSizes(Pass):
     """y: f32[?, 4] = f(x); z: f32[?, 4] = g(y)  =  y: f32[?1, 4] = f(x); z: f32[?1, 4] = g(y).
 
-    A size gets a number where it first is there; what ops infer from it has the same one. Sizes
-    of two numbers may well be equal, but nobody knows; what needs them to be gives another one.
-    Outputs of branches and loops, and tensor arrays, stay as they are.
+    A size gets a number at its first occurrence; sizes inferred from it have the same number. Sizes
+    with different numbers may be equal at run time. Outputs of branches and loops, and tensor
+    arrays, are not changed.
     """
 
     name = "name_sizes"
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """One walk in order, so that what is read has its numbers."""
+        """Visit the ops in order, so that inputs are numbered first."""
         self._count = 0
         for op in g.ops():
             made = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
@@ -41,7 +41,7 @@ class NameSizes(Pass):
         return declared.with_shape([self._size(*pair) for pair in pairs])
 
     def _size(self, declared: Size, inferred: Size) -> Size:
-        """A size that can be told from others."""
+        """Return a named size."""
         if declared != UNKNOWN:
             return declared
         if inferred != UNKNOWN:

@@ -1,8 +1,9 @@
-"""Compute products, and what follows them element by element, in two bytes (inference only).
+"""Half precision: matrix products, and elementwise ops after them, in fp16 or bf16 (inference
+only).
 
-Half the bytes are read and written, and devices multiply float16 and bfloat16 many times faster.
-What a product sums up is summed in float32. Casts stand at the edges only: where values come in,
-and before what stays in float32. Weights that are lent are cast ahead, by `fold_constants`.
+Half the bytes are moved, and devices multiply half-precision operands many times faster. Products
+accumulate in float32. Casts occur only at the edges: where values come in, and before ops that
+remain in float32. Constant weights are cast at compile time, by `fold_constants`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from compiler.ir.types import DType
 from compiler.passes.base import Context, Fact, Pass, role_of
 
 PRODUCTS = frozenset("conv2d conv2d_transpose conv3d depthwise_conv2d matmul matmul_v2 mul".split())
-"""Worth most in two bytes."""
+"""Ops that benefit most from half precision."""
 
 FOLLOWERS = frozenset(
     "concat dropout elementwise_add elementwise_max elementwise_min elementwise_mul "
@@ -24,18 +25,18 @@ FOLLOWERS = frozenset(
     "reshape reshape2 scale sigmoid slice split squeeze squeeze2 stack swish tanh transpose "
     "transpose2 unsqueeze unsqueeze2".split()
 )
-"""As safe as what they read: in two bytes where a value they read is."""
+"""Ops that compute in half precision if one of their inputs is in half precision."""
 
 
 NARROW_TYPES = {"bf16": DType.BF16, "fp16": DType.FP16}
-"""What `Options.dtype` may say, and the element type it means."""
+"""Element types by the value of `Options.dtype`."""
 
 
 class NarrowFloats(Pass):
     """y = conv(x, w)  =  y' = conv(float16(x), float16(w)); y = float32(y').
 
-    A var of the graph keeps its name and its float32; its twin in float16 (or bfloat16) is what the
-    ops behind read that are narrow, too, so that most of the casts back have no readers.
+    Vars keep their names and float32; later half-precision ops read the cast copies, so most of the
+    casts back have no readers and are removed.
     """
 
     name = "narrow_floats"
@@ -46,7 +47,7 @@ class NarrowFloats(Pass):
         self.text, self.dtype = dtype, NARROW_TYPES[dtype]
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Visit the ops in order; CompileError for a program that computes gradients."""
+        """Visit the ops in order; raise CompileError for a program that computes gradients."""
         _expect_no_gradients(g, self.text)
         twins: dict[Var, Var] = {}
         narrow: set[Var] = set()
@@ -64,7 +65,9 @@ class NarrowFloats(Pass):
             g.reorder(order)
 
     def _narrowed(self, g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
-        """The op narrow in its place, behind casts of what it reads and before casts back."""
+        """Return the half-precision op with the casts of its inputs before it and of its outputs
+        after it.
+        """
         slots, ops = op.defn.slots, list[Op]()
         for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
             if _is_wide(var) and var not in twins:
@@ -93,7 +96,7 @@ def _expect_no_gradients(g: Graph, dtype: str) -> None:
 
 
 def _refuse(g: Graph, op: Op) -> str:
-    """Why an op must stay in float32; empty if it need not."""
+    """Return why an op must remain in float32; empty if it need not."""
     for var in op.reads():
         if var.type.is_array or var.type.dtype is DType.FP64:
             return f"{var.label!r} is {var.type}"

@@ -1,8 +1,8 @@
-"""The rewrite of the pass `layout`: ops over the twins of values, with their axes in another order.
+"""The rewrite of pass `layout`: ops over permuted copies of their operands.
 
-A twin is made where its value is, or by a transpose of it before the first op that reads it so; the
-value itself is made of its twin where something reads it as written. Where only one axis has a
-size nothing moves, and a view is enough.
+A permuted copy is computed by its op directly, or by a transpose before its first reader; the
+original is transposed back if an op reads it in the original layout. If only one axis has a size
+other than 1, no data moves, and a view suffices.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from compiler.passes.base import Context, role_of
 
 
 def images_of(op: Op, turned: PermutedOp) -> list[Var]:
-    """The values of an op that turn with it."""
+    """Return the operands of an op that are permuted."""
     slots = {**op.inputs, **op.outputs}
     return [var for slot, vars in slots.items() if slot in turned.slots for var in vars]
 
 
 def is_free(var: Var) -> bool:
-    """True where only one axis behind the batch has a size: every order of them is one."""
+    """Whether at most one axis after the batch axis has a size other than 1: transposing is a
+    view.
+    """
     return sum(size != 1 for size in var.type.shape[1:]) <= 1
 
 
 def can_be_seen(shape: Shape, other: Shape) -> bool:
-    """True where an attribute can say that a value is to be seen in another shape."""
+    """Whether the attributes of `reshape` can express the change of shape, in both directions."""
     return _view_of(shape, other).count(-1) <= 1 and _view_of(other, shape).count(-1) <= 1
 
 
 def _view_of(shape: Shape, other: Shape) -> list[int]:
-    """The attribute of a reshape: 0 keeps the first axis, one other may be what is left."""
+    """Return the `shape` attribute of a reshape: 0 keeps the first axis, -1 infers one other."""
     sizes = [-1 if isinstance(size, Dim) else size for size in other]
     return [0 if shape[:1] == other[:1] else sizes[0], *sizes[1:]]
 
 
 class Twins:
-    """Ops that turn, rewritten over the twins of what they read and make."""
+    """Rewrites ops over permuted copies of their operands."""
 
     def __init__(self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context) -> None:
         self.g = g
@@ -50,7 +52,7 @@ class Twins:
         self.order: list[Op] = []
 
     def rewrite(self) -> None:
-        """Visit the ops in order; what turns a value stands behind the op that makes it."""
+        """Visit the ops in order; transposes back follow the producer of their input."""
         wanted = {var for op in self.g.ops() for var in self._as_written(op)} | {*self.g.results}
         for op in self.g.ops():
             if op in self.kept:
@@ -60,12 +62,14 @@ class Twins:
         self.g.reorder(self.order)
 
     def _as_written(self, op: Op) -> list[Var]:
-        """The vars an op reads with their axes as they are."""
+        """Return the vars that an op reads in their original layout."""
         mine = {*images_of(op, self.kept[op])} if op in self.kept else set[Var]()
         return [var for var in op.reads() if var not in mine]
 
     def _turn(self, op: Op, turned: PermutedOp, wanted: set[Var]) -> None:
-        """The op over twins in its place, behind what makes those that are not there yet."""
+        """Replace an op by one over permuted copies, after the transposes that create missing
+        ones.
+        """
         order = channels_last(max(var.type.rank for var in op.reads() + op.writes()))
         for var in _in(op.inputs, turned.slots):
             if var not in self.twins:
@@ -84,7 +88,9 @@ class Twins:
             self._reshape(seen[var], var, op)
 
     def _turned_ahead(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
-        """Twins of the constants that an op reads better turned; of all of them, or none."""
+        """Return transposed copies of an op's constants that it prefers transposed: all of them, or
+        none.
+        """
         found = {v: axes for s, axes in turned.ahead.items() for v in op.inputs.get(s, ())}
         if not all(var in self.constants for var in found):
             return {}
@@ -95,7 +101,7 @@ class Twins:
         return {var: self.ahead[var] for var in found}
 
     def _seen(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
-        """Other shapes of what an op reads and makes that does not turn."""
+        """Return reshaped views of operands that are not permuted."""
         found = dict[Var, Var]()
         for slot, shape in turned.views.items():
             for var in (*op.inputs.get(slot, ()), *op.outputs.get(slot, ())):
@@ -112,7 +118,7 @@ class Twins:
         return self.g.fresh(f"{var.label}@last", in_order(var.type, order))
 
     def _transpose(self, x: Var, out: Var, order: Order, op: Op) -> None:
-        """Turn a value, or only see it turned where that moves nothing."""
+        """Insert a transpose, or a reshape if that moves no data."""
         if order[0] == 0 and is_free(x):
             self._reshape(x, out, op)
         else:
@@ -132,12 +138,12 @@ class Twins:
         outputs: Mapping[str, Sequence[Var]],
         attrs: Mapping[str, object],
     ) -> None:
-        """Another op in the place of one, behind those that were put there."""
+        """Append an op that replaces another one or belongs to it."""
         self.order.append(self.g.op(kind, inputs, outputs, attrs, op.source))
 
 
 def _constants(g: Graph, ctx: Context) -> set[Var]:
-    """State that is lent and stays, and what is computed of such state alone."""
+    """Return constant state that was passed in, and values computed from it alone."""
     lent, fixed = ctx.params or {}, (v for v in g.params() if g.producer(v) is None)
     found = {var for var in fixed if var.name in lent and g.overwriter(var) is None}
     for op in g.ops():
@@ -148,7 +154,7 @@ def _constants(g: Graph, ctx: Context) -> set[Var]:
 
 
 def _in(slots: Mapping[str, Sequence[Var]], chosen: Container[str]) -> list[Var]:
-    """What stands in some of the slots, each var once."""
+    """Return the distinct vars of some of the slots."""
     return list(dict.fromkeys(var for s, vars in slots.items() if s in chosen for var in vars))
 
 
@@ -156,7 +162,7 @@ def _with(
     slots: Mapping[str, Sequence[Var]],
     others: Sequence[tuple[Container[str], Mapping[Var, Var]]],
 ) -> dict[str, list[Var]]:
-    """Slots in which some vars have others instead, where those are for the slot."""
+    """Replace vars in slots by the mapping of their slot."""
     return {
         slot: [
             next((new[var] for chosen, new in others if slot in chosen and var in new), var)

@@ -1,4 +1,4 @@
-"""Let what is computed element by element on a product's result belong to the product's kernel."""
+"""Epilogue fusion: pointwise ops on the result of a product join the kernel of the product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.passes.base import Context, Fact, Pass
 
 @dataclass(eq=False)
 class _Kernel:
-    """Ops that run together, and a place in the order: behind all that they wait for."""
+    """Ops of one kernel, and its position in the schedule, after all its dependencies."""
 
     ops: list[Op]
     place: Position
@@ -22,9 +22,10 @@ class _Kernel:
 class FuseEpilogue(Pass):
     """h = conv(x); z = relu(h + b + r)  =  one kernel that begins with the convolution.
 
-    A pointwise kernel (or a lone pointwise op) joins the op that makes one of its inputs, its head,
-    where the head takes an epilogue, computes over the same shape, and nobody else reads what it
-    makes: so that never reaches memory by itself. Of several heads the one that runs last is taken.
+    A pointwise kernel (or a single pointwise op) joins the producer of one of its inputs, its
+    anchor, if the anchor accepts an epilogue, computes over the same shape, and its output has no
+    other readers: that output is then never stored. Of several anchors the one that runs last is
+    taken.
     """
 
     name = "fuse_epilogue"
@@ -32,7 +33,7 @@ class FuseEpilogue(Pass):
     invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """One walk over the kernels in order; new labels go on where the old ones end."""
+        """Visit the kernels in order; new labels continue the old ones."""
         steps = [_Kernel(ops, (place,)) for place, ops in enumerate(kernels(g))]
         kernel_of = {op: kernel for kernel in steps for op in kernel.ops}
         labels = max((op.kernel for op in kernel_of if op.kernel is not None), default=-1)
@@ -50,7 +51,9 @@ class FuseEpilogue(Pass):
     def _head(
         self, g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel], ctx: Context
     ) -> Op | None:
-        """The op whose kernel a pointwise kernel joins; None, with reasons, where there is none."""
+        """Return the op whose kernel a pointwise kernel joins; None, after reporting why, if there
+        is none.
+        """
         heads = dict(_heads(g, kernel))
         ranked = sorted(heads, key=lambda op: kernel_of[op].place, reverse=True)
         for head in ranked:
@@ -62,12 +65,12 @@ class FuseEpilogue(Pass):
 
 
 def _may_follow(op: Op) -> bool:
-    """True for the first op of what may go on in another's kernel."""
+    """Whether an op is the first of a kernel that may become an epilogue."""
     return op.part is None and fusible_shape(op) is not None
 
 
 def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
-    """Ops that take an epilogue, each with the var by which a kernel reads its result."""
+    """Yield ops that accept an epilogue, each with the var by which a kernel reads its result."""
     for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
         maker = g.producer(var)
         if maker is not None and var in maker.outputs.get(
@@ -77,7 +80,7 @@ def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
 
 
 def _refuse(g: Graph, head: Op, made: Var, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> str:
-    """Why a kernel must not join a head; empty if it may."""
+    """Return why a kernel must not join an anchor; empty if it may."""
     if epilogue_shape(head) != fusible_shape(kernel.ops[0]):
         return f"{made.label!r} is spread over a larger shape"
     mine = set(kernel.ops)
@@ -100,13 +103,13 @@ def _refuse(g: Graph, head: Op, made: Var, kernel: _Kernel, kernel_of: dict[Op, 
 
 
 def _behind(g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Position:
-    """The place of the last kernel that another one waits for."""
+    """Return the position of the last kernel that a kernel depends on."""
     before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
     return max(each.place for each in before if each is not kernel)
 
 
 def _join(head: _Kernel, kernel: _Kernel, kernel_of: dict[Op, _Kernel], behind: Position) -> None:
-    """Put a head before a kernel's ops, in its kernel, where all that they wait for is done."""
+    """Merge an anchor and a kernel at the position after all their dependencies."""
     label = kernel.ops[0].kernel
     kernel.ops = [*head.ops, *kernel.ops]
     kernel.place = (*behind, *kernel.place)

@@ -1,4 +1,4 @@
-"""Ops that will run together, and which of them wait for others: for passes that join kernels."""
+"""Fusion groups and their dependencies, for passes that merge kernels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from compiler.ir.graph import Graph, Op
 
 @dataclass(eq=False)
 class Unit:
-    """Ops that run together, in order; `parts` are those of a launch that are alike."""
+    """Ops of one kernel, in order; `parts` are the structurally equal parts of a launch."""
 
     ops: list[Op]
     parts: list[list[Op]] = field(default_factory=list[list[Op]])
 
 
 class Units:
-    """The units of a graph, which is not edited while they are joined."""
+    """The fusion groups of a graph, which is not edited while they are merged."""
 
     def __init__(self, g: Graph) -> None:
         self.graph = g
@@ -28,16 +28,16 @@ class Units:
         self._waits = {op: g.predecessors(op) for op in self.place}
 
     def all(self) -> list[Unit]:
-        """Every unit, by its first op."""
+        """Return every group, in order of its first op."""
         return list(dict.fromkeys(self.of.values()))
 
     def before(self, unit: Unit) -> list[Unit]:
-        """Those that a unit waits for."""
+        """Return the groups that a group depends on."""
         waits = dict.fromkeys(self.of[each] for op in unit.ops for each in self._waits[op])
         return [each for each in waits if each is not unit]
 
     def depend(self, units: Sequence[Unit]) -> bool:
-        """True where one of the units waits for another by way of a third."""
+        """Whether one of the groups depends on another via a third group."""
         first = min(self.place[op] for unit in units for op in unit.ops)
         pending = [each for unit in units for each in self.before(unit) if each not in units]
         seen = set[Unit]()
@@ -53,7 +53,7 @@ class Units:
         return False
 
     def merge(self, units: Sequence[Unit], parts: Iterable[Unit] = ()) -> Unit:
-        """One unit instead of several; with `parts`, their ops one part after the other."""
+        """Merge groups into one; with `parts`, their ops are concatenated part by part."""
         made = Unit([], [each.ops for each in parts])
         ops = [op for unit in units for op in unit.ops]
         made.ops = ops if made.parts else sorted(ops, key=self.place.__getitem__)
@@ -61,7 +61,7 @@ class Units:
         return made
 
     def levels(self, units: Sequence[Unit]) -> list[list[Unit]]:
-        """The units in groups in which none waits for another, the groups in order."""
+        """Return the groups in levels of independent groups, the levels in topological order."""
         mine, height = set(units), dict[Unit, int]()
         for unit in self.in_order():
             below = [height[each] + (each in mine) for each in self.before(unit)]
@@ -72,7 +72,7 @@ class Units:
         return [found[level] for level in sorted(found)]
 
     def in_order(self) -> list[Unit]:
-        """All units, each behind those it waits for, else by their last op."""
+        """Return all groups in topological order, ties by their last op."""
         pairs = ((each, unit) for unit in self.all() for each in self.before(unit))
         return Digraph(self.all(), pairs).topological_order(self._last)
 

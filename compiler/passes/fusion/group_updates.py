@@ -1,4 +1,6 @@
-"""Let updates of parameters that are alike be one launch of the device, not one each."""
+"""Horizontal fusion: structurally equal parameter updates share one kernel launch
+(multi-tensor).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from compiler.passes.fusion.fusion_groups import Unit, Units
 class GroupUpdates(Pass):
     """p = p - r * dp; q = q - r * dq  =  one launch, in which a program has a block of p or of q.
 
-    What is done to one parameter, from clipping its gradient to its update, is one part. Parts of
-    the same ops, attributes and types, whatever their sizes, are parts of one kernel, as far as
-    none waits for another. So gradients wait for each other, which takes memory: with a budget for
-    that, everything stays as it is.
+    All ops on one parameter, from clipping its gradient to its update, are one part. Parts with
+    equal ops, attributes and types, of any sizes, are parts of one kernel, unless one depends on
+    another. Gradients therefore live longer, which takes memory: with a memory budget, nothing
+    changes.
     """
 
     name = "group_updates"
@@ -27,7 +29,7 @@ class GroupUpdates(Pass):
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Join what belongs to a parameter, then parts that are alike, and label them."""
+        """Merge the ops of each parameter, then structurally equal parts, and label them."""
         if ctx.memory_budget is not None:
             return
         units = Units(g)
@@ -44,7 +46,7 @@ class GroupUpdates(Pass):
 
 
 def _belongs(op: Op) -> bool:
-    """True for what is done to a parameter: its first value, clipping, regularization, update."""
+    """Whether an op acts on a parameter: initialisation, clipping, regularization, update."""
     if not runs_on_device(op) or elements(op) is None:
         return False
     makes = any(var.role == "param" for var in op.writes())
@@ -52,7 +54,7 @@ def _belongs(op: Op) -> bool:
 
 
 def _updates(op: Op) -> bool:
-    """True for an op that writes over state."""
+    """Whether an op overwrites state."""
     return any(var.role == "param" and var.overwrites is not None for var in op.writes())
 
 
@@ -66,9 +68,9 @@ def _reason(op: Op) -> str:
 
 
 def _join_part(units: Units, op: Op) -> None:
-    """Put an op into the part, or join the parts, whose results it goes on with.
+    """Merge an op with the parts whose results it reads elementwise.
 
-    One that needs sums first stays alone.
+    Ops that require a global reduction first remain separate.
     """
     own, g = units.of[op], units.graph
     if isinstance(op.defn, Whole):
@@ -84,14 +86,14 @@ def _join_part(units: Units, op: Op) -> None:
 
 
 def _goes_on(g: Graph, op: Op, var: Var) -> bool:
-    """True for what an op reads element by element; of single numbers, for what it alone reads."""
+    """Whether an op reads a var elementwise; for a scalar, whether it is the only reader."""
     if width([op]) != var.type.numel:
         return False
     return var.type.numel != 1 or len(g.readers(var)) == 1
 
 
 def _advances(g: Graph, op: Op) -> bool:
-    """True where an op writes over a number that one other op reads: powers of beta, for the next
+    """Whether an op updates a scalar that one other op reads, such as powers of beta for the next
     step.
     """
     over = [var.overwrites for var in op.writes()]
@@ -101,7 +103,7 @@ def _advances(g: Graph, op: Op) -> bool:
 
 
 def _alike(g: Graph, parts: Iterable[Unit]) -> list[list[Unit]]:
-    """Parts by what they have in common; those of single numbers go with the first that fit."""
+    """Group parts by structure; parts of scalars join the first group that matches."""
     found: dict[Hashable, dict[tuple[bool, ...], list[Unit]]] = {}
     for part in sorted(parts, key=lambda part: not spread(part.ops)):
         forms = found.setdefault(structure(g, part.ops), {})
@@ -111,7 +113,7 @@ def _alike(g: Graph, parts: Iterable[Unit]) -> list[list[Unit]]:
 
 
 def _label(g: Graph, units: Units) -> None:
-    """One label for a launch, a number for each of its parts; the rest is for other passes."""
+    """Assign one label per launch and an index per part; ungrouped ops are left to other passes."""
     order = units.in_order()
     for label, unit in enumerate(unit for unit in order if unit.parts):
         for number, part in enumerate(unit.parts):

@@ -1,4 +1,6 @@
-"""Write a trained batch norm that no layer takes as a product and a sum, which fuse with others."""
+"""Rewrites a trained batch norm that no layer absorbs as a product and a sum, which fuse with
+others.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ class SplitBatchNorm(Pass):
     """(x - mean) * k + shift  =  x * k + (shift - mean * k), k = scale / sqrt(variance + epsilon).
 
     Both vectors are new state, `scale@bn` and `bias@bn` in `ctx.params`. The sum and the product
-    are pointwise, so they share a kernel with each other and with an activation behind them. Those
-    of training are passed over: they learn what they normalise with.
+    are pointwise, so they share a kernel with each other and with a following activation. Batch
+    norms of training are skipped.
     """
 
     name = "split_batch_norm"
@@ -32,7 +34,7 @@ class SplitBatchNorm(Pass):
 
 
 def _refuse(g: Graph, norm: Op, ctx: Context) -> str:
-    """Why a batch norm must stay; empty if it need not."""
+    """Return why a batch norm must remain; empty if it need not."""
     vectors = [norm[slot] for slot in VECTORS]
     return refuse_statistics(g, norm) or refuse_state(g, vectors, norm, ctx)
 

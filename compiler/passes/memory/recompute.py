@@ -1,4 +1,4 @@
-"""Compute cheap values twice, so that they need not be kept from their first use to their last."""
+"""Rematerialisation: cheap values are computed twice instead of kept from first to last use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from compiler.passes.memory.rematerialisation import Recipe, Timeline
 class Recompute(Pass):
     """y = f(x); …; g(y); …; h(y)  =  y = f(x); …; g(y); …; y#1 = f(x); h(y#1).
 
-    Until no step has more bytes of temporaries alive than `ctx.memory_budget`, the value goes that
-    saves most at the fullest step for the bytes that are computed again. f is pointwise, or says
-    that it is cheap, or how its result is made again: a batch norm from its input and the
-    statistics that backward reads anyway. All numbers stay the same to the bit. Chen et al.,
-    arXiv 1604.06174, chose segments by hand; here steps of a settled order are compared.
+    Until no step has more bytes of live temporaries than `ctx.memory_budget`, the value is evicted
+    that saves most bytes at the peak per byte recomputed. f is pointwise, or declared cheap, or
+    declares how its result is recomputed: a batch norm from its input and the statistics that
+    backward reads anyway. Results are bitwise equal. Chen et al., arXiv 1604.06174, chose segments
+    by hand; here the steps of a fixed schedule are compared.
     """
 
     name = "recompute"
@@ -27,7 +27,7 @@ class Recompute(Pass):
     invalidates = frozenset({Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Choose while there is something to gain, then write what was chosen."""
+        """Choose values while the peak decreases, then rewrite the graph."""
         if ctx.memory_budget is None:
             return
         timeline = Timeline(g, ctx.typical)
@@ -45,14 +45,14 @@ class Recompute(Pass):
 
 @dataclass
 class _Writer:
-    """Puts second makers into a graph, and lets later readers read what they make."""
+    """Inserts the second producers into a graph, and redirects later readers to them."""
 
     graph: Graph
     timeline: Timeline
     twins: dict[Var, Var] = field(default_factory=dict[Var, Var])
 
     def write(self) -> None:
-        """Every chosen var gets a twin, in the order of steps and, in a step, of their makers."""
+        """Recompute every chosen var, in the order of steps and, in a step, of their producers."""
         chosen = self.timeline.again
         place = {op: index for index, op in enumerate(self.graph.ops())}
         first = {var: place[op] for var in chosen if (op := self.graph.producer(var)) is not None}
@@ -69,7 +69,7 @@ class _Writer:
         self.graph.reorder(op for step, ops in steps for op in (*before.get(step, ()), *ops))
 
     def _repeat(self, var: Var, recipe: Recipe, kernel: int) -> list[Op]:
-        """The ops of a recipe once more, reading twins where they are there by now."""
+        """Repeat the ops of a recipe, reading recomputed vars if they are available."""
         step = self.timeline.again[var].step
         again = self.timeline.again
         twins = {old: new for old, new in self.twins.items() if again[old].step <= step}
@@ -80,7 +80,7 @@ class _Writer:
         return ops
 
     def _repeat_op(self, op: Op, wanted: Var, twins: dict[Var, Var]) -> Op:
-        """One op once more; `twins` gets what it writes."""
+        """Repeat one op; `twins` is extended by its outputs."""
         again = op.defn.again()
         kind, attrs = (op.kind, op.attrs) if again is None else (again.kind, again.attrs)
         sides: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
@@ -104,11 +104,11 @@ class _Writer:
         return [twins[var] for var in vars]
 
     def _wanted(self, vars: list[Var], wanted: Var) -> bool:
-        """True where an output is asked for, or flows on within its kernel."""
+        """Whether an output is requested, or is internal to its kernel."""
         return wanted in vars or any(var not in self.timeline.spans for var in vars)
 
     def _rewire(self, var: Var, place: Mapping[Op, int]) -> None:
-        """Readers from the step on read the twin; those that came with it do already."""
+        """Redirect readers from the step on to the recomputed var."""
         step = self.timeline.again[var].step
         for op in self.graph.readers(var):
             if op in place and self.timeline.step_of[op] >= step:

@@ -1,8 +1,8 @@
-"""Chooses which values to let go and compute again later, so that fewer bytes are alive at once.
+"""Choice of values to evict and recompute, so that fewer bytes are live at once.
 
-A value that is read, left alone for a while, and read again may be dropped in between where a cheap
-op makes it of what is still there. Everything here is arithmetic on the steps of a settled order;
-`compiler.passes.memory.recompute` writes the result into the graph.
+A value that is read, idle for a while, and read again may be evicted in between if a cheap op can
+recompute it from values that are available. This module only computes over the steps of a fixed
+schedule; `compiler.passes.memory.recompute` rewrites the graph.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from compiler.ir.types import Array
 from compiler.passes.memory.schedules import nbytes
 
 DEEPEST = 24
-"""How many values in a row may be made of each other to make one anew."""
+"""Maximum depth of recomputations that depend on each other."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ops that make a var anew, in order, and the vars they read that they do not make."""
+    """Ops that recompute a var, in order, and their external inputs."""
 
     ops: tuple[Op, ...]
     reads: tuple[Var, ...]
@@ -32,9 +32,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Second:
-    """A var that is made a second time, just before the kernel at `step`, and lives to `until`.
+    """The second live range of a var: recomputed just before the kernel at `step`, live to `until`.
 
-    Both are equal where it is only passed on, to what is written in its place.
+    Both are equal if its memory is reused in place by the reader.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Second:
 
 @dataclass
 class Choice:
-    """What a candidate changes: vars to be made again, and first lives that end at another step."""
+    """Changes of a candidate: vars to recompute, and shortened or extended first live ranges."""
 
     again: dict[Var, Second] = field(default_factory=dict[Var, Second])
     ends: dict[Var, int] = field(default_factory=dict[Var, int])
@@ -51,9 +51,9 @@ class Choice:
 
 
 class Timeline:
-    """Who is alive in which step of a graph's order, and what may be made again.
+    """Live ranges in a graph's schedule, and the vars that may be recomputed.
 
-    `again` are the vars chosen so far; `live` the bytes alive in each step. Unknown sizes count as
+    `again` are the vars chosen so far; `live` the live bytes of each step. Unknown sizes count as
     `typical`.
     """
 
@@ -77,15 +77,15 @@ class Timeline:
 
     @property
     def peak(self) -> int:
-        """The most bytes alive in one step."""
+        """The maximum live bytes of a step."""
         return int(self.live.max(initial=0))
 
     def fullest(self) -> int:
-        """The first step at which that many bytes are alive."""
+        """Return the first step with the maximum live bytes."""
         return int(self.live.argmax())
 
     def recipe(self, var: Var) -> Recipe | None:
-        """How a var is made anew; None where that is not cheap, or not the same twice."""
+        """Return how to recompute a var; None if that is not cheap, or not reproducible."""
         if var not in self._recipes:
             self._recipes[var] = self._made_by(var)
         return self._recipes[var]
@@ -107,9 +107,10 @@ class Timeline:
     # ---- candidates ----
 
     def relieve(self) -> bool:
-        """Take the best choice that leaves fewer bytes alive at the fullest step, if there is one.
+        """Apply the best candidate that reduces the live bytes at the peak; return False if there
+        is none.
 
-        The best is the one that saves most bytes there for the bytes it has to compute again.
+        The best one saves most bytes per byte recomputed.
         """
         full = self.fullest()
         found = [(var, self._choice(var, full)) for var in self.spans if self._idle(var, full)]
@@ -122,13 +123,17 @@ class Timeline:
         return False
 
     def _idle(self, var: Var, step: int) -> bool:
-        """True for a var that is alive at a step, was there before, and is read again behind it."""
+        """Whether a var is live but unused at a step, was defined before, and is read again
+        later.
+        """
         start, stop = self.spans[var][0], self._end(Choice(), var)
         idle = start < step < stop - 1 and step not in self.uses.get(var, ())
         return idle and var not in self.again and self.recipe(var) is not None
 
     def _choice(self, var: Var, full: int) -> Choice | None:
-        """Drop a var around a step and make it again before its next use."""
+        """Return the candidate that evicts a var around a step and recomputes it before its next
+        use.
+        """
         uses = self.uses.get(var, [])
         after = [step for step in uses if step > full]
         if not after:
@@ -140,7 +145,7 @@ class Timeline:
         return choice if made else None
 
     def _make(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
-        """Have a var made again at a step, out of what is there or can be made again too."""
+        """Recompute a var at a step from values that are available or can be recomputed too."""
         recipe = self.recipe(var)
         if recipe is None or depth > DEEPEST:
             return False
@@ -156,9 +161,9 @@ class Timeline:
         return True
 
     def _have(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
-        """True where a var is there at a step, or the choice could be widened so that it is.
+        """Whether a var is available at a step, extending the candidate if necessary.
 
-        What is made for it alone lives to `until`.
+        A value that is recomputed for this purpose lives to `until`.
         """
         if var.role == "feed":
             return True
@@ -183,20 +188,20 @@ class Timeline:
         return self._keep(choice, var, step)
 
     def _keep(self, choice: Choice, var: Var, step: int) -> bool:
-        """Keep what no cheap op makes a while longer."""
+        """Extend the live range of a value that no cheap op recomputes."""
         if var not in self.spans or self.spans[var][0] >= step:
             return False
         choice.ends[var] = step + 1
         return True
 
     def _stays(self, var: Var, step: int) -> bool:
-        """True where nothing is written over a var before a step."""
+        """Whether a var is not overwritten before a step."""
         over = self.graph.overwriter(var)
         writer = self.graph.producer(over) if over is not None else None
         return writer is None or self.step_of[writer] >= step
 
     def _end(self, choice: Choice, var: Var) -> int:
-        """Where the first life of a var ends."""
+        """Return the end of the first live range of a var."""
         return choice.ends.get(var, self.ends.get(var, self.spans[var][1]))
 
     def _cost(self, recipe: Recipe) -> int:
@@ -206,7 +211,7 @@ class Timeline:
     # ---- what a choice changes ----
 
     def _rate(self, choice: Choice, full: int) -> float:
-        """Bytes fewer at a step, for each byte that is computed again."""
+        """Return the bytes saved at a step per byte recomputed."""
         moved, now = list(dict.fromkeys([*choice.again, *choice.ends])), Choice()
         before = sum(self.sizes[var] for var in moved if self._is_live(now, var, full))
         after = sum(self.sizes[var] for var in moved if self._is_live(choice, var, full))
@@ -216,7 +221,7 @@ class Timeline:
         return any(start <= step < stop for start, stop in self._lives(choice, var))
 
     def _lives(self, choice: Choice, var: Var) -> list[tuple[int, int]]:
-        """The one or two lives of a var under a choice."""
+        """Return the one or two live ranges of a var under a candidate."""
         first = (self.spans[var][0], self._end(choice, var))
         again = choice.again.get(var) or self.again.get(var)
         return [first] if again is None else [first, (again.step, again.until)]
@@ -240,12 +245,12 @@ class Timeline:
 
 
 def _is_free(var: Var) -> bool:
-    """True for a temporary of a known size that lives in a storage of its own."""
+    """Whether a var is a temporary of known size with separate storage."""
     return var.overwrites is None and var.role == "temp" and not var.type.is_open
 
 
 def _may_repeat(op: Op, wanted: Var) -> bool:
-    """True where an op gives the same numbers again and takes little time to do it."""
+    """Whether an op is deterministic and cheap."""
     written = [var for var in op.writes() if var is not wanted]
     alone = all(var.overwrites is None and var.role == "temp" for var in written)
     if op.body is not None or op.defn.has_effects:
@@ -258,7 +263,7 @@ def _may_repeat(op: Op, wanted: Var) -> bool:
 
 
 def _sources(op: Op) -> list[Var]:
-    """The vars that must be there to repeat an op."""
+    """Return the vars that must be available to repeat an op."""
     again = op.defn.again()
     if again is None:
         return op.needs_data()
@@ -267,7 +272,7 @@ def _sources(op: Op) -> list[Var]:
 
 
 def _slice(g: Graph, op: Op) -> list[Op]:
-    """An op, and the ops of its kernel that it needs, in order."""
+    """Return an op and the ops of its kernel that it depends on, in order."""
     if op.kernel is None:
         return [op]
     wanted, pending = dict.fromkeys([op]), [op]

@@ -1,8 +1,8 @@
-"""Orders of kernels in which few bytes are alive, and what each of them costs.
+"""Schedules of kernels with few live bytes, and their peaks.
 
-An order is found by a rule in about n · log n; which rule suits a graph nobody can tell before, so
+Each heuristic takes about n · log n; which one suits a graph is not known in advance, so
 `compiler.passes.memory.schedule` tries several and compares their peaks. In a peak, a value written
-in place of one that is not read again takes no memory of its own, as `reuse_memory` will have it.
+in place of a dying one takes no additional memory, as in `reuse_memory`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import TensorType
 
 Order = list[int]
-"""Numbers of kernels; those of the graph's own order count up."""
+"""Indices of kernels; the graph's original order is ascending."""
 
 
 class Kernels:
-    """The kernels of a graph by number: who waits for whom, which memory each makes and reads.
+    """The kernels of a graph by index: their dependencies, and the memory each writes and reads.
 
-    Memory is numbered too: a var, or all versions that are written over each other. `uses` counts
-    the kernels that read it; results have one use more than there are. Unknown sizes are `typical`.
+    Memory is indexed too: a var, or all versions that overwrite each other. `uses` counts the
+    kernels that read it; results have one additional use. Unknown sizes are `typical`.
     """
 
     def __init__(self, g: Graph, typical: int) -> None:
@@ -53,11 +53,13 @@ class Kernels:
         self.resize(typical)
 
     def resize(self, typical: int) -> None:
-        """Count bytes with another number for unknown sizes."""
+        """Recompute sizes with another value for unknown sizes."""
         self.sizes = [nbytes(type, typical) for type in self.types]
 
     def _heirs(self, place: dict[Var, int]) -> dict[tuple[int, int], list[int]]:
-        """For a kernel and memory it makes, the memory it could write that in place of."""
+        """Return, for each kernel and memory it writes, the memory that it could overwrite in
+        place.
+        """
         found: dict[tuple[int, int], list[int]] = {}
         for index, ops in enumerate(self.steps):
             made = [v for op in ops for v in op.writes() if place.get(v) in self.made[index]]
@@ -70,11 +72,11 @@ class Kernels:
         return found
 
     def ops(self, order: Order) -> list[Op]:
-        """The ops of an order."""
+        """Return the ops of a schedule."""
         return [op for index in order for op in self.steps[index]]
 
     def peak(self, order: Order) -> int:
-        """The most bytes alive at once."""
+        """Return the peak live bytes."""
         left, owed = list(self.uses), list(self.sizes)
         peak = live = 0
         for index in order:
@@ -90,7 +92,7 @@ class Kernels:
         return peak
 
     def _ended(self, index: int, left: list[int]) -> list[int]:
-        """Memory that nobody reads behind a kernel that is done now."""
+        """Return the memory whose last reader is this kernel."""
         for each in self.reads[index]:
             left[each] -= 1
         return [each for each in (*self.reads[index], *self.made[index]) if not left[each]]
@@ -98,11 +100,13 @@ class Kernels:
     # ---- orders ----
 
     def written(self) -> Order:
-        """The order as it is."""
+        """Return the original order."""
         return list(range(len(self.steps)))
 
     def greedy(self) -> Order:
-        """Of what is ready, first what makes least and frees most."""
+        """Return the schedule that always takes the ready kernel that allocates least and frees
+        most.
+        """
         left, readers = list(self.uses), _listed(self.reads, len(self.sizes))
 
         def cost(index: int) -> int:
@@ -117,7 +121,9 @@ class Kernels:
         return _by_cost(self.before, self.after, cost, done)
 
     def backward(self) -> Order:
-        """From the end: of what nothing waits for any more, last what needs least to be alive."""
+        """Return the schedule built from the end: last, the kernel that requires the least live
+        memory.
+        """
         readers, makers = _listed(self.reads, len(self.sizes)), self.made
         alive = [False] * len(self.sizes)
 
@@ -134,7 +140,9 @@ class Kernels:
         return _by_cost(self.after, self.before, cost, done, sign=-1)[::-1]
 
     def deferred(self, order: Order) -> Order:
-        """What takes memory waits until it is needed; what gives some back comes at once."""
+        """Return the order with allocating kernels deferred until needed, and freeing ones
+        early.
+        """
         placed, left, result = set[int](), list(self.uses), Order()
 
         def takes(index: int) -> bool:
@@ -170,13 +178,13 @@ class Kernels:
 
 
 def nbytes(type: TensorType, typical: int) -> int:
-    """The bytes of a type where unknown sizes are `typical`; an array counts as one tensor."""
+    """Return the bytes of a type with `typical` unknown sizes; an array counts as one tensor."""
     size = type.numel * type.dtype.itemsize if type.is_array else type.nbytes
     return evaluate(size, dict.fromkeys(type.names, typical))
 
 
 def _others(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
-    """The kernels that must run before the kernel of these ops."""
+    """Return the kernels that the kernel of these ops depends on."""
     found = dict.fromkeys(number[each] for op in ops for each in g.predecessors(op))
     found.pop(own, None)
     return list(found)
@@ -187,7 +195,7 @@ def _places(vars: Iterable[Var], place: dict[Var, int]) -> list[int]:
 
 
 def _listed(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
-    """The kernels that read each memory."""
+    """Return the kernels that read each memory."""
     found: list[list[int]] = [[] for _ in range(count)]
     for index, each in enumerate(reads):
         for place in each:
@@ -202,9 +210,9 @@ def _by_cost(
     done: Callable[[int], Iterable[int]],
     sign: int = 1,
 ) -> Order:
-    """List scheduling: of what waits for nothing, the cheapest, ties in order of the numbers.
+    """List scheduling: take the cheapest ready kernel, ties by index.
 
-    `done` is told what was taken, and gives those whose cost may have fallen by it.
+    `done` receives the scheduled kernel, and returns those whose cost may have decreased.
     """
     waits = [len(each) for each in before]
     ready = [(cost(i), sign * i) for i, count in enumerate(waits) if not count]

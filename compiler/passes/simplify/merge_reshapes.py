@@ -1,4 +1,4 @@
-"""Let elements change their shape once, or not at all."""
+"""Merges consecutive reshapes, and removes those that cancel."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _RESHAPES = frozenset(
 
 
 class MergeReshapes(Pass):
-    """(x in shape a) in shape b  =  x in shape b; x as it is, where that is its own shape.
+    """(x in shape a) in shape b  =  x in shape b; x itself, if that is its own shape.
 
-    Squeezes, flattenings and the like are reshapes too. A shape in between that others read stays,
-    so then nothing would be won, unless the second of two gives back what the first was given.
+    Squeezes, flattenings and the like are reshapes too. An intermediate shape with other readers
+    remains; merging would then gain nothing, unless the second reshape restores the original shape.
     """
 
     name = "merge_reshapes"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Walk in order, so that three in a row become one."""
+        """Visit the ops in order, so that three consecutive ones become one."""
         for op in [op for op in g.ops() if op.kind in _RESHAPES]:
             below = g.producer(op["X"])
             if below is None or below.kind not in _RESHAPES:
@@ -36,7 +36,7 @@ class MergeReshapes(Pass):
 
 
 def _merge(g: Graph, op: Op, below: Op) -> str:
-    """Put one op in the place of two in a row, or say why not."""
+    """Replace two consecutive ops by one, or return why not."""
     x, between, out = below["X"], op["X"], op["Out"]
     if any(var.type.is_open for var in (x, between, out)):
         return "only data decides its sizes"
@@ -56,7 +56,7 @@ def _merge(g: Graph, op: Op, below: Op) -> str:
 
 
 def _reshape(g: Graph, op: Op, x: Var, out: Var) -> str:
-    """Make `out` of x by one reshape, where attributes can say its shape."""
+    """Compute `out` from x by one reshape, if its attributes can express the shape."""
     sizes = _said(x.type.shape, out.type.shape)
     if sizes.count(-1) > 1:
         return f"no attribute can say the shape of {out!r}"
@@ -66,7 +66,7 @@ def _reshape(g: Graph, op: Op, x: Var, out: Var) -> str:
 
 
 def _said(given: Shape, wanted: Shape) -> list[int]:
-    """A shape as `reshape` is told it: 0 for a size that stays, -1 for one that is not a number."""
+    """Return the `shape` attribute of `reshape`: 0 for an unchanged size, -1 for a symbolic one."""
     before: list[Size | None] = [*given, *[None] * len(wanted)]
     return [
         size if isinstance(size, int) else 0 if size == before[axis] else -1
