@@ -53,7 +53,7 @@ def append_gradients(
     `targets` maps each variable to the name of its initial gradient, or None for ones. Returns the
     names of gradients by variable; inputs that no target depends on are absent.
     """
-    tape = Tape(block, no_grad, _depending(block.ops, inputs))
+    tape = Tape(block, no_grad, _dependents(block.ops, inputs))
     for target, given in targets.items():
         for op in _seeds(block, target, given, tape.grad(target)):
             tape.append(op)
@@ -118,7 +118,7 @@ def _seeds(
     return [OpDesc("fill_constant", {}, out, {**attrs, "force_cpu": False}, source)]
 
 
-def _depending(ops: Sequence[OpDesc], inputs: Sequence[str]) -> set[str]:
+def _dependents(ops: Sequence[OpDesc], inputs: Sequence[str]) -> set[str]:
     """Return `inputs` and every name whose value depends on one of them."""
     names = set(inputs)
     for op in ops:

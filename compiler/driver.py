@@ -241,17 +241,17 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:
             raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
         given = feed[name] if isinstance(feed, Mapping) else None
         if given is None:
-            shapes |= _declared_with_lod(var, _stem(name, stems))
+            shapes |= _declared_with_lod(var, _size_prefix(name, stems))
         else:
-            shapes[name] = _given(given)
+            shapes[name] = _fed_shape(given)
     return shapes
 
 
-def _stem(name: str, taken: dict[str, str]) -> str:
+def _size_prefix(name: str, taken: dict[str, str]) -> str:
     """Return the prefix of a feed's size names: the feed's name as a Python identifier, unique.
 
     >>> taken = {}
-    >>> [_stem(name, taken) for name in ("a.b", "a:b", "0", "a.b")]
+    >>> [_size_prefix(name, taken) for name in ("a.b", "a:b", "0", "a.b")]
     ['a_b', 'a_b_', 'v0', 'a_b']
     """
     clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LONGEST_NAME])
@@ -269,13 +269,13 @@ def _declared_with_lod(var: VarDesc, stem: str) -> dict[str, Shape]:
     shape = _declared(var, stem)
     if not var.lod_level:
         return {var.name: shape}
-    counts = [Dim.named("N"), *(_named(stem, f"level{i}") for i in range(1, var.lod_level))]
+    counts = [Dim.named("N"), *(_size_named(stem, f"level{i}") for i in range(1, var.lod_level))]
     levels: dict[str, Shape] = {f"{var.name}{LOD}{i}": (n + 1,) for i, n in enumerate(counts)}
-    rows = _named(stem, "rows") if isinstance(shape[0], Dim) else shape[0]
+    rows = _size_named(stem, "rows") if isinstance(shape[0], Dim) else shape[0]
     return {var.name: (rows, *shape[1:]), **levels}
 
 
-def _given(value: Any) -> Shape | TensorType:
+def _fed_shape(value: Any) -> Shape | TensorType:
     """Return the shape of an array, or the shape itself; a type if its first item is a DType."""
     sizes = tuple(getattr(value, "shape", value))
     if sizes and isinstance(sizes[0], DType):
@@ -299,10 +299,10 @@ def _axis(stem: str, axis: int, size: int) -> Size:
     """Return a declared size; an unknown one becomes a symbolic size."""
     if size >= 0:
         return size
-    return Dim.named("N") if axis == 0 else _named(stem, str(axis))
+    return Dim.named("N") if axis == 0 else _size_named(stem, str(axis))
 
 
-def _named(stem: str, part: str) -> Dim:
+def _size_named(stem: str, part: str) -> Dim:
     """Return a symbolic size of a variable; its name is a Python identifier."""
     return Dim.named(f"{stem}_{part}")
 

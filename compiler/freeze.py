@@ -1,6 +1,6 @@
 """`freeze()`: convert a graph whose passes have run into an immutable plan.
 
-Labels of ops and vars become steps, places and buffers.
+Labels of ops and vars become steps, values and buffers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Freezer:
     def value(self, var: Var) -> Value:
         """Return the frozen form of a var, created once."""
         if var not in self.values:
-            place, home = self._home(var)
+            place, home = self._storage(var)
             on_device = var in self.on_device
             self.values[var] = Value(var.label, var.type, place, home, on_device, var.region)
         return self.values[var]
@@ -89,7 +89,7 @@ class _Freezer:
         given = g.producer(var) is None
         return tensor(var.name, var.type, given, var in self.on_device)
 
-    def _home(self, var: Var) -> tuple[Place, str | int]:
+    def _storage(self, var: Var) -> tuple[Place, str | int]:
         if var.role == "feed":
             return Place.FEED, var.name
         if var.role == "param":
@@ -101,10 +101,10 @@ class _Freezer:
     def step(self, index: int, ops: list[Op]) -> Step:
         """Return the step of one kernel at an index of the schedule."""
         read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in self.lives)
-        dying = frozenset(self.value(var) for var in read if self._ends(var, index))
+        dying = frozenset(self.value(var) for var in read if self._is_dead_after(var, index))
         return Step(index, tuple(self.op(op, index) for op in ops), dying)
 
-    def _ends(self, var: Var, index: int) -> bool:
+    def _is_dead_after(self, var: Var, index: int) -> bool:
         """Whether the bytes of a var are dead after a step."""
         if self.lives[var][1] != index + 1:
             return False
@@ -136,7 +136,7 @@ class _Freezer:
             self.values.setdefault(first, value)
         for var in (var for var in _in_text_order(body) if var not in self.values):
             place = Place.LOCAL if var in saved or var.type.is_open else Place.BUFFER
-            self.values[var] = self._own(body, var, place, index)
+            self.values[var] = self._local_value(body, var, place, index)
         kept = body.results[len(written) :] if RUNS in op.outputs else []
         return replace(
             planned,
@@ -145,7 +145,7 @@ class _Freezer:
             kept=tuple(map(self.value, kept)),
         )
 
-    def _own(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+    def _local_value(self, body: Graph, var: Var, place: Place, index: int) -> Value:
         """Return a value local to a body; an overwritten one shares the later version's storage."""
         before = self.values.get(var.storage)
         if before is not None:

@@ -73,7 +73,7 @@ class _Memory:
         if var.slot is not None:
             self.holders.setdefault(var.slot, []).append(var)
 
-    def lose(self, op: Op, var: Var) -> None:
+    def invalidate(self, op: Op, var: Var) -> None:
         """Invalidate the vars in the bytes that an op overwrites when it writes `var`."""
         if var.slot is None:
             return
@@ -105,7 +105,7 @@ def _step(op: Op, memory: _Memory, watch: Watch | None) -> None:
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
     for var, array in results if watch is None else watch(op, results):
-        memory.lose(op, var)
+        memory.invalidate(op, var)
         memory.write(var, array)
 
 
@@ -127,11 +127,11 @@ def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, A
     return [
         (var, array if var.type.is_array else np.asarray(array))
         for slot, vars in without_tokens(op.outputs).items()
-        for var, array in zip(vars, _items(slots[slot], results[slot]), strict=False)
+        for var, array in zip(vars, _slot_values(slots[slot], results[slot]), strict=False)
     ]
 
 
-def _items(slot: Slot, value: Any) -> list[Any]:
+def _slot_values(slot: Slot, value: Any) -> list[Any]:
     """Return the values of a slot; a tensor array is one value, although it is a list."""
     return listed(value) if slot.many else [value]
 
@@ -143,13 +143,15 @@ def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
     assert op.body is not None
     feed = {
         var.name: memory.read(outer)
-        for var, outer in zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True)
+        for var, outer in zip(
+            _captured_feeds(op, op.body), op.inputs.get(CAPTURED, []), strict=True
+        )
     }
     written = op.outputs.get(WRITTEN, [])
     leaves = op.body.results[: len(written)]
-    left: list[Array] = [feed.get(var.name, _nothing(var.type)) for var in leaves]
+    left: list[Array] = [feed.get(var.name, _default_output(var.type)) for var in leaves]
     runs: list[list[Array]] = []
-    for kept in _runs(op, memory, feed):
+    for kept in _iterations(op, memory, feed):
         given = zip(op.body.feeds(), kept, strict=False)
         results = run(op.body, feed | {var.name: array for var, array in given}, {})
         left, saved = results[: len(written)], results[len(written) :]
@@ -160,13 +162,13 @@ def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
     return [*zip(written, left, strict=True), *kept_runs]
 
 
-def _captured(op: Op, body: Graph) -> list[Var]:
+def _captured_feeds(op: Op, body: Graph) -> list[Var]:
     """Return the feeds of a body that are captured outer vars; they follow the saved values."""
     feeds = body.feeds()
     return feeds[len(feeds) - len(op.inputs.get(CAPTURED, [])) :]
 
 
-def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequence[Array]]:
+def _iterations(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequence[Array]]:
     """Yield the saved values for every run of the body; `feed` changes in between."""
     if op.kind == "unwind":
         yield from reversed(cast("list[list[Array]]", memory.read(op[RUNS])))
@@ -182,10 +184,10 @@ def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequen
 
 def _pairs(op: Op) -> list[tuple[Var, Var]]:
     assert op.body is not None
-    return list(zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True))
+    return list(zip(_captured_feeds(op, op.body), op.inputs.get(CAPTURED, []), strict=True))
 
 
-def _nothing(type: TensorType) -> Array:
+def _default_output(type: TensorType) -> Array:
     """Return the output of a body that never ran, if no value existed before: poison of the right
     type.
     """

@@ -34,7 +34,7 @@ _loading: Counter[int] = Counter()
 
 def load(imported: Callable[[], T]) -> T:
     """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
-    with _forks_wait():
+    with _delay_forks():
         return imported()
 
 
@@ -74,7 +74,7 @@ def fill_later(fill: Callable[[], object]) -> None:
 
 def filled(registry: T) -> T:
     """Return the registry after all deferred fills; other threads wait until they are done."""
-    with _forks_wait(), _FILLING:
+    with _delay_forks(), _FILLING:
         while _LATER:
             fill = _LATER.pop()
             try:
@@ -86,7 +86,7 @@ def filled(registry: T) -> T:
 
 
 @contextmanager
-def _forks_wait() -> Generator[None]:
+def _delay_forks() -> Generator[None]:
     """Delay forks by other threads within the block."""
     thread = get_ident()
     with _changed:

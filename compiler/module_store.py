@@ -65,14 +65,14 @@ class ModuleStore:
 
         The arrays stored with it are added to `params`.
         """
-        place = self._place(key)
+        place = self._entry_path(key)
         try:
             if place.stat().st_size > _LARGEST:
                 return None
             entry = json.loads(place.read_bytes())
             module = _module(entry, options)
-            arrays = _arrays(self._beside(key), entry["arrays"])
-            for used in (place, self._beside(key))[: 1 + bool(arrays)]:
+            arrays = _arrays(self._arrays_path(key), entry["arrays"])
+            for used in (place, self._arrays_path(key))[: 1 + bool(arrays)]:
                 os.utime(used)  # the time of last use
         except FileNotFoundError:
             return None
@@ -99,8 +99,8 @@ class ModuleStore:
             if added:
                 each = [[name, array.dtype.name, array.shape] for name, array in added.items()]
                 held = {"each": each, "sha256": hashlib.sha256(data).hexdigest()}
-                self._write(self._beside(key), data)
-            self._write(self._place(key), json.dumps(_entry(module, held)).encode())
+                self._write(self._arrays_path(key), data)
+            self._write(self._entry_path(key), json.dumps(_entry(module, held)).encode())
             trim({each: each for each in self.root.iterdir()}, self.limit)
 
     def _write(self, place: Path, data: bytes) -> None:
@@ -109,11 +109,11 @@ class ModuleStore:
             draft.write(data)
         Path(draft.name).replace(place)
 
-    def _beside(self, key: str) -> Path:
+    def _arrays_path(self, key: str) -> Path:
         """Return the path of an entry's arrays."""
         return self.root / f"{key}.arrays"
 
-    def _place(self, key: str) -> Path:
+    def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
 
 
@@ -161,7 +161,7 @@ def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
         "packed": base64.b64encode(record.packed).decode(),
         "milliseconds": dict(record.milliseconds),
     }  # fmt: skip
-    digest = _sum(module.source, made, held)
+    digest = _digest(module.source, made, held)
     return {"source": module.source, "made": made, "arrays": held, "sha256": digest}
 
 
@@ -186,7 +186,7 @@ def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
 def _module(entry: Mapping[str, Any], options: Options) -> Module:
     """Return the module of an entry; raise ValueError if its digest does not match."""
     source, made = entry["source"], entry["made"]
-    if entry["sha256"] != _sum(source, made, entry["arrays"]):
+    if entry["sha256"] != _digest(source, made, entry["arrays"]):
         raise ValueError("the entry was damaged")
     module = Module.parse(source)
     record = None
@@ -196,6 +196,6 @@ def _module(entry: Mapping[str, Any], options: Options) -> Module:
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)
 
 
-def _sum(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+def _digest(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     text = json.dumps([source, made, arrays], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -100,7 +100,7 @@ class Options:
         True
         """
         disabled, added = (
-            _listed(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES")
+            _parse_names(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES")
         )
         check = environ.get("FLUID_CHECK", "0")
         if check not in ("0", "1", "2"):
@@ -166,7 +166,7 @@ def _bytes_or_none(text: str) -> int | None:
     return int(text) if text.isdigit() else budget_bytes(text, 0)
 
 
-def _listed(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     """Return the names in a comma-separated text."""
     return [name.strip() for name in text.split(",") if name.strip()]
 

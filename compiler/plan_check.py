@@ -19,7 +19,7 @@ from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 _Memory = tuple[Place, "str | int"]
 
 KEPT = frozenset({Place.BUFFER, Place.PARAM, Place.LOCAL})
-"""Places whose memory a later value may reuse."""
+"""Kinds of storage whose memory a later value may reuse."""
 
 
 def check_plan(plan: Plan) -> None:
@@ -34,7 +34,7 @@ def check_plan(plan: Plan) -> None:
             raise PlanError(
                 f"{value.label!r} is a feed, so its place cannot be {value.place.value!r}"
             )
-    walk = _Walk(plan)
+    walk = _Simulation(plan)
     for step in plan.steps:
         _expect_alive(plan, step)
         _expect_in_place(step)
@@ -44,7 +44,7 @@ def check_plan(plan: Plan) -> None:
 
 
 @dataclass
-class _Walk:
+class _Simulation:
     """State of the simulation: the values in each memory, and the overwritten and deleted ones."""
 
     plan: Plan
@@ -61,7 +61,7 @@ class _Walk:
                 self.deleted |= {value.label: step.index for value in values}
             return
         for value in _data_read(op):
-            self._expect_there(value, step.index, op)
+            self._expect_valid(value, step.index, op)
         made = [value for values in op.outputs.values() for value in values]
         for value in made:
             self._write(op, value, step.index)
@@ -83,14 +83,14 @@ class _Walk:
         """Check that results are valid after the last step and share no memory."""
         returned: dict[Storage, Value] = {}
         for value in self.plan.results:
-            self._expect_there(value, len(self.plan.steps), None)
+            self._expect_valid(value, len(self.plan.steps), None)
             other = returned.setdefault(value.storage, value)
             if other.label != value.label and value.place is not Place.INNER:
                 raise PlanError(
                     f"{other.label!r} and {value.label!r} are results that share memory"
                 )
 
-    def _expect_there(self, value: Value, index: int, op: PlannedOp | None) -> None:
+    def _expect_valid(self, value: Value, index: int, op: PlannedOp | None) -> None:
         if value.place not in KEPT:
             return
         source, text = (op.source, op.text) if op is not None else ("", "")

@@ -119,7 +119,7 @@ def unfiltered(error: BaseException) -> TracebackType | None:
     while node is not None and node is not kept.shown:
         nodes.append(node)
         node = node.tb_next
-    return _linked(nodes, kept.traceback)
+    return _chain_frames(nodes, kept.traceback)
 
 
 def is_ours(file: str) -> bool:
@@ -132,13 +132,13 @@ def is_ours(file: str) -> bool:
 
 def _hide(error: BaseException) -> None:
     """Keep only the user's frames in an error; the others remain reachable by `unfiltered`."""
-    every, nodes = unfiltered(error), _users(error.__traceback__)
-    shown = _linked(nodes, None)
+    every, nodes = unfiltered(error), _user_frames(error.__traceback__)
+    shown = _chain_frames(nodes, None)
     error.__dict__[_KEPT] = _Unfiltered(every, shown)
     error.with_traceback(shown)
 
 
-def _users(traceback: TracebackType | None) -> list[TracebackType]:
+def _user_frames(traceback: TracebackType | None) -> list[TracebackType]:
     """Return the nodes of frames that are neither ours nor of a library that ours called."""
     found: list[TracebackType] = []
     inside, node = False, traceback
@@ -164,7 +164,7 @@ def _is_inside(frame: FrameType, inside: bool) -> bool:
     return file.startswith(_STANDARD)
 
 
-def _linked(nodes: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
+def _chain_frames(nodes: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
     """Return a traceback of these nodes, followed by another one."""
     for node in reversed(nodes):
         rest = TracebackType(rest, node.tb_frame, node.tb_lasti, node.tb_lineno)
@@ -179,19 +179,19 @@ def _hide_chain(error: BaseException, seen: set[int]) -> None:
 
     It remains the `__context__`. In other chained errors only frames are hidden.
     """
-    behind = _behind(error)
+    behind = _chained(error)
     if behind is None or id(behind) in seen:
         return
     _hide_chain(behind, seen | {id(behind)})
-    is_internal = behind.__traceback__ is not None and not _users(behind.__traceback__)
-    if is_internal and _behind(behind) is None:
+    is_internal = behind.__traceback__ is not None and not _user_frames(behind.__traceback__)
+    if is_internal and _chained(behind) is None:
         BaseException.__setattr__(error, "__context__", behind)
         BaseException.__setattr__(error, "__cause__", None)  # also suppresses the context
     else:
         _hide(behind)
 
 
-def _behind(error: BaseException) -> BaseException | None:
+def _chained(error: BaseException) -> BaseException | None:
     """Return the chained error that a traceback shows before this one."""
     hidden = error.__suppress_context__
     return error.__cause__ or (None if hidden else error.__context__)
@@ -202,17 +202,17 @@ def _behind(error: BaseException) -> BaseException | None:
 
 def _hint(error: BaseException) -> str:
     """Return a hint with the position of an internal error or cause, and how to show all frames."""
-    behind = _behind(error)
-    if _is_accident(error):
-        text = f"raised in {_place(error)}"
-    elif behind is not None and _is_accident(behind) and str(behind) not in str(error):
-        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_place(behind)}"
+    behind = _chained(error)
+    if _is_internal(error):
+        text = f"raised in {_location(error)}"
+    elif behind is not None and _is_internal(behind) and str(behind) not in str(error):
+        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_location(behind)}"
     else:
         return ""
     return f"  hint: {text}; set FLUID_TRACEBACK=full to see every frame"
 
 
-def _is_accident(error: BaseException) -> bool:
+def _is_internal(error: BaseException) -> bool:
     """Whether an error came from inside our packages, other than by a `raise` statement there."""
     traceback = unfiltered(error)
     if traceback is None or isinstance(error, _NOT_OURS) or not _ends_inside(traceback):
@@ -224,7 +224,7 @@ def _is_accident(error: BaseException) -> bool:
 
 
 def _ends_inside(traceback: TracebackType) -> bool:
-    users = _users(traceback)
+    users = _user_frames(traceback)
     return not users or users[-1] is not _last(traceback)
 
 
@@ -247,11 +247,11 @@ def _is_raised(node: TracebackType) -> bool:
     return False
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     """Return the innermost file and line of our packages in an error's traceback."""
-    places = [
+    locations = [
         f"{Path(frame.f_code.co_filename.removeprefix(_ROOT)).as_posix()}:{line}"
         for frame, line in walk_tb(unfiltered(error))
         if is_ours(frame.f_code.co_filename)
     ]
-    return places[-1]
+    return locations[-1]

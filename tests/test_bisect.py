@@ -93,7 +93,7 @@ def forgets_the_factor(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_scale_for_a_copy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_identities, "_hands_on", lambda op, given: op.kind == "scale")
+    patch.setattr(remove_identities, "_is_identity", lambda op, given: op.kind == "scale")
 
 
 FAULTS = {

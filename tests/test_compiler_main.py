@@ -146,14 +146,14 @@ def test_malformed_file_names_the_line(capsys, file):
 
 
 def test_unknown_pass(capsys, file):
-    assert "there is no pass 'fold'; there are: remove_dropout," in refused(
+    assert "unknown pass 'fold'; known passes: remove_dropout," in refused(
         capsys, file, "--run", "fold"
     )
 
 
 def test_bad_order(capsys, file):
     message = refused(capsys, file, "--run", "reuse_memory")
-    assert "pass 'reuse_memory' needs ORDERED" in message
+    assert "pass 'reuse_memory' requires ORDERED" in message
     assert "hint:" in message
 
 
@@ -178,7 +178,7 @@ def test_passes_are_chosen_and_every_stage_is_left_in_files(capsys, file, tmp_pa
     text = emitted(capsys, file, "--only", "eliminate_dead")
     assert "unused" not in text and "@k0" not in text and "@s0" not in text
     assert "@k0" not in emitted(capsys, file, "--disable", "fuse_pointwise,fuse_epilogue")
-    assert "there is no pass 'fuse'" in refused(capsys, file, "--only", "fuse")
+    assert "unknown pass 'fuse'" in refused(capsys, file, "--only", "fuse")
 
 
 def test_a_page_shows_the_whole_compilation(capsys, file, tmp_path):

@@ -58,13 +58,13 @@ class Cost:
         """Bytes read and written."""
         return self.read + self.written
 
-    def moving(self, gpu: Gpu) -> float:
+    def memory_seconds(self, gpu: Gpu) -> float:
         """Return the minimum seconds to move its bytes."""
         if self.side is Side.COPY:
             return self.read / gpu.link
         return self.moved / (HOST if self.side is Side.HOST else gpu.bandwidth)
 
-    def computing(self, gpu: Gpu) -> float:
+    def compute_seconds(self, gpu: Gpu) -> float:
         """Return the minimum seconds for its operations; 0 on the host, where they are not
         counted.
         """
@@ -74,7 +74,7 @@ class Cost:
 
     def seconds(self, gpu: Gpu) -> float:
         """Return the minimum time: that of its bytes or of its operations, whichever is longer."""
-        return max(self.moving(gpu), self.computing(gpu))
+        return max(self.memory_seconds(gpu), self.compute_seconds(gpu))
 
 
 @dataclass(frozen=True)
@@ -146,29 +146,29 @@ def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
     A plan without device ops counts as if each of its steps were one device kernel that moves
     everything once: a lower bound for a device.
     """
-    steps = [each for step in plan.steps for each in (step, *_inside(step))]
+    steps = [each for step in plan.steps for each in (step, *_nested_steps(step))]
     steps = [step for step in steps if step.ops[0].kind != "delete_var"]
-    counted = [step for step in steps if not _is_open(step)]
+    counted = [step for step in steps if not _has_dynamic_sizes(step)]
     on_device = any(op.target == TRITON for step in steps for op in step.ops)
     kernels = launches(plan) if on_device else {}
     known = sizes or {}
     costs = [
         _device_step(step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], known)
         if step.ops[0].target == TRITON
-        else _at_least(step, known, _side(step) if on_device else Side.DEVICE)
+        else _minimum_cost(step, known, _side(step) if on_device else Side.DEVICE)
         for step in counted
     ]
-    left_out = tuple(step.ops[0].kind for step in steps if _is_open(step))
+    left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
     return Account(tuple(each for each in costs if each.kernels), left_out, on_device)
 
 
-def _inside(step: Step) -> list[Step]:
+def _nested_steps(step: Step) -> list[Step]:
     """Return the steps of nested blocks."""
     bodies = (inner for op in step.ops for inner in op.body)
-    return [each for inner in bodies for each in (inner, *_inside(inner))]
+    return [each for inner in bodies for each in (inner, *_nested_steps(inner))]
 
 
-def _is_open(step: Step) -> bool:
+def _has_dynamic_sizes(step: Step) -> bool:
     return not step.ops[0].body and any(v.type.is_open for op in step.ops for v in op.values)
 
 
@@ -179,7 +179,7 @@ def _side(step: Step) -> Side:
 # ---- steps by their inputs and outputs ---------------------------------------------------------
 
 
-def _at_least(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
+def _minimum_cost(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
     """Return the cost of a step that reads each input once and writes each output once."""
     if step.ops[0].body:
         return StepCost((), 0, 0)
@@ -195,15 +195,15 @@ def _at_least(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
 def _inputs(step: Step) -> list[Value]:
     """Return the inputs that the step does not compute itself, each once."""
     computed = {value.label for value in _outputs(step)}
-    values = _held(value for op in step.ops for value in _data(op))
+    values = _in_memory(value for op in step.ops for value in _data_inputs(op))
     return [value for value in values if value.label not in computed]
 
 
 def _outputs(step: Step) -> list[Value]:
-    return _held(v for op in step.ops for slot in op.outputs.values() for v in slot)
+    return _in_memory(v for op in step.ops for slot in op.outputs.values() for v in slot)
 
 
-def _data(op: PlannedOp) -> list[Value]:
+def _data_inputs(op: PlannedOp) -> list[Value]:
     """Return the inputs of an op whose data it reads, not only their shapes."""
     slots = op.defn.slots
     return [
@@ -214,7 +214,7 @@ def _data(op: PlannedOp) -> list[Value]:
     ]
 
 
-def _held(values: Iterable[Value]) -> list[Value]:
+def _in_memory(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values that are in memory."""
     return list(dict.fromkeys(each for each in values if each.place is not Place.INNER))
 
@@ -225,7 +225,7 @@ def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
 
 def _factor(step: Step) -> DType:
     """Return the narrowest floating-point type that a step reads."""
-    found = {v.type.dtype for op in step.ops for v in _data(op) if v.type.dtype.is_float}
+    found = {v.type.dtype for op in step.ops for v in _data_inputs(op) if v.type.dtype.is_float}
     return min(found, key=lambda dtype: (dtype.itemsize, dtype.text), default=DType.FP32)
 
 
@@ -267,12 +267,12 @@ def _device_step(
     run.
     """
     try:
-        return _launched(step, kernels, sizes)
+        return _kernel_costs(step, kernels, sizes)
     except KeyError:
-        return _at_least(step, sizes, Side.DEVICE)
+        return _minimum_cost(step, sizes, Side.DEVICE)
 
 
-def _launched(
+def _kernel_costs(
     step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
 ) -> StepCost:
     """Return the cost of a step from its generated kernels; views have none."""
@@ -280,7 +280,9 @@ def _launched(
     reads = _by_storage((a for _, t in kernels for a in t.reads), sizes)
     writes = _by_storage((a for _, t in kernels for a in t.writes), sizes)
     return StepCost(
-        costs, _least(_inputs(step), reads, sizes), _least(_outputs(step), writes, sizes)
+        costs,
+        _accessed_bytes(_inputs(step), reads, sizes),
+        _accessed_bytes(_outputs(step), writes, sizes),
     )
 
 
@@ -315,7 +317,7 @@ def _by_storage(accesses: Iterable[Access], sizes: Mapping[str, int]) -> dict[St
     return {storage: _moved(each, sizes) for storage, each in found.items()}
 
 
-def _least(
+def _accessed_bytes(
     values: Iterable[Value], touched: Mapping[Storage, int], sizes: Mapping[str, int]
 ) -> int:
     """Return the bytes of values that are accessed, each element once."""

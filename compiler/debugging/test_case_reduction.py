@@ -98,7 +98,7 @@ def _may_be_fed(var: Var) -> bool:
 def _return_ends(graph: Graph) -> None:
     """Return the first output of every op none of whose outputs is used."""
     for op in graph.ops():
-        if not any(_is_used(graph, var) for var in op.writes()) and (var := _main(op)):
+        if not any(_is_used(graph, var) for var in op.writes()) and (var := _main_output(op)):
             graph.results.append(var)
 
 
@@ -107,7 +107,7 @@ def _is_used(graph: Graph, var: Var) -> bool:
     return bool(read) or var in graph.results or var.role == "param"
 
 
-def _main(op: Op) -> Var | None:
+def _main_output(op: Op) -> Var | None:
     """Return the main output of an op: the first of the first output slot of its class."""
     slots = [slot for slot in op.defn.outputs() if slot in op.outputs]
     found = op.outputs[slots[0]][0] if slots else None

@@ -54,11 +54,11 @@ def _expect_disjoint(
         for _, other in alive[max(place - 1, 0) : place + 1]:
             if offsets[index] < tops[other] and offsets[other] < tops[index]:
                 one, two = sorted((index, other))
-                pair = [_held(shown[i], lives[i], offsets[i]) for i in (one, two)]
+                pair = [_describe(shown[i], lives[i], offsets[i]) for i in (one, two)]
                 raise PackError(f"{shown[one]} and {shown[two]} overlap: {', '.join(pair)}")
         alive.insert(place, (offsets[index], index))
 
 
-def _held(name: str, life: Life, offset: int) -> str:
+def _describe(name: str, life: Life, offset: int) -> str:
     held = f"bytes [{offset}, {offset + life.size})"
     return f"{name} holds {held} in steps [{life.start}, {life.stop})"

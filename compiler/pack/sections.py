@@ -38,8 +38,8 @@ class Sections:
         kept = sorted({block.last - 1 for block in blocks})
         spans = [(bisect_left(kept, b.first), bisect_left(kept, b.last)) for b in blocks]
         starts, stops = [[span[end] for span in spans] for end in (0, 1)]
-        after = _joined(_sets(starts, len(kept))[::-1])[::-1]
-        before = _joined(_sets(stops, len(kept)))
+        after = _running_union(_sets(starts, len(kept))[::-1])[::-1]
+        before = _running_union(_sets(stops, len(kept)))
         everything = (1 << len(blocks)) - 1
         live = [everything & ~after[s + 1] & ~before[s] for s in range(len(kept))]
         totals = [sum(blocks[n].size for n in members(each)) for each in live]
@@ -76,18 +76,18 @@ def members(set: int) -> Iterator[int]:
         set ^= lowest
 
 
-def _sets(places: Sequence[int], count: int) -> list[int]:
+def _sets(positions: Sequence[int], count: int) -> list[int]:
     """Return, for each section and the end, the set of blocks whose position it is."""
     sets = [0] * (count + 1)
-    for number, place in enumerate(places):
-        sets[place] |= 1 << number
+    for number, position in enumerate(positions):
+        sets[position] |= 1 << number
     return sets
 
 
-def _joined(sets: Sequence[int]) -> list[int]:
+def _running_union(sets: Sequence[int]) -> list[int]:
     """Return the running union of the sets.
 
-    >>> _joined([1, 4, 2])
+    >>> _running_union([1, 4, 2])
     [1, 5, 7]
     """
     unions, union = list[int](), 0

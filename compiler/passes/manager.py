@@ -51,17 +51,17 @@ def check_order(passes: Sequence[Pass]) -> None:
     for each in passes:
         for fact in sorted(each.requires - known, key=lambda fact: fact.name):
             raise PassOrderError(
-                f"pass {each.name!r} needs {fact.name} ({fact.value})",
+                f"pass {each.name!r} requires {fact.name} ({fact.value})",
                 hint=_order_hint(fact, lost_by.get(fact)),
             )
         lost_by |= dict.fromkeys((known & each.invalidates) - each.establishes, each.name)
         known = (known - each.invalidates) | each.establishes
 
 
-def _order_hint(fact: Fact, loser: str | None) -> str:
-    if loser is not None:
-        return f"pass {loser!r} loses {fact.name}: run it earlier"
-    return f"run a pass that gives {fact.name} before it"
+def _order_hint(fact: Fact, culprit: str | None) -> str:
+    if culprit is not None:
+        return f"pass {culprit!r} invalidates {fact.name}: run it earlier"
+    return f"run a pass that establishes {fact.name} before it"
 
 
 def run_passes(
@@ -93,7 +93,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
     seen = g.edits
     g.changed.clear()
     try:
-        _wipe(g, each.invalidates)
+        _remove_labels(g, each.invalidates)
         each.run(g, ctx)
         if g.edits != seen:
             g.sweep()
@@ -105,7 +105,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
         raise
 
 
-def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
+def _remove_labels(g: Graph, facts: frozenset[Fact]) -> None:
     """Remove the labels of invalidated facts, and deletes together with the slots."""
     if Fact.GROUPED in facts:
         for op in g.ops():

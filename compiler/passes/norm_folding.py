@@ -61,11 +61,11 @@ class Layer:
     def refusal(self) -> str:
         """Return why the weights of the layer cannot be scaled per channel; empty if they can."""
         if self.kind not in WEIGHTS:
-            return f"it is no {', '.join(WEIGHTS)}"
+            return f"it is none of {', '.join(WEIGHTS)}"
         if self.kind == "mul" and len(self.weight) - self.attrs.get("y_num_col_dims", 1) != 1:
             return f"its weights {list(self.weight)} have columns along several axes"
         if self.kind != "mul" and self.kind in _PRODUCTS and len(self.weight) < 2:
-            return f"its weights {list(self.weight)} are no matrix"
+            return f"its weights {list(self.weight)} are not a matrix"
         fused = ("fused_reshape_Out", "fused_transpose_Out")
         if self.attrs.get("head_number", 1) != 1 or any(map(self.attrs.get, fused)):
             return "it rearranges its output"
@@ -80,14 +80,14 @@ class Layer:
         """Return the weights with each output channel scaled by `factor`, in float64."""
         wide = weight.astype(np.float64)
         if self.kind in _PRODUCTS:
-            turned = self.attrs.get(_PRODUCTS[self.kind], False)
-            return wide * (factor[:, None] if turned else factor)
+            transposed = self.attrs.get(_PRODUCTS[self.kind], False)
+            return wide * (factor[:, None] if transposed else factor)
         after = (1,) * (weight.ndim - 2)
         if not self.kind.endswith("_transpose"):
             return wide * factor.reshape(-1, 1, *after)
         groups, each = int(self.attrs.get("groups", 1)), weight.shape[1]
-        apart = wide.reshape(groups, -1, *weight.shape[1:])
-        return (apart * factor.reshape(groups, 1, each, *after)).reshape(weight.shape)
+        by_group = wide.reshape(groups, -1, *weight.shape[1:])
+        return (by_group * factor.reshape(groups, 1, each, *after)).reshape(weight.shape)
 
 
 def factor_and_shift(

@@ -50,7 +50,7 @@ class Recorder:
 
     def start(self, g: Graph, ctx: Context) -> None:
         """Record the initial graph."""
-        self.stages = [stage(g, "start", "The graph as it came, before the first pass.")]
+        self.stages = [stage(g, "start", "The initial graph, before the first pass.")]
 
     def before(self, each: Pass, g: Graph) -> None:
         """Do nothing."""
@@ -154,7 +154,7 @@ class Guard:
         for var, old, new in zip(g.results, self._expected, self._numbers(g), strict=False):
             if not np.allclose(old, new, rtol=self.tolerance, atol=self.tolerance, equal_nan=True):
                 worst = float(np.max(np.abs(np.subtract(old, new, dtype=np.float64))))
-                raise VerifyError(f"pass {each.name!r} moved {var.label!r} by up to {worst:.3g}")
+                raise VerifyError(f"pass {each.name!r} changed {var.label!r} by up to {worst:.3g}")
 
     def _numbers(self, g: Graph) -> list[Array]:
         """Return the results, then the updated state."""

@@ -62,7 +62,7 @@ _LISTED: tuple[type[Pass], ...] = (
 )
 
 
-def _placed() -> Iterator[type[Pass]]:
+def _self_placed() -> Iterator[type[Pass]]:
     """Yield the passes of this package that declare their position, in order of their modules."""
     found = pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}.")
     for path in sorted(each.name for each in found if not each.ispkg and each.name != __name__):
@@ -71,7 +71,7 @@ def _placed() -> Iterator[type[Pass]]:
                 yield made
 
 
-PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _placed()))
+PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _self_placed()))
 """Every pass, in the order of execution."""
 
 
@@ -127,8 +127,8 @@ def left_out(
     wanted = list(only)
     for name in (*disable, *wanted, *([stop_after] if stop_after else [])):
         if name not in names:
-            hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
-            raise ValueError(f"there is no pass {name!r}; {hint}")
+            hint = did_you_mean(name, names) or f"known passes: {', '.join(names)}"
+            raise ValueError(f"unknown pass {name!r}; {hint}")
     behind = names[names.index(stop_after) + 1 :] if stop_after else []
     others = [name for name in names if wanted and name not in wanted]
     return frozenset([*disable, *others, *behind])
@@ -143,5 +143,5 @@ def named(names: list[str]) -> list[Pass]:
     known = {each.name: each for each in with_added(PASSES, added_names())}
     for name in names:
         if name not in known:
-            raise ValueError(f"there is no pass {name!r}; there are: {', '.join(known)}")
+            raise ValueError(f"unknown pass {name!r}; known passes: {', '.join(known)}")
     return [known[name]() for name in names]

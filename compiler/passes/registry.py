@@ -36,14 +36,18 @@ def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], A
     another class.
     """
     if bool(before) == bool(after):
-        raise ValueError("say before or after which pass: register_pass(before='fuse_pointwise')")
+        raise ValueError(
+            "pass exactly one of before and after: register_pass(before='fuse_pointwise')"
+        )
 
     def register(made: AnyPass) -> AnyPass:
         known = _ADDED.get(made.name)
         if not made.name:
-            raise ValueError(f"pass {made.__name__} needs a name")
+            raise ValueError(f"pass {made.__name__} has no name")
         if known is not None and known.made.__qualname__ != made.__qualname__:
-            raise ValueError(f"pass {made.name!r} is {known.made.__qualname__} already")
+            raise ValueError(
+                f"pass {made.name!r} is already registered by {known.made.__qualname__}"
+            )
         _ADDED[made.name] = _Added(made, before or after, bool(after))
         return made
 
@@ -61,7 +65,7 @@ def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[
 
     Raises CompileError for an unregistered name, or one whose anchor is unknown.
     """
-    return _inserted(passes, map(_known, dict.fromkeys(names)))
+    return _inserted(passes, map(_lookup, dict.fromkeys(names)))
 
 
 def with_placed(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
@@ -79,8 +83,8 @@ def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[typ
     for added in every:
         order = [each.name for each in found]
         if added.anchor not in order:
-            hint = did_you_mean(added.anchor, order) or f"there are: {', '.join(order)}"
-            text = f"pass {added.made.name!r} stands by a pass {added.anchor!r} that is not there"
+            hint = did_you_mean(added.anchor, order) or f"known passes: {', '.join(order)}"
+            text = f"pass {added.made.name!r} is anchored to unknown pass {added.anchor!r}"
             raise CompileError(text, hint=hint)
         place = order.index(added.anchor)
         if added.behind:
@@ -90,7 +94,7 @@ def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[typ
     return found
 
 
-def _known(name: str) -> _Added:
+def _lookup(name: str) -> _Added:
     if name not in _ADDED:
         known = ", ".join(_ADDED) or "none"
         hint = did_you_mean(name, _ADDED) or "import the file that registers it first"

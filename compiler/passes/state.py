@@ -10,7 +10,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.passes.base import Context
 
 
-def refuse_state(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str:
+def state_obstacle(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str:
     """Return why nothing may be computed from vars at compile time; empty if it may.
 
     They must be state that was passed in and that no op but their `reader` writes, unchanged.
@@ -22,7 +22,7 @@ def refuse_state(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str
         if after is not None and g.producer(after) is not reader:
             return f"{var.label!r} changes in every run"
         if ctx.params is None or var.name not in ctx.params:
-            return f"the value of {var.label!r} may still change: no params were lent"
+            return f"the value of {var.label!r} may still change: no params were passed in"
     return ""
 
 

@@ -46,7 +46,7 @@ def layers_of(
     return Layers(tuple([top + d for top, d in zip(tops, depths, strict=True)]), tops)
 
 
-def in_order(count: int, edges: Sequence[Edge]) -> list[int]:
+def topological_order(count: int, edges: Sequence[Edge]) -> list[int]:
     """Return the nodes in topological order; cycles are broken at their first node."""
     after: dict[int, list[int]] = {}
     in_degree = [0] * count

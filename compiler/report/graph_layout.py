@@ -16,7 +16,14 @@ from math import sqrt
 from statistics import fmean
 from typing import TypeAlias
 
-from compiler.report.graph_layers import Edge, Lane, Layers, in_order, layers_of, neighbours
+from compiler.report.graph_layers import (
+    Edge,
+    Lane,
+    Layers,
+    layers_of,
+    neighbours,
+    topological_order,
+)
 
 Point: TypeAlias = tuple[float, float]
 
@@ -58,16 +65,16 @@ def layout(lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int 
 
     Edges that would close a cycle are ignored.
     """
-    order = in_order(len(lanes), edges)
+    order = topological_order(len(lanes), edges)
     rank = {node: index for index, node in enumerate(order)}
     forth = [(a, b) for a, b in edges if rank[a] < rank[b]]
     layers = layers_of(order, forth, lanes, partners)
-    alone = _alone(order, edges)
+    isolated = _isolated_nodes(order, edges)
     points: dict[int, Point] = {}
     waypoints: dict[Edge, tuple[Point, ...]] = {}
     spans: list[tuple[Lane, float, float]] = []
     for lane in Lane:
-        members = [node for node in order if lanes[node] == lane and node not in alone]
+        members = [node for node in order if lanes[node] == lane and node not in isolated]
         if not members:
             continue
         inside = [(a, b) for a, b in forth if lanes[a] == lanes[b] == lane]
@@ -79,18 +86,18 @@ def layout(lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int 
             e: tuple([(x + shift, y) for x, y in waypoint]) for e, waypoint in passing.items()
         }
         spans.append((lane, left, max(x + shift for x, _ in placed.values())))
-    points |= _block(alone, max((y + 2 for _, y in points.values()), default=0.0))
+    points |= _grid(isolated, max((y + 2 for _, y in points.values()), default=0.0))
     return Layout(tuple([points[node] for node in range(len(lanes))]), waypoints, tuple(spans))
 
 
-def _alone(order: Sequence[int], edges: Sequence[Edge]) -> dict[int, None]:
+def _isolated_nodes(order: Sequence[int], edges: Sequence[Edge]) -> dict[int, None]:
     """Return the nodes without edges, if there are many, as in a startup program."""
     touched = {node for edge in edges for node in edge}
-    alone = [node for node in order if node not in touched]
-    return dict.fromkeys(alone if len(alone) > MAX_LONERS else [])
+    isolated = [node for node in order if node not in touched]
+    return dict.fromkeys(isolated if len(isolated) > MAX_LONERS else [])
 
 
-def _block(nodes: Iterable[int], top: float) -> dict[int, Point]:
+def _grid(nodes: Iterable[int], top: float) -> dict[int, Point]:
     """Arrange nodes in rows, in order, as an approximately square block on the screen."""
     listed = list(nodes)
     width = max(1, round(sqrt(len(listed) / 3)))
@@ -102,11 +109,11 @@ def _lane(
 ) -> tuple[dict[int, Point], dict[Edge, tuple[Point, ...]]]:
     """Lay out one lane, up to a horizontal shift: node coordinates and waypoints of long edges."""
     if lane is Lane.UPDATE:
-        return _chains(nodes, edges, {n: layers.tops[n] for n in nodes}), {}
+        return _component_rows(nodes, edges, {n: layers.tops[n] for n in nodes}), {}
     return _layered(nodes, edges, layers.rows)
 
 
-def _chains(
+def _component_rows(
     nodes: Sequence[int], edges: Sequence[Edge], wanted: Mapping[int, int]
 ) -> dict[int, Point]:
     """Lay out each connected component as a row to the right, near its wanted row."""
@@ -116,7 +123,7 @@ def _chains(
         column[node] = max((column[p] + 1 for p in before.get(node, ())), default=0)
     points: dict[int, Point] = {}
     bottom = 0
-    for group in sorted(_groups(nodes, before, after), key=lambda g: max(wanted[n] for n in g)):
+    for group in sorted(_components(nodes, before, after), key=lambda g: max(wanted[n] for n in g)):
         top = max(bottom, max(wanted[node] for node in group))
         filled: dict[int, int] = {}
         for node in group:
@@ -127,7 +134,7 @@ def _chains(
     return points
 
 
-def _groups(
+def _components(
     nodes: Sequence[int], before: Mapping[int, list[int]], after: Mapping[int, list[int]]
 ) -> list[list[int]]:
     """Return the connected components, in order."""

@@ -27,11 +27,11 @@ def kernels(source: str, steps: Sequence[Step]) -> list[Kernel]:
     Kernels without such a comment have no lines.
     """
     lines = source.splitlines()
-    places = {id(step): _first(lines, step, since) for step, since in _walk(lines, steps)}
+    first_lines = {id(step): _first(lines, step, since) for step, since in _walk(lines, steps)}
     found: list[Kernel] = []
     end = _end(lines)
     for step in reversed(steps):
-        first = places[id(step)]
+        first = first_lines[id(step)]
         stop = end if first is not None else 0
         found.append(Kernel(tuple([op.text for op in step.ops]), first or 0, stop))
         end = first if first is not None else end

@@ -131,7 +131,7 @@ def bound(cost: Cost, gpu: Gpu) -> str:
     """Return what bounds a kernel: memory, arithmetic, the link, or the host."""
     if cost.side is not Side.DEVICE:
         return "link" if cost.side is Side.COPY else "host"
-    return "memory" if cost.moving(gpu) >= cost.computing(gpu) else "arithmetic"
+    return "memory" if cost.memory_seconds(gpu) >= cost.compute_seconds(gpu) else "arithmetic"
 
 
 def _pass_data(name: str, each: Account, gpu: Gpu) -> dict[str, Any]:

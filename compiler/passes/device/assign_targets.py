@@ -33,10 +33,10 @@ class AssignTargets(Pass):
             op.target = None if why else TRITON
             if why:
                 ctx.note_missed(self.name, op, why)
-        _Crossings(g).place()
+        _CopyInserter(g).insert()
 
 
-class _Crossings:
+class _CopyInserter:
     """Inserts copies between host and device, one per value and direction.
 
     `instead` maps vars to their replacements: a value that a host op overwrites is on the host,
@@ -49,27 +49,27 @@ class _Crossings:
         self.copies: dict[Var, Var] = {}
         self.instead: dict[Var, Var] = {}
 
-    def place(self) -> None:
+    def insert(self) -> None:
         """Visit the ops in order; copy the graph's results to the host."""
-        self.g.reorder(self.g.ops())  # so that each op has a place of its own
+        self.g.reorder(self.g.ops())  # so that positions are unique
         for op in self.g.ops():
-            self._operands(op)
+            self._move_operands(op)
         results = [self.instead.get(var, var) for var in self.g.results]
         copies = [self._copy(v) if v in self.on_device else v for v in results]
         self.g.return_as(zip(copies, self.g.fetches, strict=True))
 
-    def _operands(self, op: Op) -> None:
+    def _move_operands(self, op: Op) -> None:
         """Replace an op by one whose operands are all where it runs, if any are not."""
         here = dict.fromkeys(v for s, vs in op.outputs.items() if not is_there(op, s) for v in vs)
-        back = {v: self._written(op, v) for v in here if self._is_there(v)}
-        # What a loop writes over is what its next turn reads.
+        back = {v: self._host_output(op, v) for v in here if self._writes_device(v)}
+        # What a loop overwrites is what its next iteration reads.
         over = ((var.overwrites, host.overwrites) for var, host in back.items())
         others = {var: host for var, host in over if var is not None and host is not None}
-        inputs = {slot: self._given(op, slot, others) for slot in op.inputs}
+        inputs = {slot: self._operands_of_slot(op, slot, others) for slot in op.inputs}
         if back or inputs != op.inputs:
-            self._anew(op, inputs, back)
+            self._recreate(op, inputs, back)
 
-    def _given(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
+    def _operands_of_slot(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
         """Return the current operands of an input slot, copied to where the op reads them.
 
         Those in `others` are there already.
@@ -81,12 +81,12 @@ class _Crossings:
             for var, now in known
         ]
 
-    def _is_there(self, var: Var) -> bool:
+    def _writes_device(self, var: Var) -> bool:
         """Whether a host op's output is on the device, or overwrites a value that came from it."""
         over = var.overwrites
         return var in self.on_device or over in self.on_device or over in self.instead
 
-    def _anew(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
+    def _recreate(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
         """Recreate the op with other operands; copy updated state to the device."""
         self.g.remove(op)
         outputs = _with(op.outputs, back)
@@ -98,7 +98,7 @@ class _Crossings:
             else:
                 self.instead[var] = host
 
-    def _written(self, op: Op, var: Var) -> Var:
+    def _host_output(self, op: Op, var: Var) -> Var:
         """Return the host var that an op writes instead of a device var.
 
         An op that may leave it unchanged, such as a branch, overwrites a copy of its earlier

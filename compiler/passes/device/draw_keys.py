@@ -44,40 +44,42 @@ class DrawKeys(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Find the random ops of the device, create the keys, and assign one to each."""
-        drawing = [op for op in g.ops() if self._draws(op)]
-        keyless = [op for op in drawing if not _own_seed(op)]
-        for op in (op for op in drawing if _own_seed(op)):
-            self._give(g, op, op["Seed"], 0, ctx)
-        if not keyless:
+        drawing = [op for op in g.ops() if self._can_draw_by_key(op)]
+        without_seed = [op for op in drawing if not _has_computed_seed(op)]
+        for op in (op for op in drawing if _has_computed_seed(op)):
+            self._assign_key(g, op, op["Seed"], 0, ctx)
+        if not without_seed:
             return
-        keys = g.fresh("random_keys", TensorType(DType.INT64, (APART * len(keyless),)))
-        g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in keyless]})
-        for place, op in enumerate(keyless):
-            self._give(g, op, keys, APART * place, ctx)
+        keys = g.fresh("random_keys", TensorType(DType.INT64, (APART * len(without_seed),)))
+        g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in without_seed]})
+        for place, op in enumerate(without_seed):
+            self._assign_key(g, op, keys, APART * place, ctx)
 
-    def _draws(self, op: Op) -> bool:
+    def _can_draw_by_key(self, op: Op) -> bool:
         """Whether an op can draw on the device if it has a key."""
         if op.kind == DROPOUT:
-            sides = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
-            return not self._supports(Op(BY_KEY, *sides, _told(op, 0), op.source, None))
+            slots = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
+            return not self._supports(
+                Op(BY_KEY, *slots, _attributes_by_key(op, 0), op.source, None)
+            )
         waits = KEY in op.defn.slots and not op.inputs.get(KEY)
         return waits and op.defn.is_random and not self._supports(op)
 
-    def _give(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
+    def _assign_key(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
         if op.kind == DROPOUT:
-            self._redraw(g, op, keys, place, ctx)
+            self._replace_dropout(g, op, keys, place, ctx)
             return
         inputs = {**op.inputs, KEY: [keys]}
         g.replace(op, op.kind, inputs, op.outputs, {**op.attrs, "place": place})
 
-    def _redraw(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
+    def _replace_dropout(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
         """Replace a dropout, and its gradients too unless the mask is needed, by ones that draw by
         key.
         """
         mask = next(iter(op.outputs.get("Mask", ())), None)
         readers = g.readers(mask) if mask is not None else []
-        attrs = _told(op, place)
-        why = _refuse(g, op, mask, readers) if mask is not None else ""
+        attrs = _attributes_by_key(op, place)
+        why = _obstacle(g, op, mask, readers) if mask is not None else ""
         if why:
             ctx.note_missed(self.name, op, why)
         outputs = op.outputs if why else {"Out": op.outputs["Out"]}
@@ -88,7 +90,7 @@ class DrawKeys(Pass):
         g.replace(op, BY_KEY, inputs, outputs, attrs | role_of(op))
 
 
-def _own_seed(op: Op) -> bool:
+def _has_computed_seed(op: Op) -> bool:
     """Whether a dropout has a seed that the program computes."""
     return op.kind == DROPOUT and bool(op.inputs.get("Seed"))
 
@@ -100,18 +102,18 @@ def _seed(op: Op) -> int:
     return seed % SEEDS if known.get("fix_seed", seed != 0) else -1
 
 
-def _told(op: Op, place: int) -> dict[str, Any]:
+def _attributes_by_key(op: Op, place: int) -> dict[str, Any]:
     """Return the attributes of a dropout by key."""
     names = ("dropout_prob", "is_test", "dropout_implementation")
     return {name: op.defn.attributes[name] for name in names} | {"place": place}
 
 
-def _refuse(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
+def _obstacle(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
     """Return why the mask must be stored; empty if only the gradient needs it."""
     if mask in g.results or mask.role != "temp" or g.overwriter(mask) is not None:
-        return f"its mask {mask.label!r} is wanted"
+        return f"its mask {mask.label!r} is fetched, persistable or overwritten"
     other = next((each for each in readers if each.kind != GRADIENT), None)
     if other is not None:
         return f"its mask {mask.label!r} is read by {other.kind}"
-    same = all(_told(each, 0) == _told(op, 0) for each in readers)
+    same = all(_attributes_by_key(each, 0) == _attributes_by_key(op, 0) for each in readers)
     return "" if same else f"a gradient that reads {mask.label!r} has other attributes"

@@ -26,17 +26,17 @@ class NameSizes(Pass):
         for op in g.ops():
             made = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
             if made and op.body is None:
-                self._number(op)
+                self._name_outputs(op)
 
-    def _number(self, op: Op) -> None:
+    def _name_outputs(self, op: Op) -> None:
         inferred = inferred_apart(op) or {}
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
                 if not var.type.is_array and var.overwrites is None:
-                    var.type = self._numbered(var.type, type or var.type)
+                    var.type = self._named_type(var.type, type or var.type)
 
-    def _numbered(self, declared: TensorType, inferred: TensorType) -> TensorType:
+    def _named_type(self, declared: TensorType, inferred: TensorType) -> TensorType:
         pairs = zip(declared.shape, inferred.shape, strict=True)
         return declared.with_shape([self._size(*pair) for pair in pairs])
 

@@ -49,38 +49,38 @@ class NarrowFloats(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order; raise CompileError for a program that computes gradients."""
         _expect_no_gradients(g, self.text)
-        twins: dict[Var, Var] = {}
+        copies: dict[Var, Var] = {}
         narrow: set[Var] = set()
         order: list[Op] = []
         for op in g.ops():
             follows = op.kind in FOLLOWERS and not narrow.isdisjoint(op.needs_data())
-            wanted = op.kind in PRODUCTS or follows
-            why = _refuse(g, op) if wanted else ""
+            selected = op.kind in PRODUCTS or follows
+            why = _obstacle(g, op) if selected else ""
             if why:
                 ctx.note_missed(self.name, op, why)
-            elif wanted:
+            elif selected:
                 narrow |= set(op.writes())
-            order += self._narrowed(g, op, twins) if wanted and not why else [op]
+            order += self._in_half_precision(g, op, copies) if selected and not why else [op]
         if narrow:
             g.reorder(order)
 
-    def _narrowed(self, g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
+    def _in_half_precision(self, g: Graph, op: Op, copies: dict[Var, Var]) -> list[Op]:
         """Return the half-precision op with the casts of its inputs before it and of its outputs
         after it.
         """
         slots, ops = op.defn.slots, list[Op]()
         for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
-            if _is_wide(var) and var not in twins:
-                twins[var] = self._twin(g, var)
-                ops.append(_cast(g, var, twins[var], op))
-        made = [var for var in op.writes() if _is_wide(var)]
+            if _is_fp32(var) and var not in copies:
+                copies[var] = self._copy(g, var)
+                ops.append(_cast(g, var, copies[var], op))
+        made = [var for var in op.writes() if _is_fp32(var)]
         g.remove(op)
-        inputs = _with(op.inputs, twins)
-        twins |= {var: self._twin(g, var) for var in made}
-        ops.append(g.op(op.kind, inputs, _with(op.outputs, twins), op.attrs, op.source))
-        return ops + [_cast(g, twins[var], var, op) for var in made]
+        inputs = _with(op.inputs, copies)
+        copies |= {var: self._copy(g, var) for var in made}
+        ops.append(g.op(op.kind, inputs, _with(op.outputs, copies), op.attrs, op.source))
+        return ops + [_cast(g, copies[var], var, op) for var in made]
 
-    def _twin(self, g: Graph, var: Var) -> Var:
+    def _copy(self, g: Graph, var: Var) -> Var:
         return g.fresh(f"{var.label}@{self.text}", var.type.with_dtype(self.dtype))
 
 
@@ -95,18 +95,18 @@ def _expect_no_gradients(g: Graph, dtype: str) -> None:
         )
 
 
-def _refuse(g: Graph, op: Op) -> str:
+def _obstacle(g: Graph, op: Op) -> str:
     """Return why an op must remain in float32; empty if it need not."""
     for var in op.reads():
         if var.type.is_array or var.type.dtype is DType.FP64:
             return f"{var.label!r} is {var.type}"
     for var in op.writes():
         if var.role != "temp" or var.overwrites is not None or g.overwriter(var) is not None:
-            return f"{var.label!r} shares the storage of another"
+            return f"{var.label!r} shares the storage of another value"
     return ""
 
 
-def _is_wide(var: Var) -> bool:
+def _is_fp32(var: Var) -> bool:
     return var.type.dtype is DType.FP32
 
 
@@ -115,5 +115,5 @@ def _cast(g: Graph, x: Var, out: Var, op: Op) -> Op:
     return g.op("cast", {"X": [x]}, {"Out": [out]}, attrs | role_of(op), op.source)
 
 
-def _with(slots: Mapping[str, Sequence[Var]], twins: Mapping[Var, Var]) -> dict[str, list[Var]]:
-    return {slot: [twins.get(var, var) for var in vars] for slot, vars in slots.items()}
+def _with(slots: Mapping[str, Sequence[Var]], copies: Mapping[Var, Var]) -> dict[str, list[Var]]:
+    return {slot: [copies.get(var, var) for var in vars] for slot, vars in slots.items()}

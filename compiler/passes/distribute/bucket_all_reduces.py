@@ -33,7 +33,7 @@ NARROW = {"fp16": DType.FP16, "bf16": DType.BF16}
 """Element types in which buckets may be transferred."""
 
 
-JOINED = {
+BUCKET_OPS = {
     "c_allreduce_sum": "all_reduce_bucket",
     "c_reduce_sum": "reduce_bucket",
     "c_broadcast": "broadcast_bucket",
@@ -68,9 +68,7 @@ class BucketAllReduces(Pass):
         """Split runs of all-reduces into buckets, insert those, and schedule the communication."""
         for op in g.ops():
             if op.kind == "c_allreduce_sum" and not may_join(op):
-                ctx.note_missed(
-                    self.name, op, "it is persistable, done at once, or of unknown size"
-                )
+                ctx.note_missed(self.name, op, "it is persistable, synchronous, or of unknown size")
         buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
         members = {op for bucket in buckets.values() for op in bucket.ops}
         order = [op for op in g.ops() if op.defn.is_ordered() and op.outputs.get("After")]
@@ -82,7 +80,7 @@ class BucketAllReduces(Pass):
             elif op not in members:
                 last = _chained(g, op, last)
         if buckets:
-            _settle(g)
+            _schedule_communication(g)
 
     def _buckets(self, g: Graph, run: Run) -> Iterator[_Bucket]:
         """Yield the buckets of a run, in the order in which their gradients are computed.
@@ -153,9 +151,9 @@ class _Writer:
         alone, wire = outs[0] if len(outs) == 1 else None, self.bucket.wire
         value = given[0] if alone else self._packed(given)
         if wire is None:
-            value = self._moved(value, before, alone)
+            value = self._transferred(value, before, alone)
         else:
-            value = self._moved(self._cast(value, wire), before, None)
+            value = self._transferred(self._cast(value, wire), before, None)
             value = self._cast(value, self.bucket.route.dtype, alone)
         if alone is None:
             shapes = {"shapes": [list(each.type.shape) for each in outs]}
@@ -174,7 +172,7 @@ class _Writer:
         self._op("cast", {"X": [var]}, {"Out": [out]}, attrs)
         return out
 
-    def _moved(self, flat: Var, before: Var | None, out: Var | None) -> Var:
+    def _transferred(self, flat: Var, before: Var | None, out: Var | None) -> Var:
         """Insert the collective; return the bucket summed over the ranks or broadcast to them."""
         route = self.bucket.route
         out = out or self.g.fresh(f"{flat.name}.moved", flat.type)
@@ -182,7 +180,7 @@ class _Writer:
         attrs: dict[str, Any] = {"variable": self.bucket.name, "ring_id": route.ring}
         inputs = {"X": [flat], "Before": [] if before is None else [before]}
         outputs = {"Out": [begun], "After": [self.at["After"]]}
-        kind = "start_all_reduce" if self.overlap else JOINED[route.kind]
+        kind = "start_all_reduce" if self.overlap else BUCKET_OPS[route.kind]
         root = {ROOTS[route.kind]: route.root} if ROOTS[route.kind] else {}
         self._op(kind, inputs, outputs, attrs | root | {"described": self.bucket.described})
         if self.overlap:
@@ -205,7 +203,7 @@ def _chained(g: Graph, op: Op, last: Var | None) -> Var:
     return op["After"]
 
 
-def _settle(g: Graph) -> None:
+def _schedule_communication(g: Graph) -> None:
     """Reorder: start communication early, wait late; readers of a bucket follow it."""
     ops = g.ops()
     number = {op: index for index, op in enumerate(ops)}

@@ -73,7 +73,7 @@ def runs(g: Graph) -> list[Run]:
     open_runs: dict[Route, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
     for op in g.ops():
-        waits[op] = frozenset[Run]().union(*(waits[each] for each in _makers(g, op)))
+        waits[op] = frozenset[Run]().union(*(waits[each] for each in _data_producers(g, op)))
         if not op.defn.is_ordered():
             continue
         open_runs = {key: run for key, run in open_runs.items() if run not in waits[op]}
@@ -92,7 +92,7 @@ def _route(op: Op) -> Route:
     return Route(op.kind, attributes["ring_id"], root, op["X"].type.dtype)
 
 
-def _makers(g: Graph, op: Op) -> list[Op]:
+def _data_producers(g: Graph, op: Op) -> list[Op]:
     """Return the ops that an op depends on by data."""
     tokens = {g.producer(var) for var in op.reads() if var.type == TOKEN}
     data = {g.producer(var) for var in op.reads() if var.type != TOKEN}
@@ -201,7 +201,7 @@ def _cheapest(sizes: Sequence[int]) -> list[int]:
             for start in _starts(sizes, stop)
             for choice in found[start]
         ]
-        found.append(_worth_keeping(choices))
+        found.append(_pareto_optimal(choices))
     counts, choice = list[int](), min(found[-1], key=lambda each: each.cost)
     while choice.before is not None:
         counts.append(choice.held)
@@ -209,7 +209,7 @@ def _cheapest(sizes: Sequence[int]) -> list[int]:
     return counts[::-1]
 
 
-def _worth_keeping(choices: Sequence[_Choice]) -> list[_Choice]:
+def _pareto_optimal(choices: Sequence[_Choice]) -> list[_Choice]:
     """Return the Pareto-optimal partitions by number of buckets, up to `MOST` buckets."""
     kept: list[_Choice] = []
     for choice in sorted(choices, key=lambda each: (each.count, each.small, each.end)):

@@ -29,7 +29,7 @@ from compiler.passes.norm_folding import (
     norm_axis,
 )
 from compiler.passes.simplify.value_replacement import is_read
-from compiler.passes.state import add_state, refuse_state
+from compiler.passes.state import add_state, state_obstacle
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class FuseBatchNorm(Pass):
         """Visit batch norms in order, so that of two consecutive ones the first is folded first."""
         for norm in [op for op in g.ops() if op.kind in NORMS]:
             found = _match(g, norm)
-            why = found if isinstance(found, str) else _refuse(g, found, ctx)
+            why = found if isinstance(found, str) else _obstacle(g, found, ctx)
             if why or isinstance(found, str):
                 ctx.note_missed(self.name, norm, why)
                 continue
@@ -92,19 +92,19 @@ def _match(g: Graph, norm: Op) -> _Match | str:
     layer = g.producer(bias["X"]) if bias is not None else below
     if layer is None or layer.kind not in WEIGHTS:
         found = "no op" if layer is None else layer.kind
-        return f"its input comes from {found}: neither a convolution nor a product of matrices"
+        return f"its input comes from {found}: neither a convolution nor a matrix product"
     return _Match(layer, bias, norm)
 
 
-# ---- missed ----------------------------------------------------------------------------------
+# ---- obstacles -------------------------------------------------------------------------------
 
 
-def _refuse(g: Graph, match: _Match, ctx: Context) -> str:
+def _obstacle(g: Graph, match: _Match, ctx: Context) -> str:
     """Return why a match must not be folded; empty if it may."""
-    return _refuse_shapes(match) or _refuse_readers(g, match) or _refuse_state(g, match, ctx)
+    return _shape_obstacle(match) or _reader_obstacle(g, match) or _state_obstacle(g, match, ctx)
 
 
-def _refuse_shapes(match: _Match) -> str:
+def _shape_obstacle(match: _Match) -> str:
     """Return why channels do not match those of the layer, or the bias is not per channel."""
     axis, rank = match.axis, match.norm["X"].type.rank
     found = match.scaling.channel_axis(match.layer.writes()[0].type.rank)
@@ -125,22 +125,22 @@ def _is_vector(bias: Op, axis: int) -> bool:
     return fits and all(size == 1 for place, size in enumerate(view) if place != axis)
 
 
-def _refuse_readers(g: Graph, match: _Match) -> str:
+def _reader_obstacle(g: Graph, match: _Match) -> str:
     """Return why other ops need the intermediate values or the statistics."""
     for op in filter(None, (match.layer, match.bias)):
         out = op.writes()[0]
         if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
-    return refuse_statistics(g, match.norm)
+    return statistics_obstacle(g, match.norm)
 
 
-def _refuse_state(g: Graph, match: _Match, ctx: Context) -> str:
+def _state_obstacle(g: Graph, match: _Match, ctx: Context) -> str:
     """Return why the folded values are not constant state that was passed in."""
     folded = [match.weight, *(match.norm[slot] for slot in VECTORS), *match.added]
-    return refuse_state(g, folded, match.norm, ctx)
+    return state_obstacle(g, folded, match.norm, ctx)
 
 
-def refuse_statistics(g: Graph, norm: Op) -> str:
+def statistics_obstacle(g: Graph, norm: Op) -> str:
     """Return why a batch norm must remain because of its outputs other than Y; empty if it need
     not.
     """
@@ -148,7 +148,7 @@ def refuse_statistics(g: Graph, norm: Op) -> str:
     return next((f"{var.label!r} is read" for var in rest if is_read(g, var)), "")
 
 
-# ---- the rewrite -------------------------------------------------------------------------------
+# ---- rewrite -----------------------------------------------------------------------------------
 
 
 def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
@@ -179,6 +179,6 @@ def _folded(match: _Match, ctx: Context) -> tuple[Array, Array]:
 def known_factor(norm: Op, ctx: Context) -> tuple[Array, Array]:
     """Return the per-channel factor and shift of a batch norm over constant state, in float64."""
     assert ctx.params is not None
-    lent = ctx.params
-    scale, bias, mean, variance = (np.asarray(lent[norm[slot].name]) for slot in VECTORS)
+    params = ctx.params
+    scale, bias, mean, variance = (np.asarray(params[norm[slot].name]) for slot in VECTORS)
     return factor_and_shift(scale, bias, mean, variance, norm.defn.attributes["epsilon"])

@@ -58,10 +58,10 @@ class FusePointwise(Pass):
             kernel = _joinable(g, op, shape, index, kernel_of) if shape is not None else None
             kernel_of[op] = kernel or _Kernel(shape, index[op])
             kernel_of[op].ops.append(op)
-        order = _in_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
+        order = _topological_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
         label = max((op.kernel for op in index if op.kernel is not None), default=-1)
-        loose = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
-        for number, kernel in enumerate(loose, label + 1):
+        unlabelled = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
+        for number, kernel in enumerate(unlabelled, label + 1):
             for op in kernel.ops:
                 op.kernel = number
         g.reorder(op for kernel in order for op in kernel.ops)
@@ -76,13 +76,15 @@ def _joinable(
     for first, kernel in near:
         fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
         others = [each for each in before if kernel_of[each] is not kernel]
-        fits = fits and all(is_seen_whole(op, var) for var in _made_in(g, op, kernel, kernel_of))
-        if fits and not _depend(g, others, kernel, index, kernel_of):
+        fits = fits and all(
+            is_seen_whole(op, var) for var in _inputs_from(g, op, kernel, kernel_of)
+        )
+        if fits and not _depends_on(g, others, kernel, index, kernel_of):
             return kernel
     return None
 
 
-def _made_in(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
+def _inputs_from(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
     """Yield the inputs of an op that a kernel computes."""
     for var in op.needs_data():
         maker = g.producer(var)
@@ -90,7 +92,7 @@ def _made_in(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) ->
             yield var
 
 
-def _depend(
+def _depends_on(
     g: Graph, ops: Iterable[Op], on: _Kernel, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
 ) -> bool:
     """Whether one of the ops depends on the kernel `on`, transitively."""
@@ -106,14 +108,16 @@ def _depend(
     return False
 
 
-def _in_order(g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]) -> list[_Kernel]:
+def _topological_order(
+    g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]
+) -> list[_Kernel]:
     """Return the kernels in topological order, as close to the original order as possible."""
     waits = Digraph(kernels)
     for kernel in kernels:
         before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
         waits.add_edges((each, kernel) for each in before if each is not kernel)
-    return waits.topological_order(_first)
+    return waits.topological_order(_first_index)
 
 
-def _first(kernel: _Kernel) -> int:
+def _first_index(kernel: _Kernel) -> int:
     return kernel.first

@@ -12,7 +12,7 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpRole
 from compiler.passes.base import Context, Fact, Pass
-from compiler.passes.fusion.fusion_groups import Unit, Units
+from compiler.passes.fusion.fusion_groups import FusionGroup, FusionGroups
 
 
 class GroupUpdates(Pass):
@@ -32,20 +32,20 @@ class GroupUpdates(Pass):
         """Merge the ops of each parameter, then structurally equal parts, and label them."""
         if ctx.memory_budget is not None:
             return
-        units = Units(g)
-        mine = [op for op in g.ops() if _belongs(op)]
-        for op in mine:
-            _join_part(units, op)
-        for alike in _alike(g, dict.fromkeys(units.of[op] for op in mine)):
-            for launch in (each for each in units.levels(alike) if len(each) > 1):
-                units.merge(launch, parts=launch)
-        _label(g, units)
+        groups = FusionGroups(g)
+        members = [op for op in g.ops() if _acts_on_parameter(op)]
+        for op in members:
+            _join_part(groups, op)
+        for equal in _structurally_equal(g, dict.fromkeys(groups.of[op] for op in members)):
+            for launch in (each for each in groups.levels(equal) if len(each) > 1):
+                groups.merge(launch, parts=launch)
+        _label(g, groups)
         for op in (op for op in g.ops() if runs_on_device(op) and "Grad" in op.inputs):
             if op.part is None and _updates(op):
                 ctx.note_missed(self.name, op, _reason(op))
 
 
-def _belongs(op: Op) -> bool:
+def _acts_on_parameter(op: Op) -> bool:
     """Whether an op acts on a parameter: initialisation, clipping, regularization, update."""
     if not runs_on_device(op) or elements(op) is None:
         return False
@@ -60,39 +60,39 @@ def _updates(op: Op) -> bool:
 
 def _reason(op: Op) -> str:
     if elements(op) is None:
-        return "it does more than go through tensors of one size, element by element"
+        return "it is not elementwise over tensors of one size"
     return "no other update has its ops, attributes and types"
 
 
 # ---- parts -------------------------------------------------------------------------------------
 
 
-def _join_part(units: Units, op: Op) -> None:
+def _join_part(groups: FusionGroups, op: Op) -> None:
     """Merge an op with the parts whose results it reads elementwise.
 
     Ops that require a global reduction first remain separate.
     """
-    own, g = units.of[op], units.graph
+    own, g = groups.of[op], groups.graph
     if isinstance(op.defn, Whole):
         return
-    makers = [g.producer(var) for var in op.reads() if _goes_on(g, op, var)]
-    if _advances(g, op):
-        makers += [reader for var in op.reads() for reader in g.readers(var)]
-    makers = [each for each in makers if each is not None and _belongs(each)]
-    near = dict.fromkeys(units.of[each] for each in makers if not isinstance(each.defn, Whole))
-    joined = [*(unit for unit in near if unit is not own), own]
-    if len(joined) > 1 and not units.depend(joined):
-        units.merge(joined)
+    producers = [g.producer(var) for var in op.reads() if _reads_elementwise(g, op, var)]
+    if _updates_scalar(g, op):
+        producers += [reader for var in op.reads() for reader in g.readers(var)]
+    producers = [each for each in producers if each is not None and _acts_on_parameter(each)]
+    near = dict.fromkeys(groups.of[each] for each in producers if not isinstance(each.defn, Whole))
+    joined = [*(group for group in near if group is not own), own]
+    if len(joined) > 1 and not groups.depend(joined):
+        groups.merge(joined)
 
 
-def _goes_on(g: Graph, op: Op, var: Var) -> bool:
+def _reads_elementwise(g: Graph, op: Op, var: Var) -> bool:
     """Whether an op reads a var elementwise; for a scalar, whether it is the only reader."""
     if width([op]) != var.type.numel:
         return False
     return var.type.numel != 1 or len(g.readers(var)) == 1
 
 
-def _advances(g: Graph, op: Op) -> bool:
+def _updates_scalar(g: Graph, op: Op) -> bool:
     """Whether an op updates a scalar that one other op reads, such as powers of beta for the next
     step.
     """
@@ -102,21 +102,21 @@ def _advances(g: Graph, op: Op) -> bool:
     return all(len(g.readers(var)) == 2 and var.type.numel == 1 for var in op.reads())
 
 
-def _alike(g: Graph, parts: Iterable[Unit]) -> list[list[Unit]]:
+def _structurally_equal(g: Graph, parts: Iterable[FusionGroup]) -> list[list[FusionGroup]]:
     """Group parts by structure; parts of scalars join the first group that matches."""
-    found: dict[Hashable, dict[tuple[bool, ...], list[Unit]]] = {}
+    found: dict[Hashable, dict[tuple[bool, ...], list[FusionGroup]]] = {}
     for part in sorted(parts, key=lambda part: not spread(part.ops)):
-        forms = found.setdefault(structure(g, part.ops), {})
-        form = spread(part.ops) or next(iter(forms), ())
-        forms.setdefault(form, []).append(part)
-    return [alike for forms in found.values() for alike in forms.values()]
+        patterns = found.setdefault(structure(g, part.ops), {})
+        pattern = spread(part.ops) or next(iter(patterns), ())
+        patterns.setdefault(pattern, []).append(part)
+    return [equal for patterns in found.values() for equal in patterns.values()]
 
 
-def _label(g: Graph, units: Units) -> None:
+def _label(g: Graph, groups: FusionGroups) -> None:
     """Assign one label per launch and an index per part; ungrouped ops are left to other passes."""
-    order = units.in_order()
-    for label, unit in enumerate(unit for unit in order if unit.parts):
-        for number, part in enumerate(unit.parts):
+    order = groups.in_order()
+    for label, group in enumerate(group for group in order if group.parts):
+        for number, part in enumerate(group.parts):
             for op in part:
                 op.kernel, op.part = label, number
-    g.reorder(op for unit in order for op in unit.ops)
+    g.reorder(op for group in order for op in group.ops)

@@ -20,10 +20,10 @@ class MergeSquares(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every sum whose input is computed by a square."""
         for op in (op for op in g.ops() if op.kind == "reduce_sum"):
-            square = _maker(g, op["X"], "square")
+            square = _producer(g, op["X"], "square")
             if square is None:
                 continue
-            if why := _refuse(g, square, op):
+            if why := _obstacle(g, square, op):
                 ctx.note_missed(self.name, op, why)
                 continue
             g.remove(square)
@@ -31,17 +31,17 @@ class MergeSquares(Pass):
             g.replace(op, "squared_l2_norm", {"X": [source]}, {"Out": [op["Out"]]}, role_of(op))
 
 
-def _maker(g: Graph, var: Var, kind: str) -> Op | None:
+def _producer(g: Graph, var: Var, kind: str) -> Op | None:
     """Return the producer of a var, if it is of a kind."""
     found = g.producer(var)
     return found if found is not None and found.kind == kind else None
 
 
-def _refuse(g: Graph, square: Op, op: Op) -> str:
+def _obstacle(g: Graph, square: Op, op: Op) -> str:
     """Return why the squares must be stored; empty if they need not."""
     made, out = square["Out"], op["Out"]
     if out.type.shape != (1,) or out.type.dtype is not made.type.dtype:
-        return "it does not sum all elements to one number of their type"
+        return "it does not reduce all elements to one scalar of their type"
     return "" if _is_inner(g, made, op) else f"{made.label!r} has other readers"
 
 
@@ -53,8 +53,8 @@ def _is_inner(g: Graph, var: Var, reader: Op) -> bool:
 
 def _of_known_size(g: Graph, source: Var) -> Var:
     """Return merged sparse rows as a var of known size, padded with zeros; else the var itself."""
-    taken = _maker(g, source, "get_tensor_from_selected_rows")
-    merged = _maker(g, taken["X"], "merge_selected_rows") if taken is not None else None
+    taken = _producer(g, source, "get_tensor_from_selected_rows")
+    merged = _producer(g, taken["X"], "merge_selected_rows") if taken is not None else None
     if taken is None or merged is None or "X_rows" not in merged.inputs or g.readers(source):
         return source
     if source in g.results or not all(_is_inner(g, var, taken) for var in merged.writes()):

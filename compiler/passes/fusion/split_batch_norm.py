@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from compiler.ir.graph import Graph, Op
 from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.fusion.fuse_batch_norm import known_factor, refuse_statistics
+from compiler.passes.fusion.fuse_batch_norm import known_factor, statistics_obstacle
 from compiler.passes.norm_folding import NORMS, VECTORS, is_frozen, norm_axis
-from compiler.passes.state import add_state, refuse_state
+from compiler.passes.state import add_state, state_obstacle
 
 
 class SplitBatchNorm(Pass):
@@ -27,16 +27,16 @@ class SplitBatchNorm(Pass):
         for norm in [op for op in g.ops() if op.kind in NORMS]:
             if not is_frozen(norm.defn.attributes):
                 continue
-            if why := _refuse(g, norm, ctx):
+            if why := _obstacle(g, norm, ctx):
                 ctx.note_missed(self.name, norm, why)
                 continue
             _split(g, norm, ctx)
 
 
-def _refuse(g: Graph, norm: Op, ctx: Context) -> str:
+def _obstacle(g: Graph, norm: Op, ctx: Context) -> str:
     """Return why a batch norm must remain; empty if it need not."""
     vectors = [norm[slot] for slot in VECTORS]
-    return refuse_statistics(g, norm) or refuse_state(g, vectors, norm, ctx)
+    return statistics_obstacle(g, norm) or state_obstacle(g, vectors, norm, ctx)
 
 
 def _split(g: Graph, norm: Op, ctx: Context) -> None:

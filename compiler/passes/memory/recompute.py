@@ -32,13 +32,13 @@ class Recompute(Pass):
             return
         timeline = Timeline(g, ctx.typical)
         budget = budget_bytes(ctx.memory_budget, timeline.peak)
-        while timeline.peak > budget and timeline.relieve():
+        while timeline.peak > budget and timeline.evict_best():
             pass
         if timeline.peak > budget:
-            full = timeline.steps[min(timeline.fullest(), len(timeline.steps) - 1)]
-            missing = f"{timeline.peak:,d} bytes are alive here, {budget:,d} are the budget"
+            full = timeline.steps[min(timeline.peak_step(), len(timeline.steps) - 1)]
+            missing = f"{timeline.peak:,d} bytes are live here, the budget is {budget:,d}"
             ctx.note_missed(
-                self.name, full[0], f"{missing}; nothing else of it can be made again cheaply"
+                self.name, full[0], f"{missing}; no other value can be recomputed cheaply"
             )
         _Writer(g, timeline).write()
 
@@ -49,7 +49,7 @@ class _Writer:
 
     graph: Graph
     timeline: Timeline
-    twins: dict[Var, Var] = field(default_factory=dict[Var, Var])
+    copies: dict[Var, Var] = field(default_factory=dict[Var, Var])
 
     def write(self) -> None:
         """Recompute every chosen var, in the order of steps and, in a step, of their producers."""
@@ -72,38 +72,40 @@ class _Writer:
         """Repeat the ops of a recipe, reading recomputed vars if they are available."""
         step = self.timeline.again[var].step
         again = self.timeline.again
-        twins = {old: new for old, new in self.twins.items() if again[old].step <= step}
-        ops = [self._repeat_op(op, var, twins) for op in recipe.ops]
+        copies = {old: new for old, new in self.copies.items() if again[old].step <= step}
+        ops = [self._repeat_op(op, var, copies) for op in recipe.ops]
         for op in ops:
             op.kernel = kernel if len(ops) > 1 else None
-        self.twins[var] = twins[var]
+        self.copies[var] = copies[var]
         return ops
 
-    def _repeat_op(self, op: Op, wanted: Var, twins: dict[Var, Var]) -> Op:
-        """Repeat one op; `twins` is extended by its outputs."""
+    def _repeat_op(self, op: Op, wanted: Var, copies: dict[Var, Var]) -> Op:
+        """Repeat one op; `copies` is extended by its outputs."""
         again = op.defn.again()
         kind, attrs = (op.kind, op.attrs) if again is None else (again.kind, again.attrs)
-        sides: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
+        slots: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
         taken = {slot: slot for slot in op.inputs} if again is None else again.inputs
         made = {slot: slot for slot in op.outputs} if again is None else again.outputs
-        inputs = {mine: [twins.get(v, v) for v in sides[theirs]] for mine, theirs in taken.items()}
-        outputs = {mine: self._twins(op.outputs[slot], twins) for slot, mine in made.items()}
+        inputs = {mine: [copies.get(v, v) for v in slots[theirs]] for mine, theirs in taken.items()}
+        outputs = {
+            mine: self._new_versions(op.outputs[slot], copies) for slot, mine in made.items()
+        }
         optional = {slot for slot, declared in op.defn.slots.items() if declared.optional}
         kept = {
             mine: outputs[mine]
             for slot, mine in made.items()
-            if slot not in optional or self._wanted(op.outputs[slot], wanted)
+            if slot not in optional or self._is_needed(op.outputs[slot], wanted)
         }
         made = self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
         made.target = op.target
         return made
 
-    def _twins(self, vars: list[Var], twins: dict[Var, Var]) -> list[Var]:
+    def _new_versions(self, vars: list[Var], copies: dict[Var, Var]) -> list[Var]:
         for var in vars:
-            twins[var] = self.graph.next_version(var, var.type, same_storage=False)
-        return [twins[var] for var in vars]
+            copies[var] = self.graph.next_version(var, var.type, same_storage=False)
+        return [copies[var] for var in vars]
 
-    def _wanted(self, vars: list[Var], wanted: Var) -> bool:
+    def _is_needed(self, vars: list[Var], wanted: Var) -> bool:
         """Whether an output is requested, or is internal to its kernel."""
         return wanted in vars or any(var not in self.timeline.spans for var in vars)
 
@@ -112,4 +114,4 @@ class _Writer:
         step = self.timeline.again[var].step
         for op in self.graph.readers(var):
             if op in place and self.timeline.step_of[op] >= step:
-                self.graph.rewire(op, var, self.twins[var])
+                self.graph.rewire(op, var, self.copies[var])

@@ -44,7 +44,7 @@ class ReuseMemory(Pass):
         for plan in plans:
             plan.run()
         best = min(plans, key=lambda plan: plan.peak(ctx.typical))
-        for var, (slot, region) in best.places.items():
+        for var, (slot, region) in best.allocations.items():
             var.slot, var.region = slot, region
 
 
@@ -57,7 +57,7 @@ class _Planner:
         self.kept = set(g.results)
         self.alive = lives(g)
         self.steps = kernels(g)
-        self.places: dict[Var, tuple[int, Region]] = {}
+        self.allocations: dict[Var, tuple[int, Region]] = {}
         self.held: list[list[Var]] = []
 
     def run(self) -> None:
@@ -67,39 +67,39 @@ class _Planner:
             for op in ops:
                 for var in (v for v in op.writes() if v in self.alive and not v.type.is_open):
                     self._place(step, ops, op, var, dying)
-        for var in self.places:
+        for var in self.allocations:
             var.slot, var.region = None, WHOLE
 
     def _place(self, step: int, ops: Sequence[Op], op: Op, var: Var, dying: Sequence[Var]) -> None:
         """Place a var in the slot it overwrites, as planned, over a dying var, or in a new slot."""
-        if var.overwrites is not None and var.overwrites in self.places:
-            return self._put(var, *self.places[var.overwrites])
-        if var in self.places and self._try(step, ops, op, var, *self.places[var]):
+        if var.overwrites is not None and var.overwrites in self.allocations:
+            return self._put(var, *self.allocations[var.overwrites])
+        if var in self.allocations and self._try_put(step, ops, op, var, *self.allocations[var]):
             return None
         if var in self.parts:
-            place = self._part_place(*self.parts[var], var)
-            if place is not None and self._try(step, ops, op, var, *place):
+            place = self._sub_buffer(*self.parts[var], var)
+            if place is not None and self._try_put(step, ops, op, var, *place):
                 return None
         for old in dying:
-            fits = old.type.nbytes == var.type.nbytes and old in self.places
+            fits = old.type.nbytes == var.type.nbytes and old in self.allocations
             fits = fits and may_take_over(ops, old, var)
-            if fits and self._try(step, ops, op, var, *self.places[old]):
+            if fits and self._try_put(step, ops, op, var, *self.allocations[old]):
                 return None
         return self._put(var, *self._new_slot())
 
-    def _part_place(self, whole: Var, share: Share, part: Var) -> tuple[int, Region] | None:
+    def _sub_buffer(self, whole: Var, share: Share, part: Var) -> tuple[int, Region] | None:
         """Return the place of a sub-buffer; its containing buffer is placed first if necessary."""
-        if whole not in self.places:
+        if whole not in self.allocations:
             outer = self.parts.get(whole)
-            place = self._part_place(*outer, whole) if outer is not None else self._new_slot()
+            place = self._sub_buffer(*outer, whole) if outer is not None else self._new_slot()
             if place is None:
                 return None
             self._put(whole, *place)
-        slot, outer_region = self.places[whole]
+        slot, outer_region = self.allocations[whole]
         region = part_region(outer_region, whole.type, part.type, share)
         return None if region is None else (slot, region)
 
-    def _try(
+    def _try_put(
         self, step: int, ops: Sequence[Op], op: Op, var: Var, slot: int, region: Region
     ) -> bool:
         """Put a var in a place if it may be written there; return whether it was."""
@@ -107,9 +107,9 @@ class _Planner:
             return False
         others = [each for each in self.held[slot] if each is not var]
         if var in self.kept and any(each in self.kept for each in others):
-            return False  # what is returned is alone
+            return False  # results share memory with nothing
         if self.graph.overwriter(var) and any(self.alive[each][1] > step + 1 for each in others):
-            return False  # what is written over later takes no other's bytes along
+            return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
         if any(clashes(ops, op, var, others, self.alive, step)):
@@ -123,10 +123,10 @@ class _Planner:
         return len(self.held) - 1, WHOLE
 
     def _put(self, var: Var, slot: int, region: Region) -> None:
-        if var in self.places:
-            self.held[self.places[var][0]].remove(var)
+        if var in self.allocations:
+            self.held[self.allocations[var][0]].remove(var)
         var.slot, var.region = slot, region
-        self.places[var] = (slot, region)
+        self.allocations[var] = (slot, region)
         self.held[slot].append(var)
 
     def peak(self, typical: int) -> int:

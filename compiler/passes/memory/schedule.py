@@ -48,12 +48,12 @@ def _overlapped(kernels: Kernels) -> Order:
     """Return the original order with communication started early and waited for late."""
     early = [any(op.defn.starts_early for op in ops) for ops in kernels.steps]
     late = [any(op.defn.waits_late for op in ops) for ops in kernels.steps]
-    return overlapped(kernels.written(), kernels.before, early.__getitem__, late.__getitem__)
+    return overlapped(kernels.original(), kernels.before, early.__getitem__, late.__getitem__)
 
 
 def _best(kernels: Kernels, typical: int) -> Order:
     """Return the order with the lowest peak that is not worse than the original at large sizes."""
-    orders = [kernels.written(), kernels.greedy(), kernels.backward()]
+    orders = [kernels.original(), kernels.greedy(), kernels.backward()]
     orders += [kernels.deferred(order) for order in orders]
     peaks = [kernels.peak(order) for order in orders]
     kernels.resize(LARGER * typical)
@@ -69,4 +69,4 @@ def peak_bytes(g: Graph, typical: int) -> int:
     sizes.
     """
     kernels = Kernels(g, typical)
-    return kernels.peak(kernels.written())
+    return kernels.peak(kernels.original())

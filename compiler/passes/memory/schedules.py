@@ -30,45 +30,49 @@ class Kernels:
         self.graph = g
         self.steps = kernels(g)
         number = {op: index for index, ops in enumerate(self.steps) for op in ops}
-        self.before = [_others(g, ops, number, index) for index, ops in enumerate(self.steps)]
+        self.before = [_dependencies(g, ops, number, index) for index, ops in enumerate(self.steps)]
         self.after: list[list[int]] = [[] for _ in self.steps]
         for index, waits in enumerate(self.before):
             for each in waits:
                 self.after[each].append(index)
         stored = lives(g)
-        places = {var: i for i, var in enumerate(v for v in stored if v.storage is v)}
-        place = {var: places[var.storage] for var in stored if var.storage in places}
-        self.types = [var.type for var in places]
-        self.made = [_places((v for op in ops for v in op.writes()), place) for ops in self.steps]
-        self.reads = [_places((v for op in ops for v in held(op)), place) for ops in self.steps]
+        memory_index = {var: i for i, var in enumerate(v for v in stored if v.storage is v)}
+        index_of = {var: memory_index[var.storage] for var in stored if var.storage in memory_index}
+        self.types = [var.type for var in memory_index]
+        self.made = [
+            _memory_of((v for op in ops for v in op.writes()), index_of) for ops in self.steps
+        ]
+        self.reads = [
+            _memory_of((v for op in ops for v in held(op)), index_of) for ops in self.steps
+        ]
         for made, reads in zip(self.made, self.reads, strict=True):
             made[:] = [each for each in made if each not in reads]
             reads[:] = [each for each in reads if each not in made]
-        self.uses = [0] * len(places)
+        self.uses = [0] * len(memory_index)
         for each in (each for reads in self.reads for each in reads):
             self.uses[each] += 1
-        for var in (var for var in g.results if var in place):
-            self.uses[place[var]] += 1
-        self.heirs = self._heirs(place)
+        for var in (var for var in g.results if var in index_of):
+            self.uses[index_of[var]] += 1
+        self.in_place = self._in_place_candidates(index_of)
         self.resize(typical)
 
     def resize(self, typical: int) -> None:
         """Recompute sizes with another value for unknown sizes."""
         self.sizes = [nbytes(type, typical) for type in self.types]
 
-    def _heirs(self, place: dict[Var, int]) -> dict[tuple[int, int], list[int]]:
+    def _in_place_candidates(self, index_of: dict[Var, int]) -> dict[tuple[int, int], list[int]]:
         """Return, for each kernel and memory it writes, the memory that it could overwrite in
         place.
         """
         found: dict[tuple[int, int], list[int]] = {}
         for index, ops in enumerate(self.steps):
-            made = [v for op in ops for v in op.writes() if place.get(v) in self.made[index]]
-            reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in place)
+            made = [v for op in ops for v in op.writes() if index_of.get(v) in self.made[index]]
+            reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
             for new in made:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
-                fits = [place[old] for old in same if may_take_over(ops, old, new)]
+                fits = [index_of[old] for old in same if may_take_over(ops, old, new)]
                 if fits:
-                    found[index, place[new]] = fits
+                    found[index, index_of[new]] = fits
         return found
 
     def ops(self, order: Order) -> list[Op]:
@@ -81,25 +85,25 @@ class Kernels:
         peak = live = 0
         for index in order:
             for new in self.made[index]:
-                olds = self.heirs.get((index, new), ())
+                olds = self.in_place.get((index, new), ())
                 old = next((each for each in olds if left[each] == 1 and owed[each]), None)
                 if old is None:
                     live += self.sizes[new]
                 else:
                     owed[old] = 0
             peak = max(peak, live)
-            live -= sum(owed[each] for each in self._ended(index, left))
+            live -= sum(owed[each] for each in self._dead_after(index, left))
         return peak
 
-    def _ended(self, index: int, left: list[int]) -> list[int]:
+    def _dead_after(self, index: int, left: list[int]) -> list[int]:
         """Return the memory whose last reader is this kernel."""
         for each in self.reads[index]:
             left[each] -= 1
         return [each for each in (*self.reads[index], *self.made[index]) if not left[each]]
 
-    # ---- orders ----
+    # ---- schedules ----
 
-    def written(self) -> Order:
+    def original(self) -> Order:
         """Return the original order."""
         return list(range(len(self.steps)))
 
@@ -107,14 +111,14 @@ class Kernels:
         """Return the schedule that always takes the ready kernel that allocates least and frees
         most.
         """
-        left, readers = list(self.uses), _listed(self.reads, len(self.sizes))
+        left, readers = list(self.uses), _readers_by_memory(self.reads, len(self.sizes))
 
         def cost(index: int) -> int:
             freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
             return sum(self.sizes[each] for each in self.made[index]) - freed
 
         def done(index: int) -> Iterable[int]:
-            self._ended(index, left)
+            self._dead_after(index, left)
             last = (each for each in self.reads[index] if left[each] == 1)
             return [reader for each in last for reader in readers[each]]
 
@@ -124,7 +128,7 @@ class Kernels:
         """Return the schedule built from the end: last, the kernel that requires the least live
         memory.
         """
-        readers, makers = _listed(self.reads, len(self.sizes)), self.made
+        readers, makers = _readers_by_memory(self.reads, len(self.sizes)), self.made
         alive = [False] * len(self.sizes)
 
         def cost(index: int) -> int:
@@ -149,7 +153,7 @@ class Kernels:
             freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
             return sum(self.sizes[each] for each in self.made[index]) > freed
 
-        def place(first: int) -> None:
+        def schedule(first: int) -> None:
             pending = [first]
             while pending:
                 index = pending[-1]
@@ -161,7 +165,7 @@ class Kernels:
                 if index not in placed:
                     placed.add(index)
                     result.append(index)
-                    self._ended(index, left)
+                    self._dead_after(index, left)
                     pending += reversed([w for w in self.after[index] if ready(w)])
 
         def ready(index: int) -> bool:
@@ -170,10 +174,10 @@ class Kernels:
 
         for index in order:
             if index not in placed and not takes(index):
-                place(index)
+                schedule(index)
         for index in order:
             if index not in placed:
-                place(index)
+                schedule(index)
         return result
 
 
@@ -183,23 +187,23 @@ def nbytes(type: TensorType, typical: int) -> int:
     return evaluate(size, dict.fromkeys(type.names, typical))
 
 
-def _others(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
+def _dependencies(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
     """Return the kernels that the kernel of these ops depends on."""
     found = dict.fromkeys(number[each] for op in ops for each in g.predecessors(op))
     found.pop(own, None)
     return list(found)
 
 
-def _places(vars: Iterable[Var], place: dict[Var, int]) -> list[int]:
-    return list(dict.fromkeys(place[var] for var in vars if var in place))
+def _memory_of(vars: Iterable[Var], index_of: dict[Var, int]) -> list[int]:
+    return list(dict.fromkeys(index_of[var] for var in vars if var in index_of))
 
 
-def _listed(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+def _readers_by_memory(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """Return the kernels that read each memory."""
     found: list[list[int]] = [[] for _ in range(count)]
     for index, each in enumerate(reads):
-        for place in each:
-            found[place].append(index)
+        for memory in each:
+            found[memory].append(index)
     return found
 
 

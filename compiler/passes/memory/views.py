@@ -32,11 +32,11 @@ def chosen_parts(g: Graph, typical: int) -> list[Parts]:
     Mandatory parts are in all of them.
     """
     chooser = _Chooser(g, typical)
-    staying = chooser.staying()
-    views = chooser.views(staying)
+    mandatory = chooser.mandatory()
+    views = chooser.views(mandatory)
     joined = chooser.joined(views)
     tries = [joined] if joined != views else []
-    return [*tries, views, staying] if views != staying else [*tries, staying]
+    return [*tries, views, mandatory] if views != mandatory else [*tries, mandatory]
 
 
 class _Chooser:
@@ -52,7 +52,7 @@ class _Chooser:
         for var, (start, stop) in self.alive.items():
             self.live[start:stop] += self.sizes[var]
 
-    def staying(self) -> Parts:
+    def mandatory(self) -> Parts:
         """Return mandatory parts, at any memory cost: those of buckets."""
         found = Parts()
         for whole, part, share in self._pairs():
@@ -60,9 +60,9 @@ class _Chooser:
                 found.setdefault(part, (whole, share))
         return found
 
-    def views(self, staying: Parts) -> Parts:
-        """Parts of what is there when they are made, that do not keep a larger whole alive."""
-        found = Parts(staying)
+    def views(self, mandatory: Parts) -> Parts:
+        """Return views of existing values that do not keep a larger value live."""
+        found = Parts(mandatory)
         for whole, part, share in self._pairs():
             early = self._start(whole) <= self._start(part)
             longer = self._stop(part) > self._stop(whole)
@@ -81,9 +81,9 @@ class _Chooser:
             if self._start(part) < self._start(whole) and part not in found:
                 joins.setdefault(whole, []).append((part, share))
         for whole, pairs in joins.items():
-            for part, share in self._worth(whole, pairs):
+            for part, share in self._profitable_parts(whole, pairs):
                 found.setdefault(part, (whole, share))
-        self._add_written_over(found)
+        self._add_overwritten(found)
         return found
 
     def _pairs(self) -> list[tuple[Var, Var, Share]]:
@@ -105,7 +105,9 @@ class _Chooser:
     def _stop(self, var: Var) -> int:
         return self.alive[var][1]
 
-    def _worth(self, whole: Var, pairs: list[tuple[Var, Share]]) -> list[tuple[Var, Share]]:
+    def _profitable_parts(
+        self, whole: Var, pairs: list[tuple[Var, Share]]
+    ) -> list[tuple[Var, Share]]:
         """Return the latest parts, as many as minimise the live bytes; more if equal."""
         ordered = sorted(pairs, key=lambda pair: -self._start(pair[0]))
         first, last = self._start(ordered[-1][0]), self._start(whole) + 1
@@ -120,10 +122,10 @@ class _Chooser:
             peak = int((self.live[first:last] + change).max())
             if peak <= fewest:
                 best, fewest = count, peak
-        self._take(whole, [part for part, _ in ordered[:best]])
+        self._account_for(whole, [part for part, _ in ordered[:best]])
         return ordered[:best]
 
-    def _take(self, whole: Var, parts: Sequence[Var]) -> None:
+    def _account_for(self, whole: Var, parts: Sequence[Var]) -> None:
         """Account for a containing value that is live from its first part on."""
         if not parts:
             return
@@ -133,7 +135,7 @@ class _Chooser:
             start, stop = self.alive[part]
             _add(self.live, start, min(stop, self._stop(whole)), -self.sizes[part])
 
-    def _add_written_over(self, found: Parts) -> None:
+    def _add_overwritten(self, found: Parts) -> None:
         """Place what a planned part overwrites there too."""
         kept = set(self.graph.results)
         for step in range(len(self.steps) - 1, -1, -1):

@@ -38,22 +38,22 @@ class FoldConstants(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Evaluate forwards along every chain; rewrite from its end."""
-        values = _lent(g, ctx)
-        lent = sum(array.size for array in values.values())
+        values = _constant_state(g, ctx)
+        state_size = sum(array.size for array in values.values())
         folded = list[Op]()
         for op in g.ops():
-            given = _given(op, values) if _may_fold(op, lent) else None
+            given = _constant_inputs(op, values) if _may_fold(op, state_size) else None
             if given is not None:
                 values |= _evaluate(op, given)
                 folded += [op] if op.reads() else []
         for op in reversed(folded):
-            self._write_down(g, op, values, ctx)
+            self._replace(g, op, values, ctx)
 
-    def _write_down(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
+    def _replace(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
         wanted = [var for var in op.writes() if is_wanted(g, var)]
         if ctx.params is None and not all(_is_uniform(values[var]) for var in wanted):
             ctx.note_missed(
-                self.name, op, "its value is not one number, and no params are lent to hold it"
+                self.name, op, "its value is not uniform, and no params were passed in to store it"
             )
             return
         g.remove(op)
@@ -61,7 +61,7 @@ class FoldConstants(Pass):
             _define(g, var, values[var], op, ctx)
 
 
-def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
+def _constant_state(g: Graph, ctx: Context) -> dict[Var, Array]:
     """Return the state that was passed in and that no op of the graph writes."""
     fixed = [var for var in g.params() if g.producer(var) is None and g.overwriter(var) is None]
     if ctx.params is None:
@@ -69,26 +69,26 @@ def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
     return {var: ctx.params[var.name] for var in fixed if var.name in ctx.params}
 
 
-def _may_fold(op: Op, lent: int) -> bool:
+def _may_fold(op: Op, state_size: int) -> bool:
     """Whether an op is pure and every output is a small temporary of known size.
 
-    `lent` is the number of elements of the state that was passed in: constants do not grow beyond
-    it, however often they are concatenated.
+    `state_size` is the number of elements of the state that was passed in: constants do not grow
+    beyond it, however often they are concatenated.
     """
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
     given = [var.type.numel for var in dict.fromkeys(op.reads())]
-    most = max(LARGEST, min(lent, sum(size for size in given if isinstance(size, int))))
-    return all(_is_small(var, most) for var in op.writes())
+    limit = max(LARGEST, min(state_size, sum(size for size in given if isinstance(size, int))))
+    return all(_is_small(var, limit) for var in op.writes())
 
 
-def _is_small(var: Var, most: int) -> bool:
+def _is_small(var: Var, limit: int) -> bool:
     size = var.type.numel
     own = var.role == "temp" and var.overwrites is None and not var.type.is_array
-    return own and isinstance(size, int) and size <= most
+    return own and isinstance(size, int) and size <= limit
 
 
-def _given(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
+def _constant_inputs(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
     """Return the arrays of an op's slots; None if one of them is not constant."""
     slots = op.defn.slots
     found: dict[str, list[Array]] = {}
@@ -96,7 +96,7 @@ def _given(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None
         if all(var in values for var in vars):
             found[slot] = [values[var] for var in vars]
         elif slots[slot].shape_only and not any(_is_unsized(var) for var in vars):
-            found[slot] = [_of_shape(var) for var in vars]
+            found[slot] = [_shape_only_array(var) for var in vars]
         else:
             return None
     return found
@@ -106,7 +106,7 @@ def _is_unsized(var: Var) -> bool:
     return var.type.is_array or not all(isinstance(size, int) for size in var.type.shape)
 
 
-def _of_shape(var: Var) -> Array:
+def _shape_only_array(var: Var) -> Array:
     """Return an array of which only the shape is used."""
     return np.broadcast_to(np.zeros((), var.type.dtype.numpy), var.type.at({}))
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
 from compiler.passes.base import Context, Fact, Pass
-from compiler.passes.simplify.value_replacement import is_wanted, refuse
+from compiler.passes.simplify.value_replacement import is_wanted, replacement_obstacle
 
 LARGEST = 1 << 10
 """Maximum elements of a shared constant: a larger one is cheaper to fill again than to keep."""
@@ -55,10 +55,10 @@ def _key(op: Op) -> Hashable:
     """Return a key that is equal for two ops exactly if they compute the same."""
     inputs = tuple((slot, *op.inputs[slot]) for slot in op.defn.inputs() if slot in op.inputs)
     outputs = tuple((slot, len(vars)) for slot, vars in sorted(op.outputs.items()))
-    return (op.kind, repr(op.defn.attributes), _pass_over(op), inputs, outputs)
+    return (op.kind, repr(op.defn.attributes), _phase(op), inputs, outputs)
 
 
-def _pass_over(op: Op) -> int:
+def _phase(op: Op) -> int:
     """Return the phase of an op: forward, backward or update."""
     return int(op.attrs.get("op_role", 0)) & ~int(OpRole.LOSS)
 
@@ -73,8 +73,8 @@ def _merge(g: Graph, op: Op, known: Op) -> str:
     ]
     for copy, original in pairs:
         if copy in g.results:
-            return f"{copy.label!r} is fetched, which is the same as {original.label!r}"
-        if why := refuse(g, copy, original):
+            return f"{copy.label!r} is fetched and equals {original.label!r}"
+        if why := replacement_obstacle(g, copy, original):
             return why
     g.remove(op)
     for copy, original in pairs:

@@ -6,7 +6,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.simplify.value_replacement import drop_idle, is_wanted, merge
+from compiler.passes.simplify.value_replacement import is_wanted, merge, remove_if_unused
 
 _RESHAPES = frozenset(
     "reshape reshape2 flatten flatten2 squeeze squeeze2 unsqueeze unsqueeze2"
@@ -39,33 +39,33 @@ def _merge(g: Graph, op: Op, below: Op) -> str:
     """Replace two consecutive ops by one, or return why not."""
     x, between, out = below["X"], op["X"], op["Out"]
     if any(var.type.is_open for var in (x, between, out)):
-        return "only data decides its sizes"
+        return "its sizes are data-dependent"
     if any(is_wanted(g, var) for var in op.outputs.get("XShape", [])):
-        return "its gradient asks for the shape in between"
+        return "its gradient needs the intermediate shape"
     if g.overwriter(x) is not None:
-        return f"{x.label!r} is written over later"
+        return f"{x.label!r} is overwritten later"
     if x.type == out.type:
         why = merge(g, op, out, x)
-        drop_idle(g, below)
+        remove_if_unused(g, below)
         return why
     if g.readers(between) != [op] or between in g.results:
         return f"{between.label!r} has other readers"
     why = _reshape(g, op, x, out)
-    drop_idle(g, below)
+    remove_if_unused(g, below)
     return why
 
 
 def _reshape(g: Graph, op: Op, x: Var, out: Var) -> str:
     """Compute `out` from x by one reshape, if its attributes can express the shape."""
-    sizes = _said(x.type.shape, out.type.shape)
+    sizes = _shape_attribute(x.type.shape, out.type.shape)
     if sizes.count(-1) > 1:
-        return f"no attribute can say the shape of {out!r}"
+        return f"the shape attribute cannot express {out!r}"
     attrs = {"shape": sizes} | role_of(op)
     g.replace(op, "reshape", {"X": [x]}, {"Out": [out]}, attrs)
     return ""
 
 
-def _said(given: Shape, wanted: Shape) -> list[int]:
+def _shape_attribute(given: Shape, wanted: Shape) -> list[int]:
     """Return the `shape` attribute of `reshape`: 0 for an unchanged size, -1 for a symbolic one."""
     before: list[Size | None] = [*given, *[None] * len(wanted)]
     return [

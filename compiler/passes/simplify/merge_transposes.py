@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.simplify.value_replacement import drop_idle, is_wanted, merge
+from compiler.passes.simplify.value_replacement import is_wanted, merge, remove_if_unused
 
 _TRANSPOSES = frozenset({"transpose", "transpose2"})
 
@@ -47,24 +47,24 @@ def _merge(g: Graph, op: Op, below: Op) -> str:
     first, second = below.defn.attributes["axis"], op.defn.attributes["axis"]
     axis = [first[place] for place in second]
     x, between, out = below["X"], op["X"], op["Out"]
-    if why := _refuse(g, op, x):
+    if why := _obstacle(g, op, x):
         return why
     if axis == sorted(axis):
         why = merge(g, op, out, x)
-        drop_idle(g, below)
+        remove_if_unused(g, below)
         return why
     if g.readers(between) != [op] or between in g.results:
         return f"{between.label!r} has other readers"
     g.replace(op, "transpose", {"X": [x]}, {"Out": [out]}, {"axis": axis} | role_of(op))
-    drop_idle(g, below)
+    remove_if_unused(g, below)
     return ""
 
 
-def _refuse(g: Graph, op: Op, x: Var) -> str:
+def _obstacle(g: Graph, op: Op, x: Var) -> str:
     """Return why an op must not read the input of its operand's transpose; empty if it may."""
     if any(is_wanted(g, var) for var in op.outputs.get("XShape", [])):
-        return "its gradient asks for the shape in between"
-    return f"{x.label!r} is written over later" if g.overwriter(x) is not None else ""
+        return "its gradient needs the intermediate shape"
+    return f"{x.label!r} is overwritten later" if g.overwriter(x) is not None else ""
 
 
 def _absorb(g: Graph, product: Op) -> str:
@@ -76,12 +76,12 @@ def _absorb(g: Graph, product: Op) -> str:
             continue
         if g.readers(var) != [product] or var in g.results:
             return f"{var.label!r} has other readers"
-        if why := _refuse(g, product, below["X"]):
+        if why := _obstacle(g, product, below["X"]):
             return why
         inputs = {**product.inputs, slot: [below["X"]]}
         attrs = {**product.attrs, flag: not product.defn.attributes[flag]}
         product = g.replace(product, product.kind, inputs, product.outputs, attrs)
-        drop_idle(g, below)
+        remove_if_unused(g, below)
     return ""
 
 

@@ -28,7 +28,7 @@ def _remove(g: Graph, op: Op) -> str:
     """Remove a dropout, or return why not."""
     attributes = op.defn.attributes
     if not attributes["is_test"]:
-        return "it leaves elements out by chance (training)"
+        return "it drops elements at random (training)"
     mask = next(iter(op.outputs.get("Mask", [])), None)
     if mask is not None and is_wanted(g, mask):
         return f"its mask {mask.label!r} is read"

@@ -6,7 +6,7 @@ from compiler.ir.analysis.memory_writes import shared
 from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.norm_folding import NORMS, is_frozen
-from compiler.passes.simplify.value_replacement import merge, refuse
+from compiler.passes.simplify.value_replacement import merge, replacement_obstacle
 
 _ALWAYS = frozenset({"assign", "cast", "sum", "concat", "c_sync_calc_stream", "c_sync_comm_stream"})
 """Ops that return their input (of a list, the only item) if its type does not change."""
@@ -39,9 +39,9 @@ class RemoveIdentities(Pass):
         for op in reversed(g.ops()):
             frozen = op.kind in NORMS and is_frozen(op.defn.attributes)
             if frozen and "MeanOut" in op.outputs and "VarianceOut" in op.outputs:
-                _let_go(g, op)
+                _bypass_statistics(g, op)
         for op in g.ops():
-            original = _handed_on(op)
+            original = _forwarded_input(op)
             if original is not None and (why := merge(g, op, op["Out"], original)):
                 ctx.note_missed(self.name, op, why)
             elif original is None:
@@ -56,7 +56,7 @@ def _share(g: Graph, op: Op) -> None:
         made: given
         for given, made, share in shared(op)
         if share.size is None and given in op.reads() and [made] in op.outputs.values()
-        and made not in g.results and not refuse(g, made, given)
+        and made not in g.results and not replacement_obstacle(g, made, given)
     }  # fmt: skip
     if not same:
         return
@@ -71,15 +71,15 @@ def _share(g: Graph, op: Op) -> None:
             g.drop(made)
 
 
-def _handed_on(op: Op) -> Var | None:
+def _forwarded_input(op: Op) -> Var | None:
     """Return the var whose value an op returns unchanged; None if there is none."""
     given = op.inputs.get("X") or op.inputs.get("Input", [])
     if len(op.inputs) != 1 or len(given) != 1:
         return None
-    return given[0] if _hands_on(op, given[0]) else None
+    return given[0] if _is_identity(op, given[0]) else None
 
 
-def _hands_on(op: Op, given: Var) -> bool:
+def _is_identity(op: Op, given: Var) -> bool:
     attributes = op.defn.attributes
     if op.kind == "scale":
         return attributes["scale"] == 1.0 and not attributes["bias"]
@@ -90,10 +90,10 @@ def _hands_on(op: Op, given: Var) -> bool:
     return op.kind in _ALWAYS and given.type == op["Out"].type
 
 
-def _let_go(g: Graph, norm: Op) -> None:
+def _bypass_statistics(g: Graph, norm: Op) -> None:
     """Redirect readers of statistics to the batch norm's inputs, unless the outputs are needed."""
     pairs = {slot: (norm[slot], norm.outputs[slot + "Out"]) for slot in _STATISTICS}
-    if any(why for given, made in pairs.values() for why in _kept_for(g, given, made)):
+    if any(why for given, made in pairs.values() for why in _statistics_users(g, given, made)):
         return
     outputs = {s: vars for s, vars in norm.outputs.items() if s.removesuffix("Out") not in pairs}
     g.replace(norm, norm.kind, norm.inputs, outputs, norm.attrs)
@@ -102,7 +102,7 @@ def _let_go(g: Graph, norm: Op) -> None:
         g.drop(made[0])
 
 
-def _kept_for(g: Graph, given: Var, made: list[Var]) -> list[Var]:
+def _statistics_users(g: Graph, given: Var, made: list[Var]) -> list[Var]:
     """Return the vars that require the returned statistics as a separate var."""
     others = [made[0]] if made[0] in g.results or made[0].overwrites is not given else []
     return others + [var for var in [g.overwriter(made[0])] if var is not None]

@@ -17,26 +17,26 @@ def merge(g: Graph, op: Op, copy: Var, original: Var) -> str:
     if nothing was changed; else an empty text.
     """
     others = (var for var in op.writes() if var is not copy and is_wanted(g, var))
-    if why := refuse(g, copy, original):
+    if why := replacement_obstacle(g, copy, original):
         return why
     for var in others:
         return f"{var.label!r} is read"
     if copy in g.results:
-        return _take_over(g, op, copy, original)
+        return _rename_output(g, op, copy, original)
     g.remove(op)
     g.replace_uses(copy, original)
     return ""
 
 
-def refuse(g: Graph, copy: Var, original: Var) -> str:
+def replacement_obstacle(g: Graph, copy: Var, original: Var) -> str:
     """Return why `original` must not be read in place of `copy`; empty if it may."""
     if copy.type != original.type:
         return f"{copy.label!r} is {copy.type}, and {original.label!r} {original.type}"
     if copy.role != "temp" or copy.overwrites is not None:
-        return f"{copy.label!r} lives in the storage of another"
+        return f"{copy.label!r} shares the storage of another value"
     for var in (copy, original):
         if g.overwriter(var) is not None:
-            return f"{var.label!r} is written over later"
+            return f"{var.label!r} is overwritten later"
     return ""
 
 
@@ -50,19 +50,19 @@ def is_read(g: Graph, var: Var) -> bool:
     return bool(g.edges.out_degree(var)) or g.overwriter(var) is not None or var in g.results
 
 
-def drop_idle(g: Graph, op: Op) -> None:
+def remove_if_unused(g: Graph, op: Op) -> None:
     """Remove an op without effects none of whose outputs is used."""
     if not any(is_wanted(g, var) for var in op.writes()):
         g.remove(op)
 
 
-def _take_over(g: Graph, op: Op, copy: Var, original: Var) -> str:
+def _rename_output(g: Graph, op: Op, copy: Var, original: Var) -> str:
     """Make the producer of the original, which this op alone reads, write the copy instead."""
     maker, fetched = g.producer(original), f"{copy.label!r} is fetched, and {original.label!r}"
     if maker is None:
-        return f"{fetched} is {'fed' if original.role == 'feed' else 'state'}"
+        return f"{fetched} is {'a feed' if original.role == 'feed' else 'state'}"
     if maker.body is not None or original.overwrites is not None:
-        return f"{fetched} is made by a block"
+        return f"{fetched} is computed by a block"
     if g.readers(original) != [op] or original in g.results:
         return f"{fetched} has other readers"
     g.remove(op)
