@@ -14,7 +14,7 @@ class CompileError(ValueError):
     """An error of a program that cannot be compiled.
 
     `message` is one sentence; `op` the op as text; `source` the user's `file:line`; `hint` what to
-    do about it. Each is shown on a line of its own. Unprintable characters are shown as escape
+    do about it. Each is shown on a separate line. Unprintable characters are shown as escape
     sequences, since names come from users and files.
     """
 

@@ -36,7 +36,7 @@ def check_plan(plan: Plan) -> None:
             )
     walk = _Simulation(plan)
     for step in plan.steps:
-        _expect_alive(plan, step)
+        _expect_live(plan, step)
         _expect_in_place(step)
         for op in step.ops:
             walk.run(step, op)
@@ -125,7 +125,7 @@ def _data_read(op: PlannedOp) -> Iterator[Value]:
             yield from values
 
 
-def _expect_alive(plan: Plan, step: Step) -> None:
+def _expect_live(plan: Plan, step: Step) -> None:
     """Check that every buffer a step uses, including its bodies, is live in it."""
     for op in _ops(step):
         for value in (value for value in op.values if value.place is Place.BUFFER):

@@ -45,18 +45,18 @@ def _expect_disjoint(
     held = [index for index, life in enumerate(lives) if life.size]
     tops = [offsets[index] + aligned(life.size, align) for index, life in enumerate(lives)]
     events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
-    alive: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     for _, begins, index in sorted(events):
-        place = bisect_left(alive, (offsets[index], index))
+        place = bisect_left(live, (offsets[index], index))
         if not begins:
-            del alive[place]
+            del live[place]
             continue
-        for _, other in alive[max(place - 1, 0) : place + 1]:
+        for _, other in live[max(place - 1, 0) : place + 1]:
             if offsets[index] < tops[other] and offsets[other] < tops[index]:
                 one, two = sorted((index, other))
                 pair = [_describe(shown[i], lives[i], offsets[i]) for i in (one, two)]
                 raise PackError(f"{shown[one]} and {shown[two]} overlap: {', '.join(pair)}")
-        alive.insert(place, (offsets[index], index))
+        live.insert(place, (offsets[index], index))
 
 
 def _describe(name: str, life: Life, offset: int) -> str:

@@ -88,7 +88,7 @@ class State:
 class BranchPoint:
     """A section to branch on.
 
-    `fitting` are the blocks that could lie on its floor, `beside` the others of the valley, and
+    `fitting` are the blocks that could lie on its floor, `rest_of_valley` the others, and
     `wall` is the lower of the floors on either side of the valley.
     """
 
@@ -96,7 +96,7 @@ class BranchPoint:
     floor: int
     wall: int
     fitting: int
-    beside: int
+    rest_of_valley: int
 
 
 @dataclass(slots=True)
@@ -255,7 +255,9 @@ class Search:
         """Return the bytes up to the next possible floor of a section, if no block begins on this
         one.
         """
-        support = min((self.sections.sizes[block] for block in members(point.beside)), default=HIGH)
+        support = min(
+            (self.sections.sizes[block] for block in members(point.rest_of_valley)), default=HIGH
+        )
         return min(point.wall - point.floor, support)
 
     def _dominated(self, point: BranchPoint, fitting: Sequence[int], lift: int) -> bool:
@@ -263,7 +265,7 @@ class Search:
         for block in (block for block in fitting if self.sections.sizes[block] <= lift):
             first, last = self.sections.spans[block]
             apart = self.sections.after[last] | self.sections.before[first]
-            if not point.beside & ~apart:
+            if not point.rest_of_valley & ~apart:
                 return True
         return False
 

@@ -36,7 +36,7 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(op: Op, given: Any) -> bool:
         return op.kind == "scale"
 
-    monkeypatch.setattr(remove_identities, "_hands_on", wrong)
+    monkeypatch.setattr(remove_identities, "_is_identity", wrong)
 
 
 def test_a_program_that_is_right_says_so(program: Path, capsys: Any) -> None:

@@ -74,10 +74,10 @@ class _CopyInserter:
 
         Those in `others` are there already.
         """
-        needed, there = {*op.needs_data()} - {*others}, is_there(op, slot)
+        needed, on_device = {*op.needs_data()} - {*others}, is_there(op, slot)
         known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
         return [
-            self._copy(now) if var in needed and (now in self.on_device) is not there else now
+            self._copy(now) if var in needed and (now in self.on_device) is not on_device else now
             for var, now in known
         ]
 
@@ -115,11 +115,11 @@ class _CopyInserter:
     def _copy(self, var: Var) -> Var:
         """Return the copy of a value in the other memory, inserted once."""
         if var not in self.copies:
-            there = var in self.on_device
-            copy = self.g.fresh(f"{var.label}@{'host' if there else 'device'}", var.type)
+            on_device = var in self.on_device
+            copy = self.g.fresh(f"{var.label}@{'host' if on_device else 'device'}", var.type)
             producer = self.g.producer(var)
             source = producer.source if producer is not None else ""
-            kind = TO_HOST if there else TO_DEVICE
+            kind = TO_HOST if on_device else TO_DEVICE
             self.g.op(kind, {"X": [var]}, {"Out": [copy]}, {}, source)
             self.copies[var] = copy
         return self.copies[var]

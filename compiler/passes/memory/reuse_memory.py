@@ -55,7 +55,7 @@ class _Planner:
         self.graph = g
         self.parts = parts
         self.kept = set(g.results)
-        self.alive = lives(g)
+        self.live_ranges = lives(g)
         self.steps = kernels(g)
         self.allocations: dict[Var, tuple[int, Region]] = {}
         self.held: list[list[Var]] = []
@@ -63,9 +63,9 @@ class _Planner:
     def run(self) -> None:
         """Place the outputs of each kernel; the labels of the graph are only used temporarily."""
         for step, ops in enumerate(self.steps):
-            dying = _dying(ops, step, self.alive)
+            dying = _dying(ops, step, self.live_ranges)
             for op in ops:
-                for var in (v for v in op.writes() if v in self.alive and not v.type.is_open):
+                for var in (v for v in op.writes() if v in self.live_ranges and not v.type.is_open):
                     self._place(step, ops, op, var, dying)
         for var in self.allocations:
             var.slot, var.region = None, WHOLE
@@ -108,11 +108,13 @@ class _Planner:
         others = [each for each in self.held[slot] if each is not var]
         if var in self.kept and any(each in self.kept for each in others):
             return False  # results share memory with nothing
-        if self.graph.overwriter(var) and any(self.alive[each][1] > step + 1 for each in others):
+        if self.graph.overwriter(var) and any(
+            self.live_ranges[each][1] > step + 1 for each in others
+        ):
             return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
-        if any(clashes(ops, op, var, others, self.alive, step)):
+        if any(clashes(ops, op, var, others, self.live_ranges, step)):
             var.slot, var.region = before
             return False
         self._put(var, slot, region)
@@ -134,8 +136,8 @@ class _Planner:
         live = [0] * (len(self.steps) + 2)
         for vars in filter(None, self.held):
             size = max(nbytes(var.type, typical) for var in vars)
-            live[min(self.alive[var][0] for var in vars)] += size
-            live[max(self.alive[var][1] for var in vars)] -= size
+            live[min(self.live_ranges[var][0] for var in vars)] += size
+            live[max(self.live_ranges[var][1] for var in vars)] -= size
         peak = total = 0
         for change in live:
             total += change
@@ -143,7 +145,7 @@ class _Planner:
         return peak
 
 
-def _dying(ops: Sequence[Op], step: int, alive: dict[Var, tuple[int, int]]) -> list[Var]:
+def _dying(ops: Sequence[Op], step: int, live_ranges: dict[Var, tuple[int, int]]) -> list[Var]:
     """Return the vars whose last readers are these ops, defined before them."""
-    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in alive)
-    return [var for var in read if alive[var][0] < step and alive[var][1] == step + 1]
+    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in live_ranges)
+    return [var for var in read if live_ranges[var][0] < step and live_ranges[var][1] == step + 1]

@@ -45,11 +45,11 @@ class _Chooser:
     def __init__(self, g: Graph, typical: int) -> None:
         self.graph = g
         self.steps = kernels(g)
-        self.alive = lives(g)
+        self.live_ranges = lives(g)
         self.on_device = device_vars(g)
-        self.sizes = {var: nbytes(var.type, typical) for var in self.alive}
+        self.sizes = {var: nbytes(var.type, typical) for var in self.live_ranges}
         self.live = np.zeros(len(self.steps) + 2, np.int64)
-        for var, (start, stop) in self.alive.items():
+        for var, (start, stop) in self.live_ranges.items():
             self.live[start:stop] += self.sizes[var]
 
     def mandatory(self) -> Parts:
@@ -96,14 +96,14 @@ class _Chooser:
     def _is_free(self, var: Var, share: Share = _ANY) -> bool:
         """Whether a var may be moved; on a device only if its part is aligned."""
         alone = var.overwrites is None and self.graph.overwriter(var) is None
-        here = var in self.alive and (share.stays or var not in self.on_device)
+        here = var in self.live_ranges and (share.stays or var not in self.on_device)
         return here and alone and not var.type.is_open
 
     def _start(self, var: Var) -> int:
-        return self.alive[var][0]
+        return self.live_ranges[var][0]
 
     def _stop(self, var: Var) -> int:
-        return self.alive[var][1]
+        return self.live_ranges[var][1]
 
     def _profitable_parts(
         self, whole: Var, pairs: list[tuple[Var, Share]]
@@ -115,7 +115,7 @@ class _Chooser:
         change = np.zeros(last - first, np.int64)
         taken = self._start(whole)
         for count, (part, _) in enumerate(ordered, 1):
-            start, stop = self.alive[part]
+            start, stop = self.live_ranges[part]
             change[start - first : taken - first] += self.sizes[whole]
             change[start - first : min(stop, last) - first] -= self.sizes[part]
             taken = min(taken, start)
@@ -132,7 +132,7 @@ class _Chooser:
         first = min(map(self._start, parts))
         _add(self.live, first, self._start(whole), self.sizes[whole])
         for part in parts:
-            start, stop = self.alive[part]
+            start, stop = self.live_ranges[part]
             _add(self.live, start, min(stop, self._stop(whole)), -self.sizes[part])
 
     def _add_overwritten(self, found: Parts) -> None:
