@@ -204,7 +204,7 @@ def test_what_cannot_be_registered_is_said() -> None:
     with pytest.raises(ValueError, match="has no name"):
         register_pass(after="schedule")(_Idle)
     register_pass(after="schedule")(idle("idle_f"))
-    with pytest.raises(ValueError, match="pass 'idle_f' is idle_f already"):
+    with pytest.raises(ValueError, match="pass 'idle_f' is already registered by idle_f"):
         register_pass(after="schedule")(type("other", (_Idle,), {"name": "idle_f"}))
     with pytest.raises(CompileError, match="no pass 'idle_g' is registered"):
         pipeline(Options(passes=["idle_g"]))
