@@ -1,9 +1,12 @@
 """Compiler for Paddle 1.x `fluid` programs: `compile` a program into a `Module`, with `Options`.
 
-`explain` says what the passes did when a module was made.
+`explain` reports what each pass did while a module was compiled. The driver is imported at the
+first compilation, and the ops at the first registry lookup: running compiled modules needs neither.
 
-What only a compilation needs is loaded with the first one: networkx alone takes longer to import
-than all of fluid. The ops are loaded when one is first looked up: running modules needs none.
+Where to start reading: `driver` (Program to Module), `ir` (programs and graphs), `passes` (rewrites
+of a graph), `freeze` and `plan` (the finished schedule), `codegen` (plan to source). `ops` holds
+the ops, `pack` the arena allocator, `cost` the cost models, `debugging` and `report` the tools that
+show and check a compilation.
 """
 
 from importlib import import_module

@@ -1,7 +1,6 @@
-"""`python -m compiler FILE.ir`: start in the middle of the street, with a graph in a file.
+"""`python -m compiler FILE.ir`: run passes over a graph in a file and print the result.
 
-The graph is read, passes run over it, and what it became is printed: as a graph again, as a plan,
-as a Python module or as a drawing. Nothing of `fluid` is needed.
+The output is a graph again, a plan, a Python module or a DOT drawing. `fluid` is not needed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "py": lambda g: NumpyTarget().emit(freeze(g)).source,
     "dot": dot,
 }
-"""What a graph can be printed as."""
+"""Printers of a graph, by the value of `--emit`."""
 
 EXAMPLES = f"""\
 passes, in the order of the full pipeline:
@@ -40,83 +39,85 @@ passes, in the order of the full pipeline:
 
 examples:
   python -m compiler x.ir                                   the graph after every pass
-  python -m compiler x.ir --run '' --emit dot | dot -Tsvg   a drawing of it as it is
+  python -m compiler x.ir --run '' --emit dot | dot -Tsvg   a drawing of the unchanged graph
   python -m compiler x.ir --run fold_constants,eliminate_dead --emit plan
-  python -m compiler x.ir --emit py -o x.py && python x.py  a module that runs by itself
-  python -m compiler x.ir --html x.html --disable schedule  a page about all passes but one
+  python -m compiler x.ir --emit py -o x.py && python x.py  a standalone module
+  python -m compiler x.ir --html x.html --disable schedule  a page of all passes but one
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0, or 2 after a message for what cannot be read, run or written."""
-    given = _parser().parse_args(arguments)
+    """Run the command line; return 0, or 2 after a message if a file cannot be read, run or
+    written.
+    """
+    parsed = _parser().parse_args(arguments)
     try:
-        missed = _answer(given)
+        missed = _execute(parsed)
     except (OSError, ValueError) as error:
         print(f"compiler: {printable_lines(_message(error))}", file=sys.stderr)
         return 2
-    for refusal in missed:
-        print(f"refused by {one_line(refusal)}", file=sys.stderr)
+    for optimisation in missed:
+        print(f"missed optimisation: {one_line(optimisation)}", file=sys.stderr)
     return 0
 
 
-def _answer(given: argparse.Namespace) -> tuple[str, ...]:
-    """Do what was asked for; what the passes refused, and why."""
-    options = _options(given)
-    if given.html is not None:
-        return _write_page(given, options)
-    passes = pipeline(options) if given.run is None else named(_names(given.run))
-    watching = [] if given.dump is None else [Dump(given.dump)]
-    text = _read(given.file)
-    made, missed = convert(text, given.file, passes, given.emit or "ir", watching)
-    if given.dump is None or given.emit or given.output:
-        _write(given.output, made)
+def _execute(parsed: argparse.Namespace) -> tuple[str, ...]:
+    """Execute the command line; return the missed optimisations as text."""
+    options = _options(parsed)
+    if parsed.html is not None:
+        return _write_page(parsed, options)
+    passes = pipeline(options) if parsed.run is None else named(_names(parsed.run))
+    observers = [] if parsed.dump is None else [Dump(parsed.dump)]
+    text = _read(parsed.file)
+    output, missed = convert(text, parsed.file, passes, parsed.emit or "ir", observers)
+    if parsed.dump is None or parsed.emit or parsed.output:
+        _write(parsed.output, output)
     return missed
 
 
 def convert(
     text: str, file: str, passes: Sequence[Pass], emit: str, observers: Sequence[Observer] = ()
 ) -> tuple[str, tuple[str, ...]]:
-    """A graph's text after passes, as one of `EMITTERS`, and what the passes refused, and why.
+    """Return a graph's text after passes, as one of `EMITTERS`, and the missed optimisations.
 
-    Raises ParseError naming `file` and the line, and what running the passes raises.
+    Raises ParseError naming `file` and the line, and whatever the passes raise.
     """
     graph, context = parse(text, file), Context()
     run_passes(graph, passes, context, observers)
     return EMITTERS[emit](graph), tuple(map(str, context.missed))
 
 
-def _write_page(given: argparse.Namespace, options: Options) -> tuple[str, ...]:
-    """The page about a compilation, and its dumps; all the way, since the page shows the module."""
-    if given.run is not None:
-        raise ValueError("--html shows a whole compilation: choose passes by --only or --disable")
-    graph = parse(_read(given.file), given.file)
+def _write_page(parsed: argparse.Namespace, options: Options) -> tuple[str, ...]:
+    """Write the HTML page of a full compilation, and its dumps; return missed optimisations."""
+    if parsed.run is not None:
+        raise ValueError("--html shows a full compilation: select passes by --only or --disable")
+    graph = parse(_read(parsed.file), parsed.file)
     names = {name for var in graph.feeds() for name in var.type.names}
-    title = f"{Path(given.file).name}: {len(graph)} ops"
+    title = f"{Path(parsed.file).name}: {len(graph)} ops"
     sizes = dict.fromkeys(names, options.typical)
-    seen = study_graph(title, graph, sizes, options=options, dump=given.dump)
-    seen.save(given.html)
-    return tuple(map(str, seen.compiled.context.missed))
+    study = study_graph(title, graph, sizes, options=options, dump=parsed.dump)
+    study.save(parsed.html)
+    return tuple(map(str, study.compiled.context.missed))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m compiler",
-        description="Run passes over a graph in a file and print what it became.",
+        description="Run passes over the graph in a file and print the result.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE.ir", help="a graph as text; - reads standard input")
+    parser.add_argument("file", metavar="FILE.ir", help="a graph as text; - for standard input")
     parser.add_argument(
-        "--run", metavar="PASS,PASS", help="passes in this order; the full pipeline if not given"
+        "--run", metavar="PASS,PASS", help="run these passes in this order; default: all"
     )
-    parser.add_argument("--only", default="", metavar="PASS,PASS", help="of the pipeline, these")
-    parser.add_argument("--disable", default="", metavar="PASS,PASS", help="leave these out")
-    parser.add_argument("--stop-after", metavar="PASS", help="leave out those behind this one")
-    parser.add_argument("--dump", type=Path, metavar="DIR", help="write every stage in files")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page about all passes")
-    parser.add_argument("--emit", choices=EMITTERS, help="graph, plan, module or drawing (ir)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of printing")
+    parser.add_argument("--only", default="", metavar="PASS,PASS", help="run only these passes")
+    parser.add_argument("--disable", default="", metavar="PASS,PASS", help="skip these passes")
+    parser.add_argument("--stop-after", metavar="PASS", help="skip the passes after this one")
+    parser.add_argument("--dump", type=Path, metavar="DIR", help="write every stage to files")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page")
+    parser.add_argument("--emit", choices=EMITTERS, help="what to print; default: ir")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file instead")
     return parser
 
 
@@ -124,18 +125,18 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _options(given: argparse.Namespace) -> Options:
-    """The settings of the environment, without the passes that were asked to be left out."""
+def _options(parsed: argparse.Namespace) -> Options:
+    """Return the options of the environment plus the passes that the command line disables."""
     options = Options.from_env()
-    off = [*options.disable, *_names(given.disable)]
-    return replace(options, disable=left_out(off, _names(given.only), given.stop_after))
+    disabled = [*options.disable, *_names(parsed.disable)]
+    return replace(options, disable=left_out(disabled, _names(parsed.only), parsed.stop_after))
 
 
 def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ParseError(f"{file}: not a text: {error.reason} at byte {error.start}") from error
+        raise ParseError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def _write(output: str | None, text: str) -> None:
@@ -146,7 +147,7 @@ def _write(output: str | None, text: str) -> None:
 
 
 def _message(error: OSError | ValueError) -> str:
-    """What went wrong, in words, with the notes that passes add."""
+    """Return an error's message with its notes, which passes add."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"

@@ -1,11 +1,11 @@
-"""Reverse mode: walk the ops of a block backwards and ask each for its gradient (fluid_spec A.4).
+"""Reverse-mode autodiff: walk the ops of a block in reverse and append their gradient ops.
 
-A gradient is called `x@GRAD`. Where several ops give parts of it, the parts are called
-`x@GRAD@RENAME@block0@k` and a `sum` stands right before the first op that reads the whole, or at
-the end. An op takes part if a gradient of something it writes has come up: what does not lead to
-the loss, or only to variables that stop gradients, is never written down. The gradient of a block
-that an op owns is a block too, which the op's gradient owns. `compiler.ir.autodiff.reverse_walk`
-does the walk.
+A gradient is called `x@GRAD`. Where several ops contribute to it, the partial gradients are called
+`x@GRAD@RENAME@block0@k`, and a `sum` is inserted right before the first op that reads the total, or
+at the end. An op is differentiated only if a gradient of one of its outputs exists: nothing is
+written for ops that do not lead to the loss, or lead only to variables with `stop_gradient`. The
+gradient of a block that an op owns is a block too, owned by the gradient op.
+`compiler.ir.autodiff.reverse_walk` does the walk. Source: fluid_spec A.4.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def append_backward(
     no_grad: Collection[str] = (),
     on_append: OnAppend | None = None,
 ) -> dict[str, str]:
-    """Append the ops that compute the gradients of `loss`; returns their names by variable.
+    """Append the ops that compute the gradients of `loss`; return the gradients' names by variable.
 
-    Variables that stop gradients, those of `no_grad` and those that are not floating point get
-    none. Raises CompileError where the loss is not computed or has not exactly one element.
+    Variables with `stop_gradient`, those of `no_grad` and those that are not floating point get
+    none. Raises CompileError if no op computes the loss or it does not have exactly one element.
     """
     writer = _writer(block, loss)
     _check_loss(block, loss, writer)
@@ -50,10 +50,10 @@ def append_gradients(
 ) -> dict[str, str]:
     """Append the ops that compute gradients of `targets` with respect to `inputs`.
 
-    `targets` maps each to the variable that holds its gradient, or None for ones. Returns the
-    names of gradients by variable; an input that no target depends on is not among them.
+    `targets` maps each variable to the name of its initial gradient, or None for ones. Returns the
+    names of gradients by variable; inputs that no target depends on are absent.
     """
-    tape = Tape(block, no_grad, _depending(block.ops, inputs))
+    tape = Tape(block, no_grad, _dependents(block.ops, inputs))
     for target, given in targets.items():
         for op in _seeds(block, target, given, tape.grad(target)):
             tape.append(op)
@@ -74,20 +74,20 @@ def _writer(block: Block, name: str) -> OpDesc:
     writer = next((op for op in reversed(block.ops) if name in op.writes()), None)
     if writer is None:
         raise CompileError(
-            f"variable {name!r} is computed by no op of its block, so it has no gradients",
+            f"variable {name!r} is computed by no op of its block, so it has no gradient",
             hint="pass the variable that a layer returned",
         )
     return writer
 
 
 def _ops_up_to(block: Block) -> list[OpDesc]:
-    """The ops of a block, and before them those of the blocks around it."""
+    """Return the ops of the enclosing blocks, outermost first, then those of the block."""
     around = [] if block.parent is None else _ops_up_to(block.parent)
     return [*around, *block.ops]
 
 
 def _check_loss(block: Block, name: str, writer: OpDesc) -> None:
-    """CompileError where the variable to minimise is not one number."""
+    """Raise CompileError if the variable to minimise does not have exactly one element."""
     loss = block.lookup(name)
     if loss is None or loss.dims is None or any(size != 1 for size in loss.dims):
         shape = None if loss is None else loss.dims
@@ -105,7 +105,7 @@ def _seeds(
     gradient: str,
     role: OpRole = OpRole.BACKWARD,
 ) -> list[OpDesc]:
-    """Ops that give a target's gradient its value: what the caller gave, or ones."""
+    """Return ops that initialise a target's gradient: a copy of `given`, or ones."""
     var, source = block.lookup(target), _writer(block, target).source
     out = {"Out": [gradient]}
     attrs: dict[str, Any] = {"op_role": int(role)}
@@ -118,8 +118,8 @@ def _seeds(
     return [OpDesc("fill_constant", {}, out, {**attrs, "force_cpu": False}, source)]
 
 
-def _depending(ops: Sequence[OpDesc], inputs: Sequence[str]) -> set[str]:
-    """Every name whose value depends on one of `inputs`, and those themselves."""
+def _dependents(ops: Sequence[OpDesc], inputs: Sequence[str]) -> set[str]:
+    """Return `inputs` and every name whose value depends on one of them."""
     names = set(inputs)
     for op in ops:
         if names.intersection(op.reads()):

@@ -1,4 +1,4 @@
-"""compile(): Program to Module, every stage in a file if asked."""
+"""`compile()`: Program to Module; `dump` writes every stage to files."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ from compiler.tracebacks import entry_point
 TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget(), "triton": TritonTarget()}
 
 Feed = Mapping[str, Any] | Sequence[str]
-"""What is fed: names, or names with shapes (numbers, or names for unknown sizes), or arrays.
+"""The feeds: names, or a mapping from name to shape (ints, or strings for symbolic sizes) or array.
 
-A shape that begins with a DType is that of a feed of another element type than the declared one.
+A shape whose first item is a DType is that of a feed whose element type differs from the declared
+one.
 """
 
 
@@ -70,12 +71,12 @@ def compile(
 ) -> Module:
     """Compile the main block of a program into a module that computes `fetch` from `feed`.
 
-    `feed` is names, or a mapping from name to shape or array; unknown sizes are names (`"N"`), and
-    one module serves every number they may stand for. `fetch` is names or variables. `params` lends
-    arrays by name that stay as they are, so that trained batch norms and constants can be folded;
-    folded weights are added to it. `dump` is a folder for every stage: `.ir`, `.dot` and
-    `.__model__` after each pass, `passes.jsonl`, the plan and the module. Raises CompileError (or
-    a kind of it) naming the op and the user's line.
+    `feed` is names, or a mapping from name to shape or array; symbolic sizes are names (`"N"`), and
+    one module serves all their values. `fetch` is names or variables. `params` passes in constant
+    arrays by name, so that trained batch norms and constants can be folded; folded weights are
+    added to the mapping. `dump` is a folder for every stage: `.ir`, `.dot` and `.__model__` after
+    each pass, `passes.jsonl`, the plan and the module. Raises CompileError (or a subclass) naming
+    the op and the user's line.
     """
     return compile_stages(
         program, feed=feed, fetch=fetch, target=target, params=params, options=options,
@@ -94,7 +95,7 @@ def compile_stages(
     dump: str | Path | None = None,
     observers: Sequence[Observer] = (),
 ) -> Compiled:
-    """The same as `compile`, and keeps the graph, the plan and what the passes declined."""
+    """Compile as `compile` does; return the graph, the plan and missed optimisations too."""
     with without_collections():
         graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
         return compile_graph(
@@ -113,19 +114,20 @@ def compile_graph(
     observers: Sequence[Observer] = (),
     like: Program | None = None,
 ) -> Compiled:
-    """The same from a graph on, which is changed; `like` is the program it was made of, if any.
+    """Compile a graph, which is changed in place; `like` is the program it was converted from, if
+    any.
 
-    The module remembers what it was made of, so that it can be explained later.
+    The module records its initial graph, so that it can be explained later.
     """
     settings = options or Options.from_env()
     writer = _target(target)
     context = Context(params, settings.typical, settings.memory_budget)
     text = show(graph)
     folder = _folder(dump, settings, graph, text)
-    watching = [*observers, *_observers(settings, folder, like)]
+    all_observers = [*observers, *_observers(settings, folder, like)]
     with without_collections():
         supports = writer.supports if target != "numpy" else None
-        run_passes(graph, pipeline(settings, supports), context, watching)
+        run_passes(graph, pipeline(settings, supports), context, all_observers)
         _check_support(graph)
         plan = replace(freeze(graph), in_order=settings.deterministic, tf32=settings.tf32)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)
@@ -142,8 +144,10 @@ def compile_graph(
 
 @contextmanager
 def without_collections() -> Generator[None]:
-    """Hold the cycle collector back: a compilation makes many objects, all of which it needs, and
-    looking through them again and again costs more the larger the program is.
+    """Disable the cyclic garbage collector within the block.
+
+    A compilation allocates many objects and keeps them all, so collections only cost time, and more
+    the larger the program is.
     """
     enabled = gc.isenabled()
     try:
@@ -158,11 +162,11 @@ def without_collections() -> Generator[None]:
 
 
 _HELD_BACK: list[None] = []
-"""Not empty while a compilation holds the collector back."""
+"""Non-empty while a compilation has disabled the garbage collector."""
 
 
 def _collect_in_child() -> None:
-    """Let the collector work in a child of a fork, where no other thread compiles."""
+    """Enable the garbage collector in a forked child, where no other thread compiles."""
     if _HELD_BACK:
         _HELD_BACK.clear()
         gc.enable()
@@ -176,13 +180,13 @@ def _target(name: str) -> Target:
     if name not in TARGETS:
         hint = did_you_mean(name, TARGETS)
         raise CompileError(
-            f"there is no target {name!r}; there are: {', '.join(TARGETS)}", hint=hint
+            f"unknown target {name!r}, expected one of: {', '.join(TARGETS)}", hint=hint
         )
     return TARGETS[name]
 
 
 def _folder(dump: str | Path | None, settings: Options, graph: Graph, text: str) -> Path | None:
-    """Where stages are left: in the folder that was given, or below the one that is set."""
+    """Return the folder for dumps: `dump`, or a subfolder of the one in the options, or None."""
     if dump is not None or settings.dump is None:
         return None if dump is None else Path(dump)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -190,7 +194,7 @@ def _folder(dump: str | Path | None, settings: Options, graph: Graph, text: str)
 
 
 def _file_name(name: str) -> str:
-    """A graph's name without what would lead to another folder.
+    """Replace every character of a graph's name that is unsafe in a file name.
 
     >>> _file_name("../main")
     '.._main'
@@ -199,12 +203,12 @@ def _file_name(name: str) -> str:
 
 
 def _observers(settings: Options, folder: Path | None, like: Program | None) -> list[Observer]:
-    watching: list[Observer] = [Dump(folder, like)] if folder is not None else []
-    return watching + ([Guard()] if settings.check >= 2 else [])
+    observers: list[Observer] = [Dump(folder, like)] if folder is not None else []
+    return observers + ([Guard()] if settings.check >= 2 else [])
 
 
 def _check_support(graph: Graph) -> None:
-    """CompileError for an op of the host that NumPy code cannot be written for."""
+    """Raise CompileError for a host op that the NumPy target has no code for."""
     for op in (each for each in graph.ops() if not runs_on_device(each)):
         if why := TARGETS["numpy"].supports(op):
             raise CompileError(f"target 'numpy': {why}", op=repr(op), source=op.source)
@@ -216,16 +220,16 @@ def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
     module.save(folder / f"{name}.py")
 
 
-# ---- what is fed -------------------------------------------------------------------------------
+# ---- feeds -------------------------------------------------------------------------------------
 
 
 def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:
-    """Shapes of the feeds with a name for every unknown size; types where an element type is given.
+    """Return the shape of each feed, a name for every unknown size; its type if a DType is given.
 
-    Where only a name is given, the declared shape counts: its leading unknown size is `N` for all
+    A feed without a given shape has the declared one: the leading unknown size is `N` for all
     feeds, others are named after the variable and the axis. The LoD of a feed `x` is fed as
-    `x@LOD0`, …, offsets of the shape `("N + 1",)`; it comes by itself where only `x` is given. With
-    `x@ROWS` behind `x`, that has the values of sparse rows, and this their numbers.
+    `x@LOD0`, …, offsets of shape `("N + 1",)`; it is added automatically if only the name `x` is
+    given. If `x@ROWS` is fed, `x` holds the values of sparse rows, and `x@ROWS` the row indices.
     """
     block = program.blocks[0]
     shapes: dict[str, Shape | TensorType] = {}
@@ -237,17 +241,17 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:
             raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
         given = feed[name] if isinstance(feed, Mapping) else None
         if given is None:
-            shapes |= _declared_with_lod(var, _stem(name, stems))
+            shapes |= _declared_with_lod(var, _size_prefix(name, stems))
         else:
-            shapes[name] = _given(given)
+            shapes[name] = _fed_shape(given)
     return shapes
 
 
-def _stem(name: str, taken: dict[str, str]) -> str:
-    """What sizes of a feed are called after: its name as part of a Python name, and its alone.
+def _size_prefix(name: str, taken: dict[str, str]) -> str:
+    """Return the prefix of a feed's size names: the feed's name as a Python identifier, unique.
 
     >>> taken = {}
-    >>> [_stem(name, taken) for name in ("a.b", "a:b", "0", "a.b")]
+    >>> [_size_prefix(name, taken) for name in ("a.b", "a:b", "0", "a.b")]
     ['a_b', 'a_b_', 'v0', 'a_b']
     """
     clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LONGEST_NAME])
@@ -258,21 +262,21 @@ def _stem(name: str, taken: dict[str, str]) -> str:
 
 
 def _declared_with_lod(var: VarDesc, stem: str) -> dict[str, Shape]:
-    """The shape of a feed and of its LoD, of which the outermost level has `N` sequences.
+    """Return the shapes of a feed and of its LoD offsets; the outermost level has `N` sequences.
 
-    Sequences have a length of their own in all, which is named after the variable.
+    The total number of rows of a LoD tensor is a symbolic size named after the variable.
     """
     shape = _declared(var, stem)
     if not var.lod_level:
         return {var.name: shape}
-    counts = [Dim.named("N"), *(_named(stem, f"level{i}") for i in range(1, var.lod_level))]
+    counts = [Dim.named("N"), *(_size_named(stem, f"level{i}") for i in range(1, var.lod_level))]
     levels: dict[str, Shape] = {f"{var.name}{LOD}{i}": (n + 1,) for i, n in enumerate(counts)}
-    rows = _named(stem, "rows") if isinstance(shape[0], Dim) else shape[0]
+    rows = _size_named(stem, "rows") if isinstance(shape[0], Dim) else shape[0]
     return {var.name: (rows, *shape[1:]), **levels}
 
 
-def _given(value: Any) -> Shape | TensorType:
-    """The shape an array has, or the one that was written down; with an element type before it."""
+def _fed_shape(value: Any) -> Shape | TensorType:
+    """Return the shape of an array, or the shape itself; a type if its first item is a DType."""
     sizes = tuple(getattr(value, "shape", value))
     if sizes and isinstance(sizes[0], DType):
         return TensorType(sizes[0], tuple(map(_size, sizes[1:])))
@@ -287,19 +291,19 @@ def _size(size: int | str | Dim) -> Size:
 
 def _declared(var: VarDesc, stem: str) -> Shape:
     if var.dims is None:
-        raise CompileError(f"feed {var.name!r} has no declared shape; give one")
+        raise CompileError(f"feed {var.name!r} has no declared shape; pass one in `feed`")
     return tuple(_axis(stem, axis, size) for axis, size in enumerate(var.dims))
 
 
 def _axis(stem: str, axis: int, size: int) -> Size:
-    """A declared size; the name of an unknown one is a Python name."""
+    """Return a declared size; an unknown one becomes a symbolic size."""
     if size >= 0:
         return size
-    return Dim.named("N") if axis == 0 else _named(stem, str(axis))
+    return Dim.named("N") if axis == 0 else _size_named(stem, str(axis))
 
 
-def _named(stem: str, part: str) -> Dim:
-    """A size of a variable; its name is a Python name."""
+def _size_named(stem: str, part: str) -> Dim:
+    """Return a symbolic size of a variable; its name is a Python identifier."""
     return Dim.named(f"{stem}_{part}")
 
 

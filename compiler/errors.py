@@ -1,4 +1,4 @@
-"""What goes wrong while compiling, said once: the op, the user's line, the pass, and a hint."""
+"""Errors of the compiler: a message, the op, the user's line and a hint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from compiler.escape import one_line, printable_lines
 
 
 class CompileError(ValueError):
-    """A program cannot be compiled as it stands.
+    """An error of a program that cannot be compiled.
 
-    `message` is one sentence; `op` the op as text; `source` the user's `file:line`; `hint` what
-    to do about it. Each is shown on a line of its own. What is not printable in them is shown as
-    an escape sequence: names come from users and files.
+    `message` is one sentence; `op` the op as text; `source` the user's `file:line`; `hint` what to
+    do about it. Each is shown on a separate line. Unprintable characters are shown as escape
+    sequences, since names come from users and files.
     """
 
     def __init__(self, message: str, *, op: str = "", source: str = "", hint: str = "") -> None:
@@ -32,7 +32,7 @@ class CompileError(ValueError):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Text and attributes, for another process: `__init__` would make the text again."""
+        """Pickle the text and attributes as they are: `__init__` would format the text again."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -41,7 +41,7 @@ class UnknownOp(CompileError):
 
 
 class MissingSlot(CompileError):
-    """An op was given no value for a slot it needs, or one for a slot it does not have."""
+    """A required slot of an op is missing, or a slot does not exist."""
 
 
 class BadAttribute(CompileError):
@@ -49,31 +49,31 @@ class BadAttribute(CompileError):
 
 
 class ShapeError(CompileError):
-    """Shapes or element types of an op's inputs do not go together."""
+    """Shapes or element types of an op's inputs are incompatible."""
 
 
 class ParseError(CompileError):
-    """A text is not a graph or a program; the message says where."""
+    """A text is not a valid graph or program; the message contains the position."""
 
 
 class VerifyError(CompileError):
-    """A graph broke a rule that must hold between passes."""
+    """A graph violates an invariant that must hold between passes."""
 
 
 class PlanError(CompileError):
-    """A plan loses a value before it is read, or puts one where it must not be."""
+    """A plan overwrites a value before it is read, or stores one in invalid memory."""
 
 
 class PassOrderError(CompileError):
-    """A pipeline runs a pass before what it needs."""
+    """A pipeline runs a pass before the passes that it requires."""
 
 
 LONGEST_GUESS = 200
-"""Characters of a name that others are compared with: the time grows with the square."""
+"""Maximum length of names that `did_you_mean` compares: its time grows with the square."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names the closest known spelling, or nothing.
+    """Return a hint with the closest known spelling, or an empty string.
 
     >>> did_you_mean("rellu", ["relu", "tanh"])
     "did you mean 'relu'?"

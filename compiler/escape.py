@@ -1,8 +1,8 @@
 r"""Text of models and users inside generated text: one escaping function per language.
 
-A name of a variable or a line of a user's script may hold anything: line breaks, quotes, markup,
-what moves a terminal's cursor. Whatever puts one into Python, DOT, HTML, JSON or on a terminal does
-so by the function here for that language; `expect_one_line` is for who collects lines of code.
+A variable name or a line of a user's script may contain anything: line breaks, quotes, markup,
+terminal control sequences. All code that inserts one into Python, DOT, HTML, JSON or terminal
+output calls the function here for that language; `expect_one_line` checks lines of code.
 
 | language | function |
 |---|---|
@@ -23,7 +23,7 @@ from typing import Any, cast
 
 
 def one_line(text: str) -> str:
-    r"""Text in which line ends, control characters and invisible ones are escape sequences.
+    r"""Escape line ends, control characters and invisible characters in a text.
 
     >>> one_line("a\nimport os"), one_line("\x1b[2J"), one_line("naïve")
     ('a\\nimport os', '\\x1b[2J', 'naïve')
@@ -34,7 +34,7 @@ def one_line(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    r"""Text of several lines, each as `one_line` has it; tabs stay.
+    r"""Escape control characters in a text of several lines; line feeds and tabs remain.
 
     >>> printable_lines("a\n\tb\x07")
     'a\n\tb\\x07'
@@ -45,23 +45,23 @@ def printable_lines(text: str) -> str:
 
 
 def expect_one_line(text: str) -> str:
-    r"""The text itself; ValueError where it holds a line end, another control character or NUL.
+    r"""Return the text; raise ValueError if it has a line end or other control character.
 
-    >>> expect_one_line("a = 1\nb = 2")
+    >>> expect_one_line("a\nb")
     Traceback (most recent call last):
-    ValueError: a line of code holds '\n': escape it with compiler.escape.one_line; 'a = 1\nb = 2'
+    ValueError: a line of code contains '\n': escape it with compiler.escape.one_line; 'a\nb'
     """
     if text.isprintable():
         return text
     found = next((c for c in text if not c.isprintable() and c != "\t"), "")
     if found:
         hint = "escape it with compiler.escape.one_line"
-        raise ValueError(f"a line of code holds {found!r}: {hint}; {text[:80]!r}")
+        raise ValueError(f"a line of code contains {found!r}: {hint}; {text[:80]!r}")
     return text
 
 
 def dot_string(*lines: str) -> str:
-    r"""A quoted string of DOT that shows these lines, whatever is in them.
+    r"""Return a quoted DOT string that shows these lines literally.
 
     >>> print(dot_string('a"]', "b\\n"))
     "a\"]\nb\\n"
@@ -70,13 +70,13 @@ def dot_string(*lines: str) -> str:
 
 
 def _dot_line(text: str) -> str:
-    """A line in which neither quotes nor backslashes nor entities mean anything to Graphviz."""
+    """Escape quotes, backslashes and entities of a line for Graphviz."""
     shown = one_line(text).replace("\\", "\\\\").replace('"', '\\"')
     return shown.replace("&", "&amp;")
 
 
 def html_text(text: str) -> str:
-    """Text for an element or a quoted attribute of HTML.
+    """Escape a text for an HTML element or a quoted attribute.
 
     >>> html_text('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
@@ -85,7 +85,7 @@ def html_text(text: str) -> str:
 
 
 def json_line(value: Any) -> str:
-    r"""A value as JSON without a line end; what is not printable in its texts is escaped.
+    r"""Return a value as JSON on one line; unprintable characters in strings are escaped.
 
     >>> print(json_line({"name": "a\u2028b"}))
     {"name": "a\u2028b"}
@@ -94,9 +94,9 @@ def json_line(value: Any) -> str:
 
 
 def script_json(value: Any) -> str:
-    r"""JSON for the inside of a script element: nothing in it ends the script or begins a tag.
+    r"""Return JSON for the inside of a script element: nothing in it ends the script.
 
-    Texts have line ends and tabs, and show what else is not printable as escape sequences.
+    Strings keep line ends and tabs; other unprintable characters appear as escape sequences.
 
     >>> script_json("</script>\x07")
     '"\\u003c/script\\u003e\\\\x07"'
@@ -108,14 +108,14 @@ def script_json(value: Any) -> str:
 
 
 def _json_text(text: str) -> str:
-    """JSON in which every character that is not printable is an escape sequence of JSON."""
+    """Replace every unprintable character of a JSON text by its JSON escape sequence."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _shown(value: Any) -> Any:
-    """Plain data with all texts printable."""
+    """Escape unprintable characters in all strings of plain data."""
     if isinstance(value, str):
         return printable_lines(value)
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""freeze(): a graph whose passes have run becomes a plan, and the graph is let go.
+"""`freeze()`: convert a graph whose passes have run into an immutable plan.
 
-Labels become steps, places and buffers, and nothing changes any more.
+Labels of ops and vars become steps, values and buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.plan_check import check_plan
 
 
 def freeze(g: Graph) -> Plan:
-    """The plan of a graph whose passes have run; PlanError where a pass lost a value."""
+    """Return the plan of a graph whose passes have run; raise PlanError if a pass lost a value."""
     freezer = _Freezer(lives(g), device_vars(g))
     freezer.slots()
     steps = tuple(freezer.step(i, ops) for i, ops in enumerate(kernels(g)))
@@ -39,19 +39,19 @@ def freeze(g: Graph) -> Plan:
 
 
 def _dim_names(g: Graph) -> tuple[str, ...]:
-    """The names binding must know, in the order the feeds bring them."""
+    """Return the symbolic sizes that binding determines, in the order of the feeds."""
     sizes = (size for var in g.feeds() for size in var.type.shape if isinstance(size, Dim))
     return tuple(dict.fromkeys(name for size in sizes for name in size.names))
 
 
 def _larger(a: Size, b: Size) -> Size:
-    """The larger of two ends; the first where nobody can tell."""
+    """Return the larger of two end offsets; the first if they cannot be compared."""
     return b if at_most(a, b) else a
 
 
 @dataclass
 class _Freezer:
-    """Vars to values, slots to buffers."""
+    """The conversion of one graph: vars to values, slots to buffers."""
 
     lives: Mapping[Var, tuple[int, int]]
     on_device: frozenset[Var] = frozenset()
@@ -61,11 +61,11 @@ class _Freezer:
     held: dict[int, list[Var]] = field(default_factory=lambda: dict[int, list[Var]]())
 
     def slots(self) -> None:
-        """A buffer for every slot: alive from its first var's birth to its last var's end.
+        """Create a buffer for every slot, live from its first definition to its last use.
 
-        It has the name of its first var.
+        It is named after its first var.
         """
-        there = {var.slot for var in self.on_device}
+        on_device = {var.slot for var in self.on_device}
         for var in self.lives:
             if var.slot is not None:
                 self.held.setdefault(var.slot, []).append(var)
@@ -74,22 +74,22 @@ class _Freezer:
             stop = max(self.lives[var][1] for var in sharing)
             self.buffer_of[slot] = len(self.buffers)
             nbytes = reduce(_larger, (end(var.type, var.region) for var in sharing))
-            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop, slot in there))
+            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop, slot in on_device))
 
     def value(self, var: Var) -> Value:
-        """The frozen form of a var, made once."""
+        """Return the frozen form of a var, created once."""
         if var not in self.values:
-            place, home = self._home(var)
-            there = var in self.on_device
-            self.values[var] = Value(var.label, var.type, place, home, there, var.region)
+            place, home = self._storage(var)
+            on_device = var in self.on_device
+            self.values[var] = Value(var.label, var.type, place, home, on_device, var.region)
         return self.values[var]
 
     def param(self, g: Graph, var: Var) -> Tensor:
-        """State at the edge of the plan."""
+        """Return a persistable var as a tensor of the module's interface."""
         given = g.producer(var) is None
         return tensor(var.name, var.type, given, var in self.on_device)
 
-    def _home(self, var: Var) -> tuple[Place, str | int]:
+    def _storage(self, var: Var) -> tuple[Place, str | int]:
         if var.role == "feed":
             return Place.FEED, var.name
         if var.role == "param":
@@ -99,13 +99,13 @@ class _Freezer:
         return (Place.LOCAL if var in self.lives else Place.INNER), var.storage.label
 
     def step(self, index: int, ops: list[Op]) -> Step:
-        """One kernel at a place in the order."""
+        """Return the step of one kernel at an index of the schedule."""
         read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in self.lives)
-        dying = frozenset(self.value(var) for var in read if self._ends(var, index))
+        dying = frozenset(self.value(var) for var in read if self._is_dead_after(var, index))
         return Step(index, tuple(self.op(op, index) for op in ops), dying)
 
-    def _ends(self, var: Var, index: int) -> bool:
-        """True where nobody needs the bytes of a var behind a step."""
+    def _is_dead_after(self, var: Var, index: int) -> bool:
+        """Whether the bytes of a var are dead after a step."""
         if self.lives[var][1] != index + 1:
             return False
         others = self.held.get(var.slot, ()) if var.slot is not None else ()
@@ -113,40 +113,40 @@ class _Freezer:
         return all(are_apart(var.type, var.region, v.type, v.region) for v in alive)
 
     def op(self, op: Op, index: int) -> PlannedOp:
-        """One op; the vars of its body stand for the values of the graph around it."""
-        sides = [
-            {slot: tuple(map(self.value, vars)) for slot, vars in side.items()}
-            for side in (without_tokens(op.inputs), without_tokens(op.outputs))
-        ]
+        """Return one planned op; the vars of its body map to values of the outer graph."""
+        inputs, outputs = (
+            {slot: tuple(map(self.value, vars)) for slot, vars in slots.items()}
+            for slots in (without_tokens(op.inputs), without_tokens(op.outputs))
+        )
         planned = PlannedOp(
-            op.kind, op.defn, sides[0], sides[1], op.source, repr(op), op.target or "", op.part
+            op.kind, op.defn, inputs, outputs, op.source, repr(op), op.target or "", op.part
         )
         return planned if op.body is None else self._with_body(planned, op, op.body, index)
 
     def _with_body(self, planned: PlannedOp, op: Op, body: Graph, index: int) -> PlannedOp:
-        """The vars of a body are values around it, or its own: in a buffer, or where they are."""
+        """Add the body: its vars are outer values, or values of the body in buffers or locals."""
         captured, written = op.inputs.get(CAPTURED, []), op.outputs.get(WRITTEN, [])
         feeds = body.feeds()
-        given, seen = feeds[: len(feeds) - len(captured)], feeds[len(feeds) - len(captured) :]
-        pairs = [*zip(seen, captured, strict=True), *zip(body.results, written, strict=False)]
-        self.values |= {mine: self.value(theirs) for mine, theirs in pairs}
-        for mine, _ in pairs:
-            first, (place, home, region) = mine.storage, self.values[mine].storage
-            made = Value(first.label, first.type, place, home, region=region)
-            self.values.setdefault(first, made)
+        saved, captures = feeds[: len(feeds) - len(captured)], feeds[len(feeds) - len(captured) :]
+        pairs = [*zip(captures, captured, strict=True), *zip(body.results, written, strict=False)]
+        self.values |= {inner: self.value(outer) for inner, outer in pairs}
+        for inner, _ in pairs:
+            first, (place, home, region) = inner.storage, self.values[inner].storage
+            value = Value(first.label, first.type, place, home, region=region)
+            self.values.setdefault(first, value)
         for var in (var for var in _in_text_order(body) if var not in self.values):
-            place = Place.LOCAL if var in given or var.type.is_open else Place.BUFFER
-            self.values[var] = self._own(body, var, place, index)
+            place = Place.LOCAL if var in saved or var.type.is_open else Place.BUFFER
+            self.values[var] = self._local_value(body, var, place, index)
         kept = body.results[len(written) :] if RUNS in op.outputs else []
         return replace(
             planned,
             body=tuple(Step(index, (self.op(each, index),)) for each in body.ops()),
-            given=tuple(map(self.value, given)),
+            given=tuple(map(self.value, saved)),
             kept=tuple(map(self.value, kept)),
         )
 
-    def _own(self, body: Graph, var: Var, place: Place, index: int) -> Value:
-        """A value of a body's own; one that is written over is where the later version will be."""
+    def _local_value(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+        """Return a value local to a body; an overwritten one shares the later version's storage."""
         before = self.values.get(var.storage)
         if before is not None:
             place, home, region = before.storage
@@ -159,9 +159,9 @@ class _Freezer:
 
 
 def _in_text_order(body: Graph) -> dict[Var, None]:
-    """Vars as a body's text says them: what no op writes, then what each op writes.
+    """Return the vars in the order of the body's text: those no op writes, then each op's outputs.
 
-    When they were made is not said there, so nothing may depend on it.
+    The text does not record the order of creation, so nothing may depend on it.
     """
-    given = (var for var in body.vars() if body.producer(var) is None)
-    return dict.fromkeys([*given, *(var for op in body.ops() for var in op.writes())])
+    inputs = (var for var in body.vars() if body.producer(var) is None)
+    return dict.fromkeys([*inputs, *(var for op in body.ops() for var in op.writes())])

@@ -1,9 +1,9 @@
-"""What a graph means: op by op, in plain NumPy, in the order the graph has.
+"""Interpreter: evaluates a graph op by op in plain NumPy, in the graph's order.
 
-The interpreter is the definition every optimisation is held against, so it is slow, small and
-strict about labels: a var with a slot lives only while nothing is written over its bytes of that
-slot, and reading it later gives poison (NaN, or the smallest integer) instead of a stale value. A
-wrong `reuse_memory` shows as a number that moved.
+The interpreter is the reference that every optimisation is checked against, so it is slow, small
+and strict about memory labels: a var with a slot is live only until its bytes are overwritten, and
+reading it later returns poison (NaN, or the smallest integer) instead of a stale value. An error in
+`reuse_memory` thus shows as a changed number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compiler.ir.region import are_apart
 from compiler.ir.types import Array, TensorType, is_floating
 
 Watch = Callable[[Op, list[tuple[Var, Array]]], list[tuple[Var, Array]]]
-"""Sees what an op computed, and says what is taken for it."""
+"""Callback that receives an op's outputs and returns the arrays to use in their place."""
 
 
 def run(
@@ -31,10 +31,10 @@ def run(
     params: MutableMapping[str, Array],
     watch: Watch | None = None,
 ) -> list[Array]:
-    """Compute a graph once; returns the arrays of its results and updates `params` in place.
+    """Evaluate a graph once; return the arrays of its results and update `params` in place.
 
-    `watch` sees every op of the graph, but not those in bodies. Raises KeyError for a feed or
-    parameter that is missing.
+    `watch` is called for every op of the graph, but not for those in bodies. Raises KeyError if a
+    feed or parameter is missing.
     """
     memory = _Memory()
     for var in graph.feeds():
@@ -51,7 +51,7 @@ def run(
 
 
 class _Memory:
-    """Arrays by var; a byte of a slot holds one var at a time, or what is part of another."""
+    """Arrays by var; each byte of a slot holds one var at a time, or a view of it."""
 
     def __init__(self) -> None:
         self.arrays: dict[Var, Array] = {}
@@ -59,7 +59,7 @@ class _Memory:
         self.deleted: set[Var] = set()
 
     def read(self, var: Var) -> Array:
-        """The array of a var; poison where another one was written over it by now."""
+        """Return the array of a var; poison if its bytes have been overwritten."""
         if var not in self.arrays or var in self.deleted:
             raise CompileError(
                 f"{var.label!r} is read after it was deleted or before it is written"
@@ -73,8 +73,8 @@ class _Memory:
         if var.slot is not None:
             self.holders.setdefault(var.slot, []).append(var)
 
-    def lose(self, op: Op, var: Var) -> None:
-        """Forget what stands in the bytes that an op writes where it makes a var."""
+    def invalidate(self, op: Op, var: Var) -> None:
+        """Invalidate the vars in the bytes that an op overwrites when it writes `var`."""
         if var.slot is None:
             return
         regions, same = written(op, var), linked(op, var)
@@ -85,10 +85,10 @@ class _Memory:
         ]
 
     def delete(self, var: Var) -> None:
-        """Forget the data of a var; its shape may still be asked for."""
-        gone = self.arrays[var]
+        """Discard the data of a var; its shape remains readable."""
+        data = self.arrays[var]
         if not var.type.is_array:
-            self.arrays[var] = np.broadcast_to(np.zeros((), gone.dtype), gone.shape)
+            self.arrays[var] = np.broadcast_to(np.zeros((), data.dtype), data.shape)
         self.deleted.add(var)
 
 
@@ -105,7 +105,7 @@ def _step(op: Op, memory: _Memory, watch: Watch | None) -> None:
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
     for var, array in results if watch is None else watch(op, results):
-        memory.lose(op, var)
+        memory.invalidate(op, var)
         memory.write(var, array)
 
 
@@ -119,33 +119,39 @@ def _evaluate(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
 
 
 def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, Array]]:
-    """What an op without a body makes of the arrays in its slots: each output with its array."""
+    """Evaluate an op without a body on the arrays of its slots; return its outputs with their
+    arrays.
+    """
     slots = op.defn.slots
     results = op.defn.evaluate({slot: slots[slot].hold(given) for slot, given in arrays.items()})
     return [
         (var, array if var.type.is_array else np.asarray(array))
         for slot, vars in without_tokens(op.outputs).items()
-        for var, array in zip(vars, _items(slots[slot], results[slot]), strict=False)
+        for var, array in zip(vars, _slot_values(slots[slot], results[slot]), strict=False)
     ]
 
 
-def _items(slot: Slot, value: Any) -> list[Any]:
-    """The values in a slot; a tensor array is one of them, though a list."""
+def _slot_values(slot: Slot, value: Any) -> list[Any]:
+    """Return the values of a slot; a tensor array is one value, although it is a list."""
     return listed(value) if slot.many else [value]
 
 
 def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
-    """Run an op's body as often as the op says; what it leaves, and what it keeps of each run."""
+    """Run an op's body as often as the op requires; return its outputs and the values saved per
+    run.
+    """
     assert op.body is not None
     feed = {
         var.name: memory.read(outer)
-        for var, outer in zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True)
+        for var, outer in zip(
+            _captured_feeds(op, op.body), op.inputs.get(CAPTURED, []), strict=True
+        )
     }
     written = op.outputs.get(WRITTEN, [])
     leaves = op.body.results[: len(written)]
-    left: list[Array] = [feed.get(var.name, _nothing(var.type)) for var in leaves]
+    left: list[Array] = [feed.get(var.name, _default_output(var.type)) for var in leaves]
     runs: list[list[Array]] = []
-    for kept in _runs(op, memory, feed):
+    for kept in _iterations(op, memory, feed):
         given = zip(op.body.feeds(), kept, strict=False)
         results = run(op.body, feed | {var.name: array for var, array in given}, {})
         left, saved = results[: len(written)], results[len(written) :]
@@ -156,14 +162,14 @@ def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
     return [*zip(written, left, strict=True), *kept_runs]
 
 
-def _captured(op: Op, body: Graph) -> list[Var]:
-    """The feeds of a body that stand for vars around it: behind those that were kept."""
+def _captured_feeds(op: Op, body: Graph) -> list[Var]:
+    """Return the feeds of a body that are captured outer vars; they follow the saved values."""
     feeds = body.feeds()
     return feeds[len(feeds) - len(op.inputs.get(CAPTURED, [])) :]
 
 
-def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequence[Array]]:
-    """Once for every run of the body, what was kept for it; `feed` changes in between."""
+def _iterations(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequence[Array]]:
+    """Yield the saved values for every run of the body; `feed` changes in between."""
     if op.kind == "unwind":
         yield from reversed(cast("list[list[Array]]", memory.read(op[RUNS])))
         return
@@ -178,10 +184,12 @@ def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequen
 
 def _pairs(op: Op) -> list[tuple[Var, Var]]:
     assert op.body is not None
-    return list(zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True))
+    return list(zip(_captured_feeds(op, op.body), op.inputs.get(CAPTURED, []), strict=True))
 
 
-def _nothing(type: TensorType) -> Array:
-    """What a body that never ran leaves where nothing was before: poison of the right type."""
+def _default_output(type: TensorType) -> Array:
+    """Return the output of a body that never ran, if no value existed before: poison of the right
+    type.
+    """
     shape = [size if isinstance(size, int) else 1 for size in type.shape]
     return cast(Array, []) if type.is_array else _poison(np.zeros(shape, type.dtype.numpy))

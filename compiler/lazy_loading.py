@@ -1,11 +1,11 @@
-"""Modules that are imported when they are first needed, and a registry that one of them fills.
+"""Lazy imports: modules that are imported at first use, and a registry that one of them fills.
 
-A process that only runs compiled modules, as a worker of a pool does, never imports the ops; one
-that trains alone never imports what connects it to others. A package whose names are in several
-files, of which most users need few, says where they are by `lazy_names`.
+A process that only runs compiled modules, such as a pool worker, never imports the ops; one that
+trains alone never imports what connects it to others. A package that exports names of several
+modules, most of them rarely used, declares them by `lazy_names`.
 
-`os.fork` waits until such imports have ended. A child has only the thread that forked: where
-another thread was in the middle of an import, the child would wait for it for ever.
+`os.fork` waits until such imports have finished: a child has only the thread that forked, so if
+another thread were importing, the child would wait for the import lock forever.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 FORK_WAITS = 10.0
-"""Seconds that a fork waits for imports of other threads at most."""
+"""Maximum seconds that a fork waits for imports of other threads."""
 
 _LATER: list[Callable[[], object]] = []
 _FILLING = RLock()
 _changed = Condition()
 _loading: Counter[int] = Counter()
-"""How many imports are under way, by the thread."""
+"""Number of imports in progress, by thread."""
 
 
 def load(imported: Callable[[], T]) -> T:
-    """What `imported`, which imports a module, returns; `os.fork` waits for it."""
-    with _forks_wait():
+    """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
+    with _delay_forks():
         return imported()
 
 
 def lazy_names(
     module: str, homes: Mapping[str, str], otherwise: Callable[[str], NoReturn] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a module whose names are loaded at their first use.
+    """Return the `__getattr__` and `__dir__` of a module whose names are loaded at first use.
 
-    `homes` has the names by the module that defines them, with spaces between; those of `module`
-    itself are the modules below it. `otherwise` raises the AttributeError for any other name.
+    `homes` maps each defining module to its names, separated by spaces; the names of `module`
+    itself are its submodules. `otherwise` raises the AttributeError for any other name.
     """
     known = {name: home for home, names in homes.items() for name in names.split()}
 
@@ -61,20 +61,20 @@ def lazy_names(
 
 
 def _named(module: str, home: str, name: str) -> Any:
-    """A name of its home, or the module of that name below `module`."""
+    """Return a name from its defining module, or a submodule if `home` is `module`."""
     if home == module:
         return import_module(f"{module}.{name}")
     return getattr(import_module(home), name)
 
 
 def fill_later(fill: Callable[[], object]) -> None:
-    """Call `fill`, which registers ops, when one that is not known is first looked up."""
+    """Register `fill`, which registers ops, to be called at the first lookup of an unknown one."""
     _LATER.append(fill)
 
 
 def filled(registry: T) -> T:
-    """The registry, once what was put off is in it; another thread waits until that is done."""
-    with _forks_wait(), _FILLING:
+    """Return the registry after all deferred fills; other threads wait until they are done."""
+    with _delay_forks(), _FILLING:
         while _LATER:
             fill = _LATER.pop()
             try:
@@ -86,8 +86,8 @@ def filled(registry: T) -> T:
 
 
 @contextmanager
-def _forks_wait() -> Generator[None]:
-    """Keep other threads from forking within the block."""
+def _delay_forks() -> Generator[None]:
+    """Delay forks by other threads within the block."""
     thread = get_ident()
     with _changed:
         _loading[thread] += 1
@@ -102,7 +102,7 @@ def _forks_wait() -> Generator[None]:
 
 
 def _before_fork() -> None:
-    """Wait for imports of other threads; none begins until `_after_fork`."""
+    """Wait for imports of other threads; none starts until `_after_fork`."""
     thread = get_ident()
     _changed.acquire()
     _changed.wait_for(lambda: not any(each != thread for each in _loading), FORK_WAITS)
@@ -112,7 +112,8 @@ def _after_fork() -> None:
     _changed.release()
 
 
-# What is registered last is called first: their locks, which imports may need, are taken later.
+# Hooks run in reverse order of registration, so these take their locks, which imports may
+# need, after ours.
 _REGISTERED_BEFORE = logging, concurrent.futures.thread
 
 if hasattr(os, "register_at_fork"):

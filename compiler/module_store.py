@@ -1,16 +1,15 @@
-"""Modules for the CPU on disk, so that the next process need not compile an equal program.
+"""On-disk cache of modules for the CPU, so that the next process need not compile an equal program.
 
-A module that was compiled over parameters is kept with the arrays that the compilation computed of
-them, such as folded weights; the digest of the parameters is part of what decides its name.
+A module that was compiled over parameters is stored with the arrays that the compilation computed
+from them, such as folded weights; the digest of the parameters is part of the key.
 
-An entry is a JSON file, with a file of bytes beside it where there are arrays. It is named by the
-digest of all that decides the code: the program, feeds, fetches, options, the compiler's own files
-and the versions of Python and NumPy. It appears whole or not at all; one whose bytes are not those
-that were written is thrown away. Entries that were not used for longest go when there is too much
-of them.
+An entry is a JSON file, plus a binary file if there are arrays. Its key is the digest of everything
+that determines the code: the program, feeds, fetches, options, the compiler's source files and the
+versions of Python and NumPy. Files are written atomically; an entry whose digest does not match is
+deleted. Above the size limit the least recently used entries are removed.
 
-The source is executed as it is found, so the folder has to be the user's alone, which
-`compiler.private_folders` checks; digests detect damage, and would not stop an attacker.
+The source is executed as it is found, so only the user may have write access to the folder, which
+`compiler.private_folders` checks; digests detect damage, but not an attack.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ from compiler.record import Record
 _PACKAGE = Path(__file__).parent
 _DAMAGES = OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError
 _LARGEST = 64 << 20
-"""Bytes of a file beyond which it is none of ours."""
+"""Maximum bytes of an entry file; larger files are ignored."""
 
 
 @dataclass(frozen=True)
 class ModuleStore:
-    """Modules below a folder, `limit` bytes of them at most."""
+    """An on-disk cache of modules below a folder, at most `limit` bytes."""
 
     root: Path
     limit: int
 
     @staticmethod
     def from_env() -> ModuleStore | None:
-        """The store of this user; None where it keeps nothing, or others can write to it."""
+        """Return this user's store; None if it is disabled or others can write to its folder."""
         kept = Cache.from_env(kind="modules")
         usable = kept.limit > 0 and is_private(kept.folder, "FLUID_CACHE")
         return ModuleStore(kept.folder, kept.limit) if usable else None
@@ -62,19 +61,19 @@ class ModuleStore:
     def find(
         self, key: str, options: Options, params: MutableMapping[str, Array] | None = None
     ) -> Module | None:
-        """The module that was put under a key; None where there is none, or a damaged one.
+        """Return the module stored under a key; None if it is missing or damaged.
 
-        The arrays that were put with it are added to `params`.
+        The arrays stored with it are added to `params`.
         """
-        place = self._place(key)
+        place = self._entry_path(key)
         try:
             if place.stat().st_size > _LARGEST:
                 return None
             entry = json.loads(place.read_bytes())
             module = _module(entry, options)
-            arrays = _arrays(self._beside(key), entry["arrays"])
-            for used in (place, self._beside(key))[: 1 + bool(arrays)]:
-                os.utime(used)  # the time of its last use
+            arrays = _arrays(self._arrays_path(key), entry["arrays"])
+            for used in (place, self._arrays_path(key))[: 1 + bool(arrays)]:
+                os.utime(used)  # the time of last use
         except FileNotFoundError:
             return None
         except _DAMAGES:
@@ -86,8 +85,10 @@ class ModuleStore:
         return module
 
     def put(self, key: str, module: Module, arrays: Mapping[str, Array] | None = None) -> None:
-        """Keep a module, with arrays. A disk that is full or locked keeps nothing, nor are arrays
-        kept that take more than half of the limit.
+        """Store a module with its arrays.
+
+        Nothing is stored if the disk is full or read-only, or if the arrays take more than half of
+        the limit.
         """
         added = arrays or {}
         if 2 * sum(each.nbytes for each in added.values()) > self.limit:
@@ -98,26 +99,28 @@ class ModuleStore:
             if added:
                 each = [[name, array.dtype.name, array.shape] for name, array in added.items()]
                 held = {"each": each, "sha256": hashlib.sha256(data).hexdigest()}
-                self._write(self._beside(key), data)
-            self._write(self._place(key), json.dumps(_entry(module, held)).encode())
+                self._write(self._arrays_path(key), data)
+            self._write(self._entry_path(key), json.dumps(_entry(module, held)).encode())
             trim({each: each for each in self.root.iterdir()}, self.limit)
 
     def _write(self, place: Path, data: bytes) -> None:
-        """Make a file that is whole or is not there."""
+        """Write a file atomically."""
         with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
             draft.write(data)
         Path(draft.name).replace(place)
 
-    def _beside(self, key: str) -> Path:
-        """The file with the arrays of an entry."""
+    def _arrays_path(self, key: str) -> Path:
+        """Return the path of an entry's arrays."""
         return self.root / f"{key}.arrays"
 
-    def _place(self, key: str) -> Path:
+    def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
 
 
 def module_key(target: str, options: Options, *made_of: object) -> str:
-    """The digest of what decides a module's code, and of the compiler that writes it."""
+    """Return the digest of everything that determines a module's code, including the compiler
+    itself.
+    """
     chosen = {each.name: getattr(options, each.name) for each in fields(options)}
     chosen["disable"] = sorted(options.disable)
     decided = (target, chosen, made_of, _compiler_digest(), sys.version_info[:3], np.__version__)
@@ -125,7 +128,7 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
 
 
 def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
-    """The digest of those of `names` that are in `params`: types, shapes and every byte."""
+    """Return the digest of those of `names` that are in `params`: dtypes, shapes and every byte."""
     digest = hashlib.sha256()
     for name in sorted({*names}):
         array = params.get(name)
@@ -137,7 +140,7 @@ def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
 
 @cache
 def _compiler_digest() -> str:
-    """The digest of names, times and sizes of the compiler's files."""
+    """Return the digest of names, modification times and sizes of the compiler's files."""
     return hashlib.sha256(repr(sorted(_files(_PACKAGE))).encode()).hexdigest()
 
 
@@ -152,18 +155,18 @@ def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of a module; its options are part of the key."""
+    """Return the JSON fields of an entry; the options are part of the key."""
     record = module.record
     made = {} if record is None else {
         "packed": base64.b64encode(record.packed).decode(),
         "milliseconds": dict(record.milliseconds),
     }  # fmt: skip
-    digest = _sum(module.source, made, held)
+    digest = _digest(module.source, made, held)
     return {"source": module.source, "made": made, "arrays": held, "sha256": digest}
 
 
 def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays of an entry, each in memory of its own; ValueError where they were damaged."""
+    """Return the arrays of an entry as copies; raise ValueError if they are damaged."""
     if not held:
         return {}
     types = [(name, DType.of(dtype).numpy, shape) for name, dtype, shape in held["each"]]
@@ -181,9 +184,9 @@ def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _module(entry: Mapping[str, Any], options: Options) -> Module:
-    """The module of an entry; ValueError where it is not what was written."""
+    """Return the module of an entry; raise ValueError if its digest does not match."""
     source, made = entry["source"], entry["made"]
-    if entry["sha256"] != _sum(source, made, entry["arrays"]):
+    if entry["sha256"] != _digest(source, made, entry["arrays"]):
         raise ValueError("the entry was damaged")
     module = Module.parse(source)
     record = None
@@ -193,6 +196,6 @@ def _module(entry: Mapping[str, Any], options: Options) -> Module:
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)
 
 
-def _sum(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+def _digest(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     text = json.dumps([source, made, arrays], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Every setting of the compiler, and the only reader of the environment."""
+"""Every option of the compiler, and the only reader of its environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Named(Protocol):
-    """What has a name, as the class of a pass does."""
+    """An object with a name, such as the class of a pass."""
 
     @property
     def name(self) -> str:
@@ -20,34 +20,37 @@ class Named(Protocol):
 
 
 NARROW = ("bf16", "fp16")
-"""Element types of two bytes that products may compute in."""
+"""Half-precision element types that matrix products may compute in."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile.
+    """Options of a compilation.
 
     `disable` names passes to leave out. Graphs and plans are always verified. `check` 1 also fills
-    memory with NaN (or the smallest integer) behind the last step that needs it, so that what is
-    read too late shows; 2 also runs the interpreter before and after each pass on made-up feeds and
-    stops at the first one that moves a number. `typical` stands for an unknown size when orders of
-    execution are compared. `memory_budget` is how many bytes the temporaries may take at once, as a
-    number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
-    values are then computed twice rather than kept. Where sizes are unknown it holds for the
-    typical one. `memory_limit` is how many bytes a step may take in all, as a number or text with a
-    unit (`"2GiB"`): where sizes need more, binding raises MemoryLimitExceeded before memory is
-    taken (docs/security.md says what is counted). `dump` is a folder in which each compilation
-    leaves its stages in files, in a folder of its own. `passes` are registered passes to run
-    besides, each at its place: classes, or their names (docs/cookbook.md). `dtype` "bf16" or "fp16"
-    lets products, and what follows them, compute in bfloat16 or float16, for inference
-    (docs/mixed_precision.md). `deterministic` lets rows that repeat be summed in one order on a
-    device, which takes longer; `tf32` lets its products of float32 round what they multiply to
-    TF32, which is faster (docs/gpu.md).
-    `check_numbers` stops a step at the first op that computes NaN or an infinite number, and names
-    op and tensor; ops are then neither fused nor moved.
-    `bucket_bytes` is how many bytes of gradients ranks sum at once, None for as many as the cost
-    model says; with `overlap` they do that while others are computed; `compress` "fp16" or "bf16"
-    rounds them on their way.
+    memory with NaN (or the smallest integer) after the last step that needs it, so that a late read
+    shows; 2 also runs the interpreter before and after each pass on generated feeds and stops at
+    the first pass that changes a number. `typical` is the value assumed for unknown sizes when
+    schedules are compared.
+
+    `memory_budget` is the maximum bytes of live temporaries, as a number, as text with a unit
+    (`"300MB"`), or as a percentage of what they would otherwise take (`"60%"`): cheap values are
+    then recomputed rather than kept. With unknown sizes it holds for the typical one.
+    `memory_limit` is the maximum bytes of a step in total, as a number or text with a unit
+    (`"2GiB"`): if sizes need more, binding raises MemoryLimitExceeded before memory is allocated
+    (docs/security.md lists what is counted).
+
+    `dump` is a folder in which each compilation writes its stages, in a separate subfolder.
+    `passes` are registered passes to run in addition, at their registered positions: classes or
+    names (docs/cookbook.md). `dtype` "bf16" or "fp16" lets matrix products, and the ops after them,
+    compute in bfloat16 or float16, for inference (docs/mixed_precision.md). `deterministic` fixes
+    the order of summation of duplicate rows on a device, which takes longer; `tf32` lets its
+    float32 products round their operands to TF32, which is faster (docs/gpu.md).
+
+    `check_numbers` stops a step at the first op that computes NaN or infinity, and names op and
+    tensor; ops are then neither fused nor moved. `bucket_bytes` is how many bytes of gradients are
+    all-reduced at once, None to let the cost model decide; with `overlap`, communication overlaps
+    with computing the other gradients; `compress` "fp16" or "bf16" casts them for the transfer.
     """
 
     disable: frozenset[str] = frozenset()
@@ -81,7 +84,7 @@ class Options:
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """The bytes of `memory_limit`; None where there is none."""
+        """`memory_limit` in bytes; None if there is no limit."""
         return None if self.memory_limit is None else limit_bytes(self.memory_limit)
 
     @staticmethod
@@ -96,17 +99,19 @@ class Options:
         ...     "schedule", "reuse_memory"}
         True
         """
-        off, added = (_listed(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES"))
+        disabled, added = (
+            _parse_names(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES")
+        )
         check = environ.get("FLUID_CHECK", "0")
         if check not in ("0", "1", "2"):
             raise ValueError(
-                f"FLUID_CHECK is {check!r}; it is 0 (off), 1 (freed memory is spoilt) "
-                "or 2 (numbers before and after each pass, too)"
+                f"FLUID_CHECK is {check!r}, expected 0 (off), 1 (poison freed memory) "
+                "or 2 (also compare numbers before and after each pass)"
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         dump = environ.get("FLUID_DUMP") or None
         return Options(
-            frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
+            frozenset(disabled), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
             memory_limit=environ.get("FLUID_MEMORY_LIMIT") or None,
             dtype=environ.get("FLUID_DTYPE") or None,
             deterministic=environ.get("FLUID_DETERMINISTIC", "0") not in ("", "0"),
@@ -119,15 +124,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled code of a kind is kept, and how many bytes of it at most."""
+    """An on-disk cache of compiled code: its folder and its maximum bytes."""
 
     folder: Path
     limit: int = 2_000_000_000
 
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ, kind: str = "kernels") -> Cache:
-        """The folder `FLUID_CACHE`, or `fluid` where programs of a user keep such things, and the
-        limit `FLUID_CACHE_SIZE` (`500MB`; 0 keeps nothing); ValueError for what is no size.
+        """Return the cache in the folder `FLUID_CACHE` (by default `fluid` in the user's cache
+        folder), with the limit `FLUID_CACHE_SIZE` (`500MB`; 0 disables it). Raises ValueError for
+        an invalid size.
 
         >>> Cache.from_env({"FLUID_CACHE": "/tmp/kernels", "FLUID_CACHE_SIZE": "500MB"}).limit
         500000000
@@ -140,13 +146,13 @@ class Cache:
 
 
 def _expect_dtype(dtype: str | None) -> None:
-    """ValueError for an element type that cannot be computed in."""
+    """Raise ValueError for an element type that products cannot compute in."""
     if dtype not in (None, "fp32", *NARROW):
         raise ValueError(f"dtype is {dtype!r}, expected 'bf16', 'fp16' or 'fp32' (the default)")
 
 
 def _expect_buckets(bucket_bytes: int | None, compress: str | None) -> None:
-    """ValueError for a size of buckets that holds nothing, or a type they cannot travel in."""
+    """Raise ValueError for an empty bucket size, or an unknown element type for transfers."""
     if bucket_bytes is not None and bucket_bytes < 1:
         raise ValueError(f"bucket_bytes is {bucket_bytes}, expected 1 or more, or None")
     if compress not in (None, *NARROW):
@@ -154,14 +160,14 @@ def _expect_buckets(bucket_bytes: int | None, compress: str | None) -> None:
 
 
 def _bytes_or_none(text: str) -> int | None:
-    """A number of bytes, perhaps with a unit; None for nothing."""
+    """Parse a number of bytes with an optional unit; None for empty text."""
     if not text:
         return None
     return int(text) if text.isdigit() else budget_bytes(text, 0)
 
 
-def _listed(text: str) -> list[str]:
-    """The names in a text, with commas between."""
+def _parse_names(text: str) -> list[str]:
+    """Return the names in a comma-separated text."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -170,7 +176,7 @@ _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def budget_bytes(budget: int | str, whole: int) -> int:
-    """The bytes a budget allows; a percentage is one of `whole`.
+    """Return the bytes that a budget allows; a percentage is relative to `whole`.
 
     Raises ValueError for text that is neither bytes with a unit nor a percentage.
 
@@ -192,7 +198,7 @@ def budget_bytes(budget: int | str, whole: int) -> int:
 
 
 def limit_bytes(limit: int | str) -> int:
-    """The bytes of a memory limit; ValueError for a percentage, and for what is no size.
+    """Return the bytes of a memory limit; raise ValueError for a percentage or an invalid size.
 
     >>> limit_bytes("2GiB"), limit_bytes("512"), limit_bytes(1000)
     (2147483648, 512, 1000)

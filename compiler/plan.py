@@ -1,6 +1,7 @@
-"""Plan: the finished list. Steps in order, what each reads and writes, buffers with their lives.
+"""Plan: steps in order, what each reads and writes, and buffers with their live ranges.
 
-`compiler.freeze` makes it of a graph. Sizes stay expressions of the names that binding will know.
+`compiler.freeze` creates it from a graph. Sizes remain expressions of the symbolic sizes that
+binding determines.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from compiler.ir.types import TensorType
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named array at a module's edge: a feed, persistable state, or a fetch.
+    """A named array of a module's interface: a feed, persistable state, or a fetch.
 
     `dtype` is NumPy's name. `given` is true for state that must exist before the first step; state
-    that a step writes before it reads it is made when missing.
+    that a step writes before it reads it is allocated if missing.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of an arena, of the host or the device: `nbytes` alive in `start <= step < stop`."""
+    """Memory in the arena of the host or the device: `nbytes`, live in `start <= step < stop`."""
 
     name: str
     nbytes: Size
@@ -45,7 +46,7 @@ class Buffer:
 
 
 class Place(Enum):
-    """Where the data of a value stands."""
+    """Kind of storage that holds a value."""
 
     FEED = "feed"
     PARAM = "param"
@@ -59,11 +60,11 @@ Storage: TypeAlias = tuple[Place, "str | int", Region]
 
 @dataclass(frozen=True)
 class Value:
-    """A var, frozen. Two values share memory only where `place` and `home` are equal.
+    """A frozen var. Two values share memory only if `place` and `home` are equal.
 
-    `home` is the buffer's number, the param's name, or the label of what stands by itself; `region`
-    which bytes of the buffer.
-    `INNER` values live in no memory: their kernel makes and uses them.
+    `home` is the buffer's index, the param's name, or the label of a separately allocated value;
+    `region` selects bytes of the buffer. `INNER` values have no memory: they exist only inside
+    their kernel.
     """
 
     label: str
@@ -75,22 +76,24 @@ class Value:
 
     @property
     def memory(self) -> int | None:
-        """The number of its buffer; None where it lies elsewhere."""
+        """Index of its buffer; None if it is not in a buffer."""
         return int(self.home) if self.place is Place.BUFFER else None
 
     @property
     def storage(self) -> Storage:
-        """What two values have in common exactly where they begin at one byte of one memory."""
+        """Key that is equal for two values exactly if they start at the same byte of the same
+        memory.
+        """
         return (self.place, self.home, self.region)
 
 
 @dataclass(frozen=True)
 class PlannedOp:
-    """An op, frozen: its definition and the values in its slots.
+    """A frozen op: its definition and the values in its slots.
 
-    `body` are a block's steps, `given` the values they get of a run that was kept, and `kept` those
-    they leave of each run. `target` is the code generator it was given to, "" for the host's, and
-    `part` its place among kernels that are alike and make one launch.
+    `body` is the steps of its block, `given` the body's values that are read from a saved run, and
+    `kept` those that are saved in each run. `target` is the code generator it is assigned to, ""
+    for the host's, and `part` its index among structurally equal kernels that share one launch.
     """
 
     kind: str
@@ -107,14 +110,14 @@ class PlannedOp:
 
     @property
     def values(self) -> list[Value]:
-        """Everything it reads and writes."""
-        sides = (self.inputs, self.outputs)
-        return [value for side in sides for values in side.values() for value in values]
+        """All values it reads and writes."""
+        both = (self.inputs, self.outputs)
+        return [value for slots in both for values in slots.values() for value in values]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel: an op, or pointwise ops that fuse. Values in `dying` are not read later."""
+    """One kernel: an op, or fused pointwise ops. Values in `dying` are not read later."""
 
     index: int
     ops: tuple[PlannedOp, ...]
@@ -122,18 +125,17 @@ class Step:
 
     @property
     def parts(self) -> list[tuple[PlannedOp, ...]]:
-        """The ops of each of the kernels that make one launch; all of them where it is one."""
+        """The ops of each kernel that shares this launch; a single group if there is one kernel."""
         return [tuple(part) for _, part in groupby(self.ops, key=lambda op: op.part)]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All a target needs to write code, and nothing it may change.
+    """Everything a target needs to generate code, immutable.
 
-    `fetches` are the names by which `results` are returned.
-
-    `in_order` asks for sums that are made in the same order in every run, `tf32` lets products of
-    float32 round their factors to 10 bits behind the point.
+    `fetches` are the names under which `results` are returned. `in_order` requires sums to be
+    accumulated in the same order in every run, `tf32` lets float32 products round their operands to
+    10 bits of mantissa.
     """
 
     name: str
@@ -152,7 +154,7 @@ class Plan:
 
 
 def tensor(name: str, type: TensorType, given: bool = False, on_device: bool = False) -> Tensor:
-    """A type at a module's edge."""
+    """Return a tensor of a module's interface with a type."""
     return Tensor(name, type.dtype.numpy.name, type.shape, given, on_device)
 
 
@@ -160,7 +162,7 @@ def tensor(name: str, type: TensorType, given: bool = False, on_device: bool = F
 
 
 def _show(plan: Plan) -> str:
-    """A plan for people: buffers with lives, then steps with what each frees."""
+    """Return a plan as text: buffers with live ranges, then the steps."""
     lines = [f"plan {one_line(plan.name)}({', '.join(plan.dims)}) {{"]
     lines += [f"  feed {value.label}: {value.type}" for value in plan.feeds]
     lines += [f"  param {_tensor_text(each)}" for each in plan.params]
@@ -175,7 +177,7 @@ def _show(plan: Plan) -> str:
 def _tensor_text(tensor: Tensor) -> str:
     shape = ", ".join(map(str, tensor.shape))
     return f"{one_line(tensor.name)}: {tensor.dtype}[{shape}]" + (
-        "" if tensor.given else " (made here)"
+        "" if tensor.given else " (allocated by the module)"
     )
 
 

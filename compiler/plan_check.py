@@ -1,9 +1,8 @@
-"""What holds of every plan, looked at once more before code is written of it.
+"""Verifier of plans: every value that a step reads is the last one written to its memory.
 
-Passes decide who shares memory, and `freeze` writes it down; a mistake in either would give wrong
-numbers without a word. So each plan is walked as its steps will run: what an op reads must be what
-was written there last. That two buffers alive at once do not overlap is for `compiler.pack.check`
-to say, when sizes are known.
+Passes decide which values share memory, and `freeze` records it; an error in either would give
+wrong numbers silently. So each plan is simulated step by step before code is generated. That two
+buffers live at once do not overlap is checked by `compiler.pack.check`, when sizes are known.
 """
 
 from __future__ import annotations
@@ -20,22 +19,24 @@ from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 _Memory = tuple[Place, "str | int"]
 
 KEPT = frozenset({Place.BUFFER, Place.PARAM, Place.LOCAL})
-"""Places where a later value may take over the memory of an earlier one."""
+"""Kinds of storage whose memory a later value may reuse."""
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise PlanError where a value is lost before it is read, or is where it must not be.
+    """Raise PlanError if a value is overwritten before it is read, or stored in invalid memory.
 
-    What is fed and what is returned share memory with nothing else; a buffer is used in its life
-    only; memory is taken over at the last use alone, and only where the op may write over its
-    input. The error names both values, with the steps they are needed in.
+    Feeds and results share memory with nothing else; a buffer is used only in its live range;
+    memory is reused only at the last use, and only if the op may overwrite its input. The error
+    names both values and the steps they are needed in.
     """
     for value in plan.feeds:
         if value.place is not Place.FEED:
-            raise PlanError(f"{value.label!r} is fed, so it cannot lie in the {value.place.value}s")
-    walk = _Walk(plan)
+            raise PlanError(
+                f"{value.label!r} is a feed, so its place cannot be {value.place.value!r}"
+            )
+    walk = _Simulation(plan)
     for step in plan.steps:
-        _expect_alive(plan, step)
+        _expect_live(plan, step)
         _expect_in_place(step)
         for op in step.ops:
             walk.run(step, op)
@@ -43,8 +44,8 @@ def check_plan(plan: Plan) -> None:
 
 
 @dataclass
-class _Walk:
-    """What each memory holds, and since which step, while the steps are gone through."""
+class _Simulation:
+    """State of the simulation: the values in each memory, and the overwritten and deleted ones."""
 
     plan: Plan
     holders: dict[_Memory, dict[str, Value]] = field(
@@ -54,13 +55,13 @@ class _Walk:
     deleted: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self, step: Step, op: PlannedOp) -> None:
-        """What an op reads is there; what it writes is from now on."""
+        """Check that an op's inputs are valid, and record its outputs."""
         if op.kind == "delete_var":
             for values in op.inputs.values():
                 self.deleted |= {value.label: step.index for value in values}
             return
         for value in _data_read(op):
-            self._expect_there(value, step.index, op)
+            self._expect_valid(value, step.index, op)
         made = [value for values in op.outputs.values() for value in values]
         for value in made:
             self._write(op, value, step.index)
@@ -68,7 +69,7 @@ class _Walk:
             self.lost.pop(value.label, None)
 
     def _write(self, op: PlannedOp, value: Value, index: int) -> None:
-        """What stood in the bytes that an op writes for a value is lost."""
+        """Mark the values in the bytes that an op overwrites as lost."""
         regions = written(op, value) if not op.body else [value.region]
         same = {each.label for each in linked(op, value)} | {value.label}
         held = self.holders.get(value.storage[:2], {})
@@ -79,15 +80,17 @@ class _Walk:
                 self.lost[other.label] = (value, index)
 
     def finish(self) -> None:
-        """What is returned is still there after the last step, and nothing else with it."""
+        """Check that results are valid after the last step and share no memory."""
         returned: dict[Storage, Value] = {}
         for value in self.plan.results:
-            self._expect_there(value, len(self.plan.steps), None)
+            self._expect_valid(value, len(self.plan.steps), None)
             other = returned.setdefault(value.storage, value)
             if other.label != value.label and value.place is not Place.INNER:
-                raise PlanError(f"{other.label!r} and {value.label!r} are returned in one memory")
+                raise PlanError(
+                    f"{other.label!r} and {value.label!r} are results that share memory"
+                )
 
-    def _expect_there(self, value: Value, index: int, op: PlannedOp | None) -> None:
+    def _expect_valid(self, value: Value, index: int, op: PlannedOp | None) -> None:
         if value.place not in KEPT:
             return
         source, text = (op.source, op.text) if op is not None else ("", "")
@@ -97,7 +100,7 @@ class _Walk:
             why = f"it was deleted in step {self.deleted[value.label]}"
         elif value.label in self.lost:
             holder, since = self.lost[value.label]
-            why = f"{holder.label!r} lies in its memory since step {since}"
+            why = f"{holder.label!r} occupies its memory since step {since}"
             why += f"; {self._life(value)}, {self._life(holder)}"
         elif value.label not in self.holders.get(value.storage[:2], {}):
             why = "" if value.place is Place.PARAM else "nothing has written it"
@@ -105,7 +108,7 @@ class _Walk:
             raise PlanError(f"{reader} reads {value.label!r}, but {why}", op=text, source=source)
 
     def _life(self, value: Value) -> str:
-        """The steps in which a value is written or read."""
+        """Describe the steps in which a value is written or read."""
         used = [
             step.index
             for step in self.plan.steps
@@ -116,28 +119,28 @@ class _Walk:
 
 
 def _data_read(op: PlannedOp) -> Iterator[Value]:
-    """The values whose data an op needs, not their shapes alone."""
+    """Yield the values whose data an op reads, not only their shapes."""
     for slot, values in op.inputs.items():
         if not op.defn.slots[slot].shape_only:
             yield from values
 
 
-def _expect_alive(plan: Plan, step: Step) -> None:
-    """Every buffer that a step works in is alive in it, those of a body too."""
+def _expect_live(plan: Plan, step: Step) -> None:
+    """Check that every buffer a step uses, including its bodies, is live in it."""
     for op in _ops(step):
         for value in (value for value in op.values if value.place is Place.BUFFER):
             buffer = plan.buffers[int(value.home)]
             if _is_used(op, value) and not buffer.start <= step.index < buffer.stop:
-                there = f"in steps {buffer.start} to {buffer.stop - 1}"
+                live = f"in steps {buffer.start} to {buffer.stop - 1}"
                 raise PlanError(
-                    f"step {step.index} uses {value.label!r}, whose buffer is there {there}",
+                    f"step {step.index} uses {value.label!r}, whose buffer is live {live}",
                     op=op.text,
                     source=op.source,
                 )
 
 
 def _ops(step: Step) -> Iterator[PlannedOp]:
-    """The ops of a step and of the bodies they own."""
+    """Yield the ops of a step and of the bodies they own."""
     for op in step.ops:
         yield op
         for inner in op.body:
@@ -152,31 +155,31 @@ def _is_used(op: PlannedOp, value: Value) -> bool:
 
 
 def _expect_in_place(step: Step) -> None:
-    """What is written over an input of the same step is declared so, or element on element."""
-    for place, op in enumerate(step.ops):
+    """Check that an output over an input of the same step is declared in place or elementwise."""
+    for index, op in enumerate(step.ops):
         if op.body or op.kind == "delete_var":
             continue
         for slot, values in op.outputs.items():
             allowed = op.defn.written_over(slot)
             declared = tuple(v for each in allowed for v in op.inputs.get(each, ()))
-            there = (value for value in values if value.place is Place.BUFFER)
-            for value in (value for value in there if written(op, value)):
-                _expect_may_write(step, place, value, declared)
+            buffered = (value for value in values if value.place is Place.BUFFER)
+            for value in (value for value in buffered if written(op, value)):
+                _expect_may_write(step, index, value, declared)
 
 
-def _expect_may_write(step: Step, place: int, new: Value, declared: tuple[Value, ...]) -> None:
-    """PlanError where `new` lies on an input that the kernel may still need elsewhere."""
-    op = step.ops[place]
+def _expect_may_write(step: Step, index: int, new: Value, declared: tuple[Value, ...]) -> None:
+    """Raise PlanError if `new` overwrites an input that the kernel may still read."""
+    op = step.ops[index]
     for number, other in enumerate(step.ops):
         for old in (v for v in _data_read(other) if v.storage == new.storage and v is not new):
             made_here = any(
                 old is each for o in step.ops for vs in o.outputs.values() for each in vs
             )
             by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
-            at_last = number <= place and by_element and old.type == new.type
+            at_last = number <= index and by_element and old.type == new.type
             at_last = at_last and other.part == op.part
             is_linked = any(old is each for each in linked(op, new))
-            if made_here or at_last or (number == place and (old in declared or is_linked)):
+            if made_here or at_last or (number == index and (old in declared or is_linked)):
                 continue
             raise PlanError(
                 f"step {step.index} writes {new.label!r} over {old.label!r}, which it still reads",

@@ -1,8 +1,8 @@
-"""Whether a cache of compiled code belongs to its user alone, and how it is kept small.
+"""Caches of compiled code: checks that only the user can write to them, and limits their size.
 
-The code in a cache is executed as it is found there. That is sound in a folder that only its user
-can write to, who could as well change the program. The digests in a cache detect damage, not
-malice, since whoever can write the code can write its digest too.
+The code in a cache is executed as it is found. That is safe in a folder that only its user can
+write to, who could as well change the program. The digests in a cache detect damage, not malice,
+since whoever can write the code can write its digest too.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o700
-"""The mode of folders that are made here: nobody else reads or writes them."""
+"""Mode of folders that are created here: no access for others."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(folder: Path, variable: str) -> bool:
-    """Whether code from a cache folder may be executed; the folder is made where it is missing.
+    """Whether code from a cache folder may be executed; a missing folder is created.
 
-    It has to belong to this user, and nobody else may write to it, or replace it in the folder
-    around it. Warns with the reason where that is not so; `variable` is the name of the environment
-    variable that chooses another cache.
+    It must belong to this user, and nobody else may write to it, or replace it in its parent
+    folder. Warns with the reason otherwise; `variable` is the name of the environment variable that
+    selects the cache.
     """
     try:
         for place in (folder.parent, folder):
             place.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         reason = _reason_around(folder.parent) or _reason(folder)
     except OSError:
-        return True  # it holds nothing and will keep nothing
+        return True  # nothing can be read from or written to it
     if reason:
-        hint = f"set {variable} to a folder of your own, or make this one yours alone (chmod go-w)"
-        text = f"compiled code in {folder} is neither used nor kept: {reason}; {hint}"
+        hint = f"set {variable} to a folder of your own, or make this one private (chmod go-w)"
+        text = f"compiled code in {folder} is neither read nor written: {reason}; {hint}"
         warnings.warn(text, stacklevel=2)
     return not reason
 
 
 def _reason_around(place: Path) -> str:
-    """Why others can replace a folder in this one; empty where it is sticky, as /tmp is."""
+    """Return why others can replace a folder in this one; empty if it is sticky, as /tmp is."""
     found = place.stat()
     if found.st_uid == 0 and found.st_mode & stat.S_ISVTX:
         return ""
@@ -50,7 +50,7 @@ def _reason_around(place: Path) -> str:
 
 
 def _reason(place: Path) -> str:
-    """Why the files in a folder may be somebody else's; empty where they cannot be."""
+    """Return why the files in a folder may be another user's; empty if they cannot be."""
     found = place.stat()
     if found.st_uid != os.geteuid():
         return f"{place} belongs to the user {found.st_uid}, not to you ({os.geteuid()})"
@@ -60,10 +60,11 @@ def _reason(place: Path) -> str:
 
 
 def trim(entries: Mapping[Path, Path], limit: int) -> None:
-    """Remove the least recently used entries until the others take `limit` bytes at most.
+    """Remove the least recently used entries until the others take at most `limit` bytes.
 
-    An entry is a file or a folder of files, given with the file whose time is that of its last use.
-    One that another process removes meanwhile counts as empty; one that cannot be removed remains.
+    `entries` maps each entry, a file or a folder of files, to the file whose modification time is
+    its last use. One that another process removes meanwhile counts as empty; one that cannot be
+    removed remains.
     """
     sizes = {
         place: _size(place) for place in sorted(entries, key=lambda each: _used(entries[each]))
@@ -77,14 +78,14 @@ def trim(entries: Mapping[Path, Path], limit: int) -> None:
 
 
 def _used(file: Path) -> tuple[float, str]:
-    """The time of a file, and its path for those of one time."""
+    """Return the modification time of a file, then its path to break ties."""
     with suppress(OSError):
         return file.stat().st_mtime, str(file)
     return 0.0, str(file)
 
 
 def _size(place: Path) -> int:
-    """The bytes of a file, or of the files in a folder."""
+    """Return the bytes of a file, or of the files in a folder."""
     with suppress(OSError):
         files = place.iterdir() if place.is_dir() else [place]
         return sum(file.stat().st_size for file in files)

@@ -1,8 +1,8 @@
-"""What a compilation leaves behind so that it can be explained: plain data, no graph.
+"""Records of a compilation, from which it can be explained: plain data, no graph.
 
-A `Stage` is a graph as it stood after a pass, for tables, diffs and pictures. A `Record` is all
-that a compiled module keeps of its making: the text it started from and how long each pass took.
-The same text and the same options give the same stages, so that is enough to show every one.
+A `Stage` is a snapshot of the graph after a pass, for tables, diffs and drawings. A `Record` is all
+that a compiled module keeps of its compilation: the text of the initial graph and the time of each
+pass. The same text and options produce the same stages, so that suffices to show every one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from compiler.options import Options
 
 @dataclass(frozen=True)
 class VarNote:
-    """A var: its type as text, its bytes (None for what only data can size), and what it is to a
-    run: "feed", "param" or "temp".
+    """A var: its type as text, its bytes (None for data-dependent sizes), and its role.
+
+    The role is "feed", "param" or "temp".
     """
 
     label: str
@@ -29,8 +30,9 @@ class VarNote:
 
 @dataclass(frozen=True)
 class OpNote:
-    """An op: the labels it reads and writes, the user's line, its role (None where nothing says
-    it, as of a copy that a pass put in), its kernel, its text.
+    """An op: the labels it reads and writes, the user's line, its role, its kernel, its text.
+
+    The role is None if unknown, as for a copy that a pass inserted.
     """
 
     kind: str
@@ -43,8 +45,8 @@ class OpNote:
 
 
 @dataclass(frozen=True)
-class Declined:
-    """An op that a pass left as it was: as text, what it writes, its user's line, and why."""
+class MissedNote:
+    """A missed optimisation: the op as text, its outputs, the user's line, and the reason."""
 
     op: str
     source: str
@@ -54,10 +56,10 @@ class Declined:
 
 @dataclass(frozen=True)
 class Stage:
-    """A graph after a pass, or before the first one, which is called "start".
+    """A snapshot of a graph after a pass, or before the first one, which is called "start".
 
-    `about` is what the pass says it does; `head` and `tail` are the lines that are about no op;
-    `kernels` is their number; `nbytes` are those of all temporaries, as if none shared memory.
+    `about` is the pass's description; `head` and `tail` are the lines that belong to no op;
+    `kernels` is their number; `nbytes` is the size of all temporaries, as if none shared memory.
     """
 
     name: str
@@ -70,19 +72,19 @@ class Stage:
     results: tuple[str, ...]
     kernels: int
     nbytes: Size
-    declined: tuple[Declined, ...] = ()
+    missed: tuple[MissedNote, ...] = ()
 
     @property
     def text(self) -> str:
-        """The graph as `compiler.ir.text.printer.show` writes it."""
+        """The graph as `compiler.ir.text.printer.show` prints it."""
         lines = [*self.head, *(line for op in self.ops for line in op.lines), *self.tail]
         return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
 class Record:
-    """How a module was made: its graph before the first pass, packed, the target, the options, and
-    the milliseconds of each pass.
+    """How a module was compiled: its compressed initial graph, the target, the options, and the
+    milliseconds of each pass.
     """
 
     packed: bytes
@@ -97,7 +99,7 @@ class Record:
 
 
 def packed(text: str) -> bytes:
-    """A text as a `Record` keeps it: a training step of 1,300 ops takes some 40 KiB.
+    """Compress a text for a `Record`: a training step of 1,300 ops takes some 40 KiB.
 
     >>> Record(packed("graph main {}"), "numpy", Options()).start
     'graph main {}'

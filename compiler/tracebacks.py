@@ -1,8 +1,8 @@
 """Tracebacks of errors that reach users: their own frames, without those of our packages.
 
-A public function calls `hide_frames` in its `except Exception` and raises again without naming the
+A public function calls `hide_frames` in its `except Exception` and re-raises without naming the
 error: Python then takes the traceback from the error and adds no frame. A debugger finds all frames
-by `unfiltered`; with `FLUID_TRACEBACK=full` nothing is hidden. Pickles leave tracebacks out.
+by `unfiltered`; with `FLUID_TRACEBACK=full` nothing is hidden. Pickles omit tracebacks.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ROOT = str(Path(__file__).parents[1]) + os.sep
 _OURS = tuple(f"{_ROOT}{name}{os.sep}" for name in ("compiler", "runtime", "fluid", "fleet"))
 _DEMO = str(Path(_ROOT, "fluid", "demo")) + os.sep
-"""The demo is written as any user's program is, and its lines are shown as a user's."""
+"""The demo is a user's program, and its frames are shown as a user's."""
 _GENERATED = "<module "
 _STANDARD = (sysconfig.get_path("stdlib") + os.sep, str(Path(os.__file__).parent) + os.sep)
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 _CALLED = ("numpy", "torch", "triton", "networkx", "google", "grpc", "ml_dtypes")
 """Libraries that our packages call."""
 _NOT_OURS = (OSError, MemoryError, ImportError, StopIteration)
-"""Errors of files, memory and what is installed: a library raises them, and they say all."""
+"""Errors of files, memory and imports: libraries raise them, and their messages need no hint."""
 
 _KEPT = "__fluid_unfiltered__"
 _passing: set[CodeType] = set()
 
 
 class _Unfiltered:
-    """The traceback that an error had, and what is left of it in `__traceback__`."""
+    """The original traceback of an error, and the filtered one in its `__traceback__`."""
 
     def __init__(self, traceback: TracebackType | None, shown: TracebackType | None) -> None:
         self.traceback = traceback
         self.shown = shown
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """None in another process: frames cannot be pickled."""
+        """Pickle as None: frames cannot be pickled."""
         return type(None), ()
 
 
 def entry_point(function: F) -> F:
-    """The function or generator function, whose errors show the user's frames alone."""
+    """Decorate a function or generator function so that its errors show only the user's frames."""
     if inspect.isgeneratorfunction(function):
         return cast(F, _hiding_generator(function))
 
@@ -81,16 +81,16 @@ def _hiding_generator(function: Callable[..., Generator[Any]]) -> Callable[..., 
 
 
 def passes_arguments(wrapper: F) -> F:
-    """Mark a wrapper that passes arguments on: a TypeError of the call itself is the user's."""
+    """Mark a wrapper that forwards its arguments: a TypeError of the call itself is the user's."""
     _passing.add(wrapper.__code__)
     return wrapper
 
 
 def hide_frames(error: BaseException) -> None:
-    """Hide the frames of our packages in the traceback of an error, where a user called us.
+    """Hide the frames of our packages in an error's traceback, where a user called us.
 
-    To be called by a public function in its `except` clause, before a bare `raise`. A function of
-    ours that called it is no user: nothing is hidden on the way to the outermost one.
+    Public functions call it in their `except` clause, before a bare `raise`. A caller in our
+    packages is not a user: nothing is hidden before the outermost one.
     """
     if os.environ.get("FLUID_TRACEBACK") == "full" or _is_called_by_ours():
         return
@@ -102,7 +102,7 @@ def hide_frames(error: BaseException) -> None:
 
 
 def _is_called_by_ours() -> bool:
-    """Whether a function of ours called the one that hides frames."""
+    """Whether the function that hides frames was called by a function of our packages."""
     frame = inspect.currentframe()
     for _ in range(3):
         frame = frame and frame.f_back
@@ -110,7 +110,7 @@ def _is_called_by_ours() -> bool:
 
 
 def unfiltered(error: BaseException) -> TracebackType | None:
-    """The traceback of an error with every frame, for `pdb.post_mortem`."""
+    """Return the full traceback of an error, for `pdb.post_mortem`."""
     kept: object = error.__dict__.get(_KEPT)
     if not isinstance(kept, _Unfiltered):
         return error.__traceback__
@@ -119,11 +119,11 @@ def unfiltered(error: BaseException) -> TracebackType | None:
     while node is not None and node is not kept.shown:
         nodes.append(node)
         node = node.tb_next
-    return _linked(nodes, kept.traceback)
+    return _chain_frames(nodes, kept.traceback)
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file is of our packages, or stands for a module that was generated."""
+    """Whether a file belongs to our packages, or is the name of a generated module."""
     return file.startswith((*_OURS, _GENERATED)) and not file.startswith(_DEMO)
 
 
@@ -131,15 +131,15 @@ def is_ours(file: str) -> bool:
 
 
 def _hide(error: BaseException) -> None:
-    """Leave the user's frames in an error; the others stay reachable by `unfiltered`."""
-    every, nodes = unfiltered(error), _users(error.__traceback__)
-    shown = _linked(nodes, None)
+    """Keep only the user's frames in an error; the others remain reachable by `unfiltered`."""
+    every, nodes = unfiltered(error), _user_frames(error.__traceback__)
+    shown = _chain_frames(nodes, None)
     error.__dict__[_KEPT] = _Unfiltered(every, shown)
     error.with_traceback(shown)
 
 
-def _users(traceback: TracebackType | None) -> list[TracebackType]:
-    """The nodes of frames that are not ours, nor of a library that ours called."""
+def _user_frames(traceback: TracebackType | None) -> list[TracebackType]:
+    """Return the nodes of frames that are neither ours nor of a library that ours called."""
     found: list[TracebackType] = []
     inside, node = False, traceback
     while node is not None:
@@ -150,7 +150,7 @@ def _users(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _is_inside(frame: FrameType, inside: bool) -> bool:
-    """Whether a frame is ours, or of a library while the one that called it is inside."""
+    """Whether a frame is ours, or of a library called from inside ours."""
     file = frame.f_code.co_filename
     if is_ours(file):
         return True
@@ -164,8 +164,8 @@ def _is_inside(frame: FrameType, inside: bool) -> bool:
     return file.startswith(_STANDARD)
 
 
-def _linked(nodes: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
-    """A traceback of these nodes, before another one."""
+def _chain_frames(nodes: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
+    """Return a traceback of these nodes, followed by another one."""
     for node in reversed(nodes):
         rest = TracebackType(rest, node.tb_frame, node.tb_lasti, node.tb_lineno)
     return rest
@@ -175,24 +175,24 @@ def _linked(nodes: list[TracebackType], rest: TracebackType | None) -> Traceback
 
 
 def _hide_chain(error: BaseException, seen: set[int]) -> None:
-    """Do not show an error behind this one that no frame of the user's is in.
+    """Suppress a chained error in which no frame is the user's.
 
-    It remains the `__context__`. Of others only frames are hidden.
+    It remains the `__context__`. In other chained errors only frames are hidden.
     """
-    behind = _behind(error)
+    behind = _chained(error)
     if behind is None or id(behind) in seen:
         return
     _hide_chain(behind, seen | {id(behind)})
-    is_internal = behind.__traceback__ is not None and not _users(behind.__traceback__)
-    if is_internal and _behind(behind) is None:
+    is_internal = behind.__traceback__ is not None and not _user_frames(behind.__traceback__)
+    if is_internal and _chained(behind) is None:
         BaseException.__setattr__(error, "__context__", behind)
         BaseException.__setattr__(error, "__cause__", None)  # also suppresses the context
     else:
         _hide(behind)
 
 
-def _behind(error: BaseException) -> BaseException | None:
-    """The error that a traceback shows before this one."""
+def _chained(error: BaseException) -> BaseException | None:
+    """Return the chained error that a traceback shows before this one."""
     hidden = error.__suppress_context__
     return error.__cause__ or (None if hidden else error.__context__)
 
@@ -201,19 +201,19 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def _hint(error: BaseException) -> str:
-    """Where an error or its cause came from that nobody raised on purpose, and how to see more."""
-    behind = _behind(error)
-    if _is_accident(error):
-        text = f"raised in {_place(error)}"
-    elif behind is not None and _is_accident(behind) and str(behind) not in str(error):
-        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_place(behind)}"
+    """Return a hint with the position of an internal error or cause, and how to show all frames."""
+    behind = _chained(error)
+    if _is_internal(error):
+        text = f"raised in {_location(error)}"
+    elif behind is not None and _is_internal(behind) and str(behind) not in str(error):
+        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_location(behind)}"
     else:
         return ""
     return f"  hint: {text}; set FLUID_TRACEBACK=full to see every frame"
 
 
-def _is_accident(error: BaseException) -> bool:
-    """Whether an error came from inside our packages, and not from a `raise` statement there."""
+def _is_internal(error: BaseException) -> bool:
+    """Whether an error came from inside our packages, other than by a `raise` statement there."""
     traceback = unfiltered(error)
     if traceback is None or isinstance(error, _NOT_OURS) or not _ends_inside(traceback):
         return False
@@ -224,7 +224,7 @@ def _is_accident(error: BaseException) -> bool:
 
 
 def _ends_inside(traceback: TracebackType) -> bool:
-    users = _users(traceback)
+    users = _user_frames(traceback)
     return not users or users[-1] is not _last(traceback)
 
 
@@ -235,7 +235,7 @@ def _last(traceback: TracebackType) -> TracebackType:
 
 
 def _is_raised(node: TracebackType) -> bool:
-    """Whether a frame is at a `raise` that is not that of an `assert`."""
+    """Whether a frame is at a `raise` statement other than that of an `assert`."""
     before = ""
     for each in dis.get_instructions(node.tb_frame.f_code):
         if each.offset == node.tb_lasti:
@@ -247,11 +247,11 @@ def _is_raised(node: TracebackType) -> bool:
     return False
 
 
-def _place(error: BaseException) -> str:
-    """File and line of our packages that an error was raised in, or called what raised it."""
-    places = [
+def _location(error: BaseException) -> str:
+    """Return the innermost file and line of our packages in an error's traceback."""
+    locations = [
         f"{Path(frame.f_code.co_filename.removeprefix(_ROOT)).as_posix()}:{line}"
         for frame, line in walk_tb(unfiltered(error))
         if is_ours(frame.f_code.co_filename)
     ]
-    return places[-1]
+    return locations[-1]

@@ -54,7 +54,7 @@ def found(text: str = NETWORK, **how: Any) -> Finding | None:
     graph = parse(text)
     feed = inputs(graph.feeds(), {}, {})
     state = inputs((var for var in graph.params() if not var.version), {}, {})
-    trial = {"lend": True, "execute": run} | how
+    trial = {"constant_params": True, "execute": run} | how
     return bisect(graph, feed, state, Trial(**trial))
 
 
@@ -93,7 +93,7 @@ def forgets_the_factor(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_scale_for_a_copy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_identities, "_hands_on", lambda op, given: op.kind == "scale")
+    patch.setattr(remove_identities, "_is_identity", lambda op, given: op.kind == "scale")
 
 
 FAULTS = {
@@ -122,7 +122,7 @@ def test_the_smallest_program_shows_it_again(name: str, monkeypatch: pytest.Monk
     FAULTS[name][0](monkeypatch)
     seen = found()
     assert seen is not None
-    trial = Trial(seen.options, lend=True)
+    trial = Trial(seen.options, constant_params=True)
     again = bisect(parse(seen.program), seen.feed, seen.params, trial)
     assert again is not None
     assert (again.fault.stage, again.program) == (name, seen.program)
@@ -153,7 +153,7 @@ def test_code_that_is_wrong_is_found_behind_the_passes() -> None:
 
 
 def test_a_program_that_cannot_run_says_so() -> None:
-    with pytest.raises(CompileError, match="the program cannot be run as it is"):
+    with pytest.raises(CompileError, match="the program cannot be run unchanged"):
         bisect(parse(NETWORK), {}, {})
 
 

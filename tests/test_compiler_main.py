@@ -108,7 +108,7 @@ def test_refusals_are_said_beside_the_text(capsys, tmp_path):
     assert main([str(path), "--run", "fuse_batch_norm"]) == 0
     printed = capsys.readouterr()
     assert parse(printed.out).results[0].name == "y"
-    assert printed.err.startswith("refused by fuse_batch_norm: ")
+    assert printed.err.startswith("missed optimisation: fuse_batch_norm: ")
     assert "its input comes from no op" in printed.err
 
 
@@ -135,7 +135,7 @@ def test_missing_file(capsys, tmp_path):
 def test_binary_file(capsys, tmp_path):
     path = tmp_path / "x.ir"
     path.write_bytes(b"graph \xff")
-    assert f"{path}: not a text: invalid start byte at byte 6" in refused(capsys, path)
+    assert f"{path}: not UTF-8 text: invalid start byte at byte 6" in refused(capsys, path)
 
 
 def test_malformed_file_names_the_line(capsys, file):
@@ -146,14 +146,14 @@ def test_malformed_file_names_the_line(capsys, file):
 
 
 def test_unknown_pass(capsys, file):
-    assert "there is no pass 'fold'; there are: remove_dropout," in refused(
+    assert "unknown pass 'fold'; known passes: remove_dropout," in refused(
         capsys, file, "--run", "fold"
     )
 
 
 def test_bad_order(capsys, file):
     message = refused(capsys, file, "--run", "reuse_memory")
-    assert "pass 'reuse_memory' needs ORDERED" in message
+    assert "pass 'reuse_memory' requires ORDERED" in message
     assert "hint:" in message
 
 
@@ -178,7 +178,7 @@ def test_passes_are_chosen_and_every_stage_is_left_in_files(capsys, file, tmp_pa
     text = emitted(capsys, file, "--only", "eliminate_dead")
     assert "unused" not in text and "@k0" not in text and "@s0" not in text
     assert "@k0" not in emitted(capsys, file, "--disable", "fuse_pointwise,fuse_epilogue")
-    assert "there is no pass 'fuse'" in refused(capsys, file, "--only", "fuse")
+    assert "unknown pass 'fuse'" in refused(capsys, file, "--only", "fuse")
 
 
 def test_a_page_shows_the_whole_compilation(capsys, file, tmp_path):
@@ -187,7 +187,7 @@ def test_a_page_shows_the_whole_compilation(capsys, file, tmp_path):
     assert "def bind(" in page.read_text(encoding="utf-8")
     assert (tmp_path / "all/main.py").is_file()
     message = refused(capsys, file, "--html", page, "--run", "eliminate_dead")
-    assert "--html shows a whole compilation" in message
+    assert "--html shows a full compilation" in message
 
 
 def test_every_compilation_leaves_its_stages_where_the_setting_says(tmp_path):

@@ -171,7 +171,7 @@ def test_a_folder_that_others_write_to_is_not_used(
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules").chmod(0o777)
     monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
-    with pytest.warns(UserWarning, match="compiled code in .* is neither used nor kept"):
+    with pytest.warns(UserWarning, match="compiled code in .* is neither read nor written"):
         assert ModuleStore.from_env() is None
 
 

@@ -220,7 +220,7 @@ def test_a_packing_above_the_bound_is_proved_to_be_the_lowest() -> None:
     packing = pack(ABOVE_THE_BOUND, 1)
     assert packing.height == lowest(ABOVE_THE_BOUND) == packing.bound + 1
     assert packing.note == (
-        "1 bytes above the bound: the search went through all there is, and nothing is lower"
+        "1 bytes above the bound: the search was exhaustive, no packing is lower"
     )
 
 
@@ -250,8 +250,8 @@ def test_a_search_that_ends_early_says_so() -> None:
     lives = read_lives(DATA / "minimalloc" / "D.1048576.csv")
     packing = pack(lives, effort=500)
     above = packing.height - packing.bound
-    assert packing.note.startswith(f"{above} bytes above the bound: 50")
-    assert packing.note.endswith(f"nothing is below {packing.bound} bytes")
+    assert packing.note.startswith(f"{above} bytes above the bound after 50")
+    assert packing.note.endswith(f"the proved minimum is {packing.bound} bytes")
     assert pack(lives, effort=500, seconds=0.0).height >= packing.height
 
 
@@ -353,7 +353,7 @@ def test_check_catches_one_fault_in_a_whole_network(seed: int) -> None:
     ("packing", "message"),
     [
         (Packing((0,), 128, 128), "2 lives need as many offsets, got 1"),
-        (Packing((0, 96), 192, 128), "life 1 must lie at a multiple of 64 bytes, got 96"),
+        (Packing((0, 96), 192, 128), "life 1 must begin at a multiple of 64 bytes, got 96"),
         (Packing((0, -64), 128, 128), "life 1 must lie within 128 bytes, got bytes [-64, 0)"),
         (Packing((0, 64), 127, 128), "life 1 must lie within 127 bytes, got bytes [64, 128)"),
     ],

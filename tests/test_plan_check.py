@@ -66,7 +66,7 @@ def test_a_value_lost_to_another_is_told_with_the_lives_of_both() -> None:
     with pytest.raises(PlanError) as caught:
         freeze(graph(b=0))
     assert caught.value.message == (
-        "step 2 reads 'a', but 'b' lies in its memory since step 1; "
+        "step 2 reads 'a', but 'b' occupies its memory since step 1; "
         "'a' is needed in steps 0 to 2, 'b' is needed in steps 1 to 3"
     )
     assert "c = elementwise_add(a, b)" in str(caught.value)
@@ -87,19 +87,19 @@ def test_what_is_returned_lasts_and_is_alone() -> None:
     home = next(value.home for value in plan.results if value.label == "c")
     assert refused(moved(plan, "d", home=home)).startswith("step 3 writes 'd' over 'c', which it")
     both = tuple(replace(value, place=Place.FEED, home="x") for value in plan.results)
-    assert refused(replace(plan, results=both)) == "'d' and 'c' are returned in one memory"
+    assert refused(replace(plan, results=both)) == "'d' and 'c' are results that share memory"
 
 
 def test_a_buffer_is_used_in_its_life_only() -> None:
     plan = freeze(graph())
     short = replace(plan.buffers[0], stop=2)
     wrong = replace(plan, buffers=(short, *plan.buffers[1:]))
-    assert refused(wrong) == "step 2 uses 'a', whose buffer is there in steps 0 to 1"
+    assert refused(wrong) == "step 2 uses 'a', whose buffer is live in steps 0 to 1"
 
 
 def test_what_is_fed_lies_in_no_buffer() -> None:
     plan = freeze(graph())
-    assert refused(moved(plan, "x", place=Place.BUFFER, home=0)).startswith("'x' is fed, so")
+    assert refused(moved(plan, "x", place=Place.BUFFER, home=0)).startswith("'x' is a feed, so")
 
 
 def test_what_nothing_wrote_is_not_read() -> None:

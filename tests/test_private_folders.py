@@ -41,7 +41,9 @@ def test_a_folder_that_others_may_write_to_is_not(tmp_path, mode, name):
     (tmp_path / name).chmod(mode)
     if (name, mode) == ("cache", 0o1777) and os.geteuid() == 0:
         pytest.skip("a sticky folder of root is safe, as /tmp is")
-    text = rf"neither used nor kept: others may write to {tmp_path / name}, its mode is {mode:o}; "
+    text = (
+        rf"neither read nor written: others may write to {tmp_path / name}, its mode is {mode:o}; "
+    )
     with pytest.warns(UserWarning, match=f"{text}set FLUID_CACHE to a folder of your own, or"):
         assert not is_private(folder, "FLUID_CACHE")
 
@@ -74,7 +76,7 @@ def test_kernels_are_neither_taken_from_nor_put_into_a_folder_of_others(tmp_path
     pytest.importorskip("triton")
     assert build._shelf(tmp_path / "kernels", 1) is not None
     (tmp_path / "kernels").chmod(0o777)
-    with pytest.warns(UserWarning, match="neither used nor kept"):
+    with pytest.warns(UserWarning, match="neither read nor written"):
         assert build._shelf(tmp_path / "kernels", 1) is None
     assert build._known([], None) == {}
 

@@ -1,8 +1,8 @@
-"""What GPUs can do at best, by the data sheets of their makers: the roofs of rooflines.
+"""Peak rates of GPUs, from the vendors' data sheets: the roofs of rooflines.
 
-Rates are dense, without sparsity, at the boost clock. Products are those of the matrix units where
-they take the type as it is; float32 is what multiplies float32 exactly (on NVIDIA's the ordinary
-units, since TF32 rounds what it multiplies).
+Rates are dense, without sparsity, at the boost clock. Matrix products use the matrix units (tensor
+cores) where they support the type exactly; float32 is the rate of exact float32 products (on NVIDIA
+the ordinary units, since TF32 rounds its operands).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from compiler.ir.types import DType
 
 @dataclass(frozen=True)
 class Gpu:
-    """Bytes a second to its own memory and over the link to the host, operations a second by type.
+    """A GPU: bytes/s of its memory and of its host link, operations/s by element type.
 
-    `source` says where the numbers are from.
+    `source` is the reference of the numbers.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Gpu:
     source: str
 
     def rate(self, dtype: DType) -> float:
-        """Operations a second in a type; whole numbers count as float32."""
+        """Return operations/s for a type; integers count as float32."""
         return self.operations.get(dtype, self.operations[DType.FP32])
 
 
 HOST = 307e9
-"""Bytes a second of a host's memory: one socket with eight channels of DDR5-4800 (JESD79-5)."""
+"""Bytes/s of host memory: one socket with eight channels of DDR5-4800 (JESD79-5)."""
 
 _PCIE4, _PCIE5 = 0.032, 0.064
 """TB/s in one direction of sixteen lanes (PCI Express base specifications 4.0 and 5.0)."""
@@ -41,7 +41,7 @@ _PCIE4, _PCIE5 = 0.032, 0.064
 def _gpu(
     name: str, bandwidth: float, link: float, rates: tuple[float, float, float], source: str
 ) -> Gpu:
-    """Bandwidths in TB/s; rates of 16 bits, float32 and float64 in TFLOP/s."""
+    """Return a GPU from bandwidths in TB/s and rates of 16 bits, float32 and float64 in TFLOP/s."""
     half, single, double = (rate * 1e12 for rate in rates)
     by_type = {DType.FP16: half, DType.BF16: half, DType.FP32: single, DType.FP64: double}
     return Gpu(name, bandwidth * 1e12, link * 1e12, by_type, source)

@@ -1,13 +1,13 @@
-"""What a plan costs on any machine, counted without one: launches, bytes, arithmetic, time at best.
+"""Static cost of a plan: kernel launches, bytes, operations and minimum time, without a device.
 
-Ops of the device are counted by the kernels that are written for them: what those load in each run
-through their loops, what they store, what they compute (`compiler.codegen.triton.cost`). Ops of
-the host count as if each step read its inputs once and wrote its outputs once; copies between host
-and device go over the link. Beside what is moved stands the least: each input of a step read once,
-as far as it is read at all, and each output written once.
+Device ops are counted by their generated kernels: the bytes that those load over their loops, the
+bytes they store, the operations they compute (`compiler.codegen.triton.cost`). Host ops count as if
+each step read its inputs once and wrote its outputs once; copies between host and device use the
+link. In addition to the bytes moved, the minimum is counted: each input of a step that is read,
+once, and each output written once.
 
-A product of two numbers and its sum are two operations. Blocks of loops and branches count once:
-how often they run, only data says. So do not steps whose sizes data decides; they are left out.
+A multiply-add is two operations. Blocks of loops and branches count once, since the number of
+iterations is data-dependent. Steps with data-dependent sizes are omitted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 
 
 class Side(Enum):
-    """Where something runs: a kernel of the device, code of the host, a copy between the two."""
+    """Where a cost arises: a kernel on the device, code on the host, a copy between the two."""
 
     DEVICE = "device"
     HOST = "host"
@@ -39,9 +39,10 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one kernel (or step of the host, or copy) moves and computes: bytes and operations.
+    """Bytes and operations of one kernel, host step or copy.
 
-    `products` are those of sums of products, which matrix units do, in the type `factor`.
+    `products` are the operations of matrix products, which matrix units execute, in the type
+    `factor`.
     """
 
     kernel: str
@@ -54,29 +55,31 @@ class Cost:
 
     @property
     def moved(self) -> int:
-        """Bytes in both directions."""
+        """Bytes read and written."""
         return self.read + self.written
 
-    def moving(self, gpu: Gpu) -> float:
-        """The least seconds to move its bytes."""
+    def memory_seconds(self, gpu: Gpu) -> float:
+        """Return the minimum seconds to move its bytes."""
         if self.side is Side.COPY:
             return self.read / gpu.link
         return self.moved / (HOST if self.side is Side.HOST else gpu.bandwidth)
 
-    def computing(self, gpu: Gpu) -> float:
-        """The least seconds to do its operations; 0 on the host, where nobody says how many."""
+    def compute_seconds(self, gpu: Gpu) -> float:
+        """Return the minimum seconds for its operations; 0 on the host, where they are not
+        counted.
+        """
         if self.side is not Side.DEVICE:
             return 0.0
         return self.products / gpu.rate(self.factor) + self.operations / gpu.rate(DType.FP32)
 
     def seconds(self, gpu: Gpu) -> float:
-        """The least time: of its bytes or of its arithmetic, whichever is longer."""
-        return max(self.moving(gpu), self.computing(gpu))
+        """Return the minimum time: that of its bytes or of its operations, whichever is longer."""
+        return max(self.memory_seconds(gpu), self.compute_seconds(gpu))
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """The kernels of one step, and the least it could read and write."""
+    """The kernels of one step, and the minimum bytes it reads and writes."""
 
     kernels: tuple[Cost, ...]
     least_read: int
@@ -84,13 +87,13 @@ class StepCost:
 
     @property
     def least(self) -> int:
-        """Bytes in both directions."""
+        """Minimum bytes read and written."""
         return self.least_read + self.least_written
 
 
 @dataclass(frozen=True)
 class Account:
-    """All steps that cost anything, in order; `left_out` are those whose sizes data decides."""
+    """The cost of a plan: its steps in order; `left_out` are those with data-dependent sizes."""
 
     steps: tuple[StepCost, ...]
     left_out: tuple[str, ...] = ()
@@ -102,16 +105,16 @@ class Account:
         return tuple(cost for step in self.steps for cost in step.kernels)
 
     def of(self, side: Side) -> list[Cost]:
-        """Those that run somewhere."""
+        """Return the costs that arise at one side."""
         return [cost for cost in self.kernels if cost.side is side]
 
     @property
     def launches(self) -> int:
-        """Kernels launched."""
+        """Number of kernel launches."""
         return len(self.of(Side.DEVICE))
 
     def total(self, side: Side = Side.DEVICE) -> Cost:
-        """All kernels of one side as one; only of kernels that multiply in one type is it right."""
+        """Return the sum of all costs of one side; `factor` is not that of the kernels."""
         costs = self.of(side)
         return Cost(
             f"all {len(costs)}",
@@ -124,48 +127,48 @@ class Account:
 
     @property
     def moved(self) -> int:
-        """Bytes that kernels move to and from the device's memory."""
+        """Bytes that kernels move to and from device memory."""
         return self.total().moved
 
     @property
     def least(self) -> int:
-        """The bytes they would move if each read and wrote everything once."""
+        """Bytes that kernels would move if each step read and wrote every value once."""
         return sum(s.least for s in self.steps if any(k.side is Side.DEVICE for k in s.kernels))
 
     def seconds(self, gpu: Gpu) -> float:
-        """The least time of all kernels, host steps and copies, one behind the other."""
+        """Return the minimum time of all kernels, host steps and copies, executed consecutively."""
         return sum(cost.seconds(gpu) for cost in self.kernels)
 
 
 def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
-    """What each step of a plan costs; `sizes` says what the names in shapes stand for.
+    """Return the cost of each step of a plan; `sizes` are the values of symbolic sizes.
 
-    A plan in which nothing was given to a device counts as if each of its steps were one kernel of
-    a device that moves everything once: what a device must do at least.
+    A plan without device ops counts as if each of its steps were one device kernel that moves
+    everything once: a lower bound for a device.
     """
-    steps = [each for step in plan.steps for each in (step, *_inside(step))]
+    steps = [each for step in plan.steps for each in (step, *_nested_steps(step))]
     steps = [step for step in steps if step.ops[0].kind != "delete_var"]
-    counted = [step for step in steps if not _is_open(step)]
-    places = any(op.target == TRITON for step in steps for op in step.ops)
-    written = launches(plan) if places else {}
+    counted = [step for step in steps if not _has_dynamic_sizes(step)]
+    on_device = any(op.target == TRITON for step in steps for op in step.ops)
+    kernels = launches(plan) if on_device else {}
     known = sizes or {}
-    found = [
-        _there(step, [(w.name, w.traffic) for w in written.get(step.index, ())], known)
+    costs = [
+        _device_step(step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], known)
         if step.ops[0].target == TRITON
-        else _at_least(step, known, _side(step) if places else Side.DEVICE)
+        else _minimum_cost(step, known, _side(step) if on_device else Side.DEVICE)
         for step in counted
     ]
-    left_out = tuple(step.ops[0].kind for step in steps if _is_open(step))
-    return Account(tuple(each for each in found if each.kernels), left_out, places)
+    left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
+    return Account(tuple(each for each in costs if each.kernels), left_out, on_device)
 
 
-def _inside(step: Step) -> list[Step]:
-    """The steps of blocks."""
+def _nested_steps(step: Step) -> list[Step]:
+    """Return the steps of nested blocks."""
     bodies = (inner for op in step.ops for inner in op.body)
-    return [each for inner in bodies for each in (inner, *_inside(inner))]
+    return [each for inner in bodies for each in (inner, *_nested_steps(inner))]
 
 
-def _is_open(step: Step) -> bool:
+def _has_dynamic_sizes(step: Step) -> bool:
     return not step.ops[0].body and any(v.type.is_open for op in step.ops for v in op.values)
 
 
@@ -173,11 +176,11 @@ def _side(step: Step) -> Side:
     return Side.COPY if step.ops[0].kind in (TO_DEVICE, TO_HOST) else Side.HOST
 
 
-# ---- steps by what they read and write ---------------------------------------------------------
+# ---- steps by their inputs and outputs ---------------------------------------------------------
 
 
-def _at_least(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
-    """A step whose inputs are read once and whose outputs are written once."""
+def _minimum_cost(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
+    """Return the cost of a step that reads each input once and writes each output once."""
     if step.ops[0].body:
         return StepCost((), 0, 0)
     read = sum(_bytes(value, sizes) for value in _inputs(step))
@@ -190,18 +193,18 @@ def _at_least(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
 
 
 def _inputs(step: Step) -> list[Value]:
-    """What is read of what was there before, once."""
-    made = {value.label for value in _outputs(step)}
-    values = _held(value for op in step.ops for value in _data(op))
-    return [value for value in values if value.label not in made]
+    """Return the inputs that the step does not compute itself, each once."""
+    computed = {value.label for value in _outputs(step)}
+    values = _in_memory(value for op in step.ops for value in _data_inputs(op))
+    return [value for value in values if value.label not in computed]
 
 
 def _outputs(step: Step) -> list[Value]:
-    return _held(v for op in step.ops for side in op.outputs.values() for v in side)
+    return _in_memory(v for op in step.ops for slot in op.outputs.values() for v in slot)
 
 
-def _data(op: PlannedOp) -> list[Value]:
-    """What an op reads, without what it only asks the shape of."""
+def _data_inputs(op: PlannedOp) -> list[Value]:
+    """Return the inputs of an op whose data it reads, not only their shapes."""
     slots = op.defn.slots
     return [
         value
@@ -211,8 +214,8 @@ def _data(op: PlannedOp) -> list[Value]:
     ]
 
 
-def _held(values: Iterable[Value]) -> list[Value]:
-    """Each value that is in memory, once."""
+def _in_memory(values: Iterable[Value]) -> list[Value]:
+    """Return the distinct values that are in memory."""
     return list(dict.fromkeys(each for each in values if each.place is not Place.INNER))
 
 
@@ -221,16 +224,16 @@ def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
 
 
 def _factor(step: Step) -> DType:
-    """The narrowest type that a step reads floats in."""
-    found = {v.type.dtype for op in step.ops for v in _data(op) if v.type.dtype.is_float}
+    """Return the narrowest floating-point type that a step reads."""
+    found = {v.type.dtype for op in step.ops for v in _data_inputs(op) if v.type.dtype.is_float}
     return min(found, key=lambda dtype: (dtype.itemsize, dtype.text), default=DType.FP32)
 
 
 def _elements(op: PlannedOp, sizes: Mapping[str, int]) -> int:
-    """An operation for each element of a result, but for sums of products."""
+    """Return one operation per element of the largest result; 0 for matrix products."""
     if _multiplications(op) is not None:
         return 0
-    results = (value.type.numel for side in op.outputs.values() for value in side)
+    results = (value.type.numel for slot in op.outputs.values() for value in slot)
     return max((evaluate(numel, sizes) for numel in results), default=0)
 
 
@@ -240,7 +243,7 @@ def _multiplications(op: PlannedOp) -> Any:
 
 
 def _products(op: PlannedOp, sizes: Mapping[str, int]) -> int:
-    """Multiplications and sums of an op that sums products up; each gradient is as much work."""
+    """Return the operations of a matrix product or its gradients, each of the same cost."""
     count = _multiplications(op)
     if count is None:
         return 0
@@ -249,33 +252,37 @@ def _products(op: PlannedOp, sizes: Mapping[str, int]) -> int:
 
 
 def _shapes(op: PlannedOp) -> dict[str, Shape]:
-    """The shape in each slot of an op, or of the op whose gradient it is."""
-    sides = (*op.inputs.items(), *op.outputs.items())
-    return {s.removesuffix("@GRAD"): v[0].type.shape for s, v in sides if v}
+    """Return the shape of each slot of an op; gradient slots have the forward op's names."""
+    slots = (*op.inputs.items(), *op.outputs.items())
+    return {s.removesuffix("@GRAD"): v[0].type.shape for s, v in slots if v}
 
 
 # ---- steps by their kernels --------------------------------------------------------------------
 
 
-def _there(
+def _device_step(
     step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
 ) -> StepCost:
-    """A step of the device; what it does at least, where sizes of its kernels turn up in a run."""
+    """Return the cost of a device step; the minimum if sizes of its kernels are known only in a
+    run.
+    """
     try:
-        return _launched(step, kernels, sizes)
+        return _kernel_costs(step, kernels, sizes)
     except KeyError:
-        return _at_least(step, sizes, Side.DEVICE)
+        return _minimum_cost(step, sizes, Side.DEVICE)
 
 
-def _launched(
+def _kernel_costs(
     step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
 ) -> StepCost:
-    """A step by the kernels that were written for it; views of what is there have none."""
+    """Return the cost of a step from its generated kernels; views have none."""
     costs = tuple(_cost(name, traffic, sizes) for name, traffic in kernels)
     reads = _by_storage((a for _, t in kernels for a in t.reads), sizes)
     writes = _by_storage((a for _, t in kernels for a in t.writes), sizes)
     return StepCost(
-        costs, _least(_inputs(step), reads, sizes), _least(_outputs(step), writes, sizes)
+        costs,
+        _accessed_bytes(_inputs(step), reads, sizes),
+        _accessed_bytes(_outputs(step), writes, sizes),
     )
 
 
@@ -289,7 +296,7 @@ def _cost(name: str, traffic: Traffic, sizes: Mapping[str, int]) -> Cost:
 
 
 def _sum(accesses: Iterable[Access], sizes: Mapping[str, int]) -> int:
-    """Bytes: in one run, no element of a value comes from memory, or goes there, twice."""
+    """Return the bytes moved: in one run, no element of a value is loaded or stored twice."""
     runs: dict[tuple[Storage, int], list[Access]] = defaultdict(list)
     for access in accesses:
         runs[access.storage, access.run].append(access)
@@ -297,7 +304,7 @@ def _sum(accesses: Iterable[Access], sizes: Mapping[str, int]) -> int:
 
 
 def _moved(accesses: Sequence[Access], sizes: Mapping[str, int]) -> int:
-    """Bytes of the elements of one value that are touched, all of them at most."""
+    """Return the bytes of the accessed elements of one value, at most all of them."""
     numel = max(evaluate(each.numel, sizes) for each in accesses)
     touched = sum(evaluate(product(each.touched), sizes) for each in accesses)
     return min(numel, touched) * accesses[0].itemsize
@@ -310,8 +317,8 @@ def _by_storage(accesses: Iterable[Access], sizes: Mapping[str, int]) -> dict[St
     return {storage: _moved(each, sizes) for storage, each in found.items()}
 
 
-def _least(
+def _accessed_bytes(
     values: Iterable[Value], touched: Mapping[Storage, int], sizes: Mapping[str, int]
 ) -> int:
-    """Bytes of values that are touched at all, each element once."""
+    """Return the bytes of values that are accessed, each element once."""
     return sum(min(_bytes(value, sizes), touched.get(value.storage, 0)) for value in values)

@@ -1,6 +1,6 @@
-"""The account of a graph as it stands between two passes, as if those behind had nothing to do.
+"""Cost of the graph after each pass, as if the later passes made no changes.
 
-A graph is placed on its target and put in order if it is not yet, frozen, and counted as a plan is.
+An unplaced graph is assigned to its target and scheduled, then frozen and counted as a plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compiler.record import Stage
 def stage_accounts(
     stages: Sequence[Stage], sizes: Mapping[str, int], target: Target
 ) -> list[Account]:
-    """The account of each stage of a compilation for a target; that of one without change again."""
+    """Return the cost of each stage of a compilation; unchanged stages are counted once."""
     known: dict[str, Account] = {}
     for text in (stage.text for stage in stages):
         if text not in known:
@@ -31,7 +31,7 @@ def stage_accounts(
 
 
 def graph_account(g: Graph, sizes: Mapping[str, int], target: Target) -> Account:
-    """The account of a graph, which is changed: what has no place yet gets one on the target."""
+    """Return the cost of a graph, which is modified: unplaced ops are assigned to the target."""
     placed = target.name == "numpy" or any(op.target for op in g.ops())
     passes: list[Pass] = [] if placed else [AssignTargets(target.supports)]
     run_passes(g, [*passes, Schedule(search=False)], Context())

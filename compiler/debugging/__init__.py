@@ -1,1 +1,6 @@
-"""Tools around the compiler: compare, bisect, reduce test cases, explain a compilation."""
+"""Debugging tools: compare programs, bisect passes, reduce test cases, explain a compilation.
+
+Read `difference` (the measure of two arrays) and `values` (every value of an interpreted graph),
+then `compare`, `test_case_reduction` and `bisect`, which build on them; `explanation` shows the
+passes, the memory and the cost of one compilation.
+"""

@@ -1,6 +1,6 @@
-"""Two programs, or two stages of one, value by value: where they first differ, where most.
+"""Comparison of two programs, or two stages of one, value by value.
 
-Values meet by name. What only one of them computes is counted and not compared.
+Values are matched by name. Values that only one program computes are counted, not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compiler.report.table import table
 
 @dataclass(frozen=True)
 class Pair:
-    """A value of both programs: how it is computed in each, and how far they are apart."""
+    """A value of both programs: its op in each, and the difference."""
 
     ours: Value
     theirs: Value
@@ -25,8 +25,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every value that both compute, in the order of the first; results and state that both leave;
-    and the labels of what only one of them computes.
+    """Comparison of two programs: the common values in the order of the first, the outputs of both
+    (results and state), and the labels of values that only one of them computes.
     """
 
     pairs: tuple[Pair, ...]
@@ -36,23 +36,25 @@ class Comparison:
 
     @property
     def off(self) -> list[Pair]:
-        """The values that are beyond the tolerance, in order."""
+        """Values beyond the tolerance, in order."""
         return [pair for pair in self.pairs if pair.difference.why]
 
     @property
     def largest(self) -> list[Pair]:
-        """The same, furthest apart first."""
+        """Values beyond the tolerance, largest relative difference first."""
         return sorted(self.off, key=lambda pair: -pair.difference.relative)
 
     @property
     def agrees(self) -> bool:
-        """Whether all results and all state that both leave are within the tolerance."""
+        """Whether all common outputs are within the tolerance."""
         return not any(each.why for each in self.left)
 
 
 def compare(ours: Numbers, theirs: Numbers, tolerance: float = 1e-4) -> Comparison:
-    """Hold what two graphs computed against each other; floats may be `tolerance` apart, by the
-    largest number of theirs, all else must be equal.
+    """Compare the values of two graphs.
+
+    Floats may differ by `tolerance` times the largest magnitude of the second; all else must be
+    equal.
     """
     shared = [label for label in ours.values if label in theirs.values]
     pairs = [_pair(ours.values[label], theirs.values[label], tolerance) for label in shared]
@@ -69,7 +71,7 @@ def _pair(ours: Value, theirs: Value, tolerance: float) -> Pair:
 
 
 def _left(ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float) -> list[Difference]:
-    """What both leave, by name; where they share no name and are as many, in order."""
+    """Compare outputs by name, or in order if no name is common and their number is equal."""
     names = {name: name for name in ours if name in theirs}
     if not names and len(ours) == len(theirs):
         names = dict(zip(ours, theirs, strict=True))
@@ -77,7 +79,7 @@ def _left(ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float) 
 
 
 def comparison_text(found: Comparison, shown: int = 5) -> str:
-    """What there is to say for people: counts, the first differences, the largest, the results."""
+    """Return the comparison as text: counts, first and largest differences, outputs."""
     counts = f"{len(found.pairs)} values in both, {len(found.off)} beyond the tolerance"
     alone = f"{len(found.ours_alone)} only in A, {len(found.theirs_alone)} only in B"
     parts = [f"{counts}; {alone}"]
@@ -97,7 +99,7 @@ def _pairs_text(title: str, pairs: list[Pair]) -> str:
 
 
 def _ops(pair: Pair) -> list[str]:
-    """How both compute a value; once where that is the same."""
+    """Return the op of a value in both programs, once if it is the same."""
     ours, theirs = (f"{v.op}  {v.source}".rstrip() for v in (pair.ours, pair.theirs))
     return [f"  A and B  {ours}"] if ours == theirs else [f"  A  {ours}", f"  B  {theirs}"]
 

@@ -1,4 +1,4 @@
-"""How far an array is from another that should be the same: one measure for every command."""
+"""The difference of an array from a reference: one measure for every command."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from compiler.ir.types import Array, is_floating
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a value is from another's.
+    """Difference of a value from its reference.
 
-    `largest` is the largest absolute difference, `relative` the same by the largest number there,
-    `why` says what is beyond the tolerance, or nothing.
+    `largest` is the largest absolute difference, `relative` the same divided by the largest
+    magnitude of the reference; `why` describes what exceeds the tolerance, or is empty.
     """
 
     name: str
@@ -25,10 +25,10 @@ class Difference:
 
 
 def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
-    """Two arrays, or two lists of them, held against each other.
+    """Compare two arrays, or two lists of them.
 
-    Floats may differ by `tolerance` times the largest number of the other array, NaN is like NaN;
-    whole numbers, truth values and offsets must be equal.
+    Floats may differ by `tolerance` times the largest magnitude of the second array, and NaN
+    equals NaN; integers, booleans and offsets must be equal.
 
     >>> difference("y", np.array([1.0, 2.5]), np.array([1.0, 2.0]), 1e-4)
     Difference(name='y', largest=0.5, relative=0.25, why='1 of 2 beyond 0.0001')
@@ -36,10 +36,12 @@ def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Differenc
     if isinstance(ours, list) or isinstance(theirs, list):
         return _lists(name, ours, theirs, tolerance)
     if ours.shape != theirs.shape:
-        shapes = f"{list(ours.shape)} here, {list(theirs.shape)} there"
-        return Difference(name, np.inf, np.inf, f"other shapes: {shapes}")
+        shapes = f"got {list(ours.shape)}, expected {list(theirs.shape)}"
+        return Difference(name, np.inf, np.inf, f"shapes differ: {shapes}")
     if ours.dtype.kind != theirs.dtype.kind:
-        return Difference(name, np.inf, np.inf, f"{ours.dtype} here, {theirs.dtype} there")
+        return Difference(
+            name, np.inf, np.inf, f"dtypes differ: got {ours.dtype}, expected {theirs.dtype}"
+        )
     if not ours.size:
         return Difference(name, 0.0, 0.0, "")
     if not is_floating(ours.dtype):
@@ -48,9 +50,9 @@ def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Differenc
 
 
 def _lists(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
-    """The items of tensor arrays; the one that is furthest off speaks for all."""
+    """Compare tensor arrays item by item; return the largest difference."""
     if len(ours) != len(theirs):
-        why = f"{len(ours)} tensors here, {len(theirs)} there"
+        why = f"lengths differ: got {len(ours)} tensors, expected {len(theirs)}"
         return Difference(name, np.inf, np.inf, why)
     each = (difference(name, a, b, tolerance) for a, b in zip(ours, theirs, strict=True))
     none = Difference(name, 0.0, 0.0, "")

@@ -1,8 +1,8 @@
-"""One compilation under watch: what each pass did, what memory the result takes, and a page of it.
+"""Explanation of a compilation: what each pass did, the memory of the result, and an HTML page.
 
-`study` compiles a program and watches. `explain` needs nothing but a module: its record says what
-it was made of, and the same text and options give the same stages again, so a module that came out
-of a cache explains itself as well as one that was just made.
+`study` compiles a program and records every stage. `explain` requires only a module: its record
+contains the initial graph, and the same graph and options produce the same stages, so that a module
+from a cache is explained just like one compiled in this process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from compiler.report.user_lines import Sources
 
 @dataclass(frozen=True)
 class Study:
-    """What was seen of one compilation.
+    """A recorded compilation.
 
-    `stages` are the graph as it came and after each pass; `sizes` the numbers that unknown sizes
-    stood for; `params` the arrays that were lent, with the folded weights that the module needs;
-    `sources` finds the users' lines.
+    `stages` are the graph before the first and after each pass; `sizes` the values of symbolic
+    sizes; `params` the arrays passed in, plus the folded weights that the module requires;
+    `sources` finds the users' source lines.
     """
 
     title: str
@@ -59,22 +59,22 @@ class Study:
 
     @cached_property
     def packing(self) -> Packing:
-        """Where each buffer lies."""
+        """Offsets of the buffers."""
         return pack(_lives(self.module, self.sizes))
 
     @cached_property
     def memory(self) -> Memory:
-        """What the temporaries take."""
+        """Memory of the temporaries."""
         packing = self.packing
         return Memory(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
 
     @cached_property
     def accounts(self) -> list[Account]:
-        """What the kernels of each stage move and compute, on the target it was compiled for."""
+        """Cost of each stage on the target it was compiled for."""
         return stage_accounts(self.stages, self.sizes, TARGETS[self.module.target])
 
     def roofline(self, gpu: Gpu) -> Roofline:
-        """The accounts beside what a GPU can do."""
+        """Return the cost of each stage compared with the limits of a GPU."""
         names = [stage.name for stage in self.stages]
         return Roofline(gpu, list(zip(names, self.accounts, strict=True)), self.sizes)
 
@@ -84,10 +84,11 @@ class Study:
         sources: Sources | None = None,
         gpu: Gpu | None = None,
     ) -> str:
-        """A page with every pass, the graph, the arena and the module; `facts` stay in sight.
+        """Return an HTML page with every pass, the graph, the arena and the module.
 
-        `sources` finds the users' lines of code, which are shown beside the ops they made; its own
-        where none are given. With a `gpu` the page has the account of every pass on it.
+        `facts` are shown in the header. `sources` finds the users' source lines, shown next to
+        their ops; by default those of the study. With a `gpu` the page has the cost of every pass
+        on it.
         """
         sizes = {name: str(number) for name, number in self.sizes.items()}
         source = self.module.source
@@ -110,7 +111,7 @@ class Study:
         Path(path).write_text(self.html(sources=sources), encoding="utf-8")
 
     def __str__(self) -> str:
-        """The passes and the memory as tables of text."""
+        """Return the passes and the memory as text tables."""
         passes = pass_table(self.stages, self.sizes)
         why = f"\n  the arena is {self.packing.note}" if self.packing.note else ""
         return f"{self.title}\n\n{passes}\n\n{memory_table({'memory': self.memory})}{why}"
@@ -127,10 +128,10 @@ def study(
     options: Options | None = None,
     dump: Path | None = None,
 ) -> Study:
-    """Compile a program under watch; names of unknown sizes stand for the numbers in `sizes`.
+    """Compile a program and record every stage; `sizes` are the values of symbolic sizes.
 
-    The other arguments, and what is raised, as for `compiler.compile`; CompileError also for a
-    size that is not among them or makes no sense to the program.
+    The other arguments and errors are those of `compiler.compile`; raises CompileError also for a
+    missing size, or one that is invalid for the program.
     """
     graph = to_graph(program, feed_shapes(program, feed), list(fetch))
     return study_graph(
@@ -149,7 +150,9 @@ def study_graph(
     dump: Path | None = None,
     like: Program | None = None,
 ) -> Study:
-    """Compile a graph under watch, which is changed; arguments and errors as for `study`."""
+    """Compile a graph, modifying it, and record every stage; arguments and errors as for
+    `study`.
+    """
     recorder = Recorder()
     compiled = compile_graph(
         graph, target=target, params=params, options=options, dump=dump, observers=[recorder],
@@ -168,36 +171,40 @@ def explain(
     params: MutableMapping[str, Array] | None = None,
     folders: Sequence[Path] = (),
 ) -> Study:
-    """What the passes did when a module was made, with the times it took then.
+    """Return what the passes did when a module was compiled, with their original times.
 
-    `sizes` are numbers for its unknown sizes, `Options.typical` where none are given; `params` what
-    was lent when it was made; in `folders` are the scripts whose lines a page shows. Raises
-    CompileError for a module that was not compiled here, or that is not what its record makes now.
+    `sizes` are values of its symbolic sizes, by default `Options.typical`; `params` are the arrays
+    that were passed in when it was compiled; `folders` contain the scripts whose lines a page
+    shows. Raises CompileError for a module without a record, or one that its record no longer
+    reproduces.
     """
     record = module.record
     if record is None:
         raise CompileError(
-            f"module {module.name!r} does not say how it was made", hint="compile its program again"
+            f"module {module.name!r} has no record of its compilation",
+            hint="compile its program again",
         )
-    given = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
+    known = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
     graph = parse(record.start, f"the record of {module.name}")
     title = title or f"{module.name}: {len(graph)} ops"
     options = replace(record.options, dump=None)
-    seen = study_graph(title, graph, given, target=record.target, params=params, options=options)
-    if seen.module.digest != module.digest:
+    found = study_graph(title, graph, known, target=record.target, params=params, options=options)
+    if found.module.digest != module.digest:
         raise CompileError(
             f"module {module.name!r} is not what its graph compiles to now",
-            hint="it was edited, or lent other parameters when it was made",
+            hint="it was edited, or compiled with other parameters",
         )
     spent = record.milliseconds
-    stages = (replace(s, milliseconds=spent.get(s.name, 0.0)) for s in seen.stages)
-    return replace(seen, stages=tuple(stages), sources=Sources(folders))
+    stages = (replace(s, milliseconds=spent.get(s.name, 0.0)) for s in found.stages)
+    return replace(found, stages=tuple(stages), sources=Sources(folders))
 
 
 def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
     for name in dims:
         if name not in sizes:
-            raise CompileError(f"size {name!r} of the feeds is not known", hint="give it a number")
+            raise CompileError(
+                f"size {name!r} of the feeds is unknown", hint="pass its value in `sizes`"
+            )
     return {name: sizes[name] for name in dims}
 
 
@@ -206,7 +213,7 @@ def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
     for life in found:
         if life.size < 0:
             raise CompileError(
-                f"a buffer would have {life.size} bytes for the sizes {dict(sizes)}",
-                hint="the program needs larger inputs",
+                f"a buffer has {life.size} bytes for the sizes {dict(sizes)}",
+                hint="the program requires larger inputs",
             )
     return found

@@ -1,7 +1,8 @@
-"""The smallest program that still does something: delta debugging over the ops of a graph.
+"""Test case reduction: delta debugging over the ops of a graph.
 
-A part of a graph is a graph: what it reads of the ops that are gone is fed, and what nobody reads
-is returned. Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002.
+A subset of a graph's ops is a graph: values read from removed ops become feeds, and unread values
+become results. Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input",
+2002.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Fails = Callable[[Sequence[int]], bool]
 
 
 def first_prefix(count: int, fails: Fails) -> int:
-    """How many of the first of `count` ops it takes to fail; all of them are known to.
+    """Return the length of the shortest failing prefix of `count` ops; all of them must fail.
 
     >>> first_prefix(100, lambda kept: 41 in kept)
     42
@@ -31,22 +32,22 @@ def first_prefix(count: int, fails: Fails) -> int:
 
 
 def smallest(kept: Sequence[int], fails: Fails) -> list[int]:
-    """Of ops that fail together, few that still do, of which none can be spared.
+    """Reduce failing ops to a subset that still fails, from which no single op can be removed.
 
     >>> smallest(range(100), lambda kept: {3, 41} <= set(kept))
     [3, 41]
     """
     left, size = list(kept), max(len(kept) // 2, 1)
     while True:
-        spared = _spared(left, size, fails)
-        if len(spared) == len(left) and size == 1:
+        reduced = _without_removable_runs(left, size, fails)
+        if len(reduced) == len(left) and size == 1:
             return left
-        size = max(min(size, len(spared)) // 2, 1)
-        left = spared
+        size = max(min(size, len(reduced)) // 2, 1)
+        left = reduced
 
 
-def _spared(kept: list[int], size: int, fails: Fails) -> list[int]:
-    """The same without every run of `size` ops that can be spared, from the end."""
+def _without_removable_runs(kept: list[int], size: int, fails: Fails) -> list[int]:
+    """Remove every run of `size` ops whose removal still fails, from the end."""
     for start in range((len(kept) - 1) // size * size, -1, -size):
         rest = kept[:start] + kept[start + size :]
         if rest and fails(rest):
@@ -55,18 +56,18 @@ def _spared(kept: list[int], size: int, fails: Fails) -> list[int]:
 
 
 def part(text: str, kept: Iterable[int]) -> Graph | None:
-    """The ops with these numbers of a graph in text, as a graph; None where there can be none.
+    """Return the subgraph of the ops with these indices; None if it is not a valid graph.
 
-    Feeds of the part have the names of the vars they stand for.
+    Its feeds are named after the vars they replace.
     """
     graph = parse(text)
-    ops, wanted = graph.ops(), set(kept)
-    graph.remove(*(op for index, op in enumerate(ops) if index not in wanted))
-    graph.results = [var for var in graph.results if _stands(graph, var)]
-    loose = [var for var in graph.vars() if _is_loose(graph, var)]
-    if not all(_may_be_fed(var) for var in loose):
+    ops, selected = graph.ops(), set(kept)
+    graph.remove(*(op for index, op in enumerate(ops) if index not in selected))
+    graph.results = [var for var in graph.results if _is_valid_result(graph, var)]
+    missing_inputs = [var for var in graph.vars() if _is_missing_input(graph, var)]
+    if not all(_may_be_fed(var) for var in missing_inputs):
         return None
-    for var in loose:
+    for var in missing_inputs:
         var.role = "feed"
     for var in [v for v in graph.feeds() if not graph.readers(v) and v not in graph.results]:
         var.role = "temp"
@@ -79,12 +80,12 @@ def part(text: str, kept: Iterable[int]) -> Graph | None:
     return graph
 
 
-def _stands(graph: Graph, var: Var) -> bool:
+def _is_valid_result(graph: Graph, var: Var) -> bool:
     return var.role != "temp" or graph.producer(var) is not None
 
 
-def _is_loose(graph: Graph, var: Var) -> bool:
-    """True for what an op that is gone computed and one that is left reads."""
+def _is_missing_input(graph: Graph, var: Var) -> bool:
+    """Whether a remaining op reads a var that a removed op computed."""
     missing = graph.producer(var) is None and (var.role == "temp" or var.version > 0)
     return missing and bool(graph.readers(var) or graph.overwriter(var) is not None)
 
@@ -95,9 +96,9 @@ def _may_be_fed(var: Var) -> bool:
 
 
 def _return_ends(graph: Graph) -> None:
-    """Return the first result of every op of which nothing is read, returned or kept."""
+    """Return the first output of every op none of whose outputs is used."""
     for op in graph.ops():
-        if not any(_is_used(graph, var) for var in op.writes()) and (var := _main(op)):
+        if not any(_is_used(graph, var) for var in op.writes()) and (var := _main_output(op)):
             graph.results.append(var)
 
 
@@ -106,8 +107,8 @@ def _is_used(graph: Graph, var: Var) -> bool:
     return bool(read) or var in graph.results or var.role == "param"
 
 
-def _main(op: Op) -> Var | None:
-    """The output an op is for: that of the first slot its class names."""
+def _main_output(op: Op) -> Var | None:
+    """Return the main output of an op: the first of the first output slot of its class."""
     slots = [slot for slot in op.defn.outputs() if slot in op.outputs]
     found = op.outputs[slots[0]][0] if slots else None
     return found if found is not None and found.type != TOKEN else None

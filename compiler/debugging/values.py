@@ -1,7 +1,7 @@
-"""What a graph computes, value by value: what `compare` and `bisect` hold against each other.
+"""Every value that a graph computes, for `compare` and `bisect`.
 
-Values come from the interpreter, which is the meaning of a graph. Vars keep their names for life,
-so the values of two stages of one program meet by name.
+Values come from the interpreter, the reference implementation. Vars keep their names, so the values
+of two stages of one program are matched by name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from compiler.ir.types import Array
 from compiler.passes.observers import made_up
 
 SEED = 7
-"""Where the chance of ops begins that would draw other numbers every time."""
+"""Seed for random ops that would otherwise draw different numbers in every run."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value by the label and name of its var, with the op that made it and the user's line."""
+    """A value with the label and name of its var, its op and the user's line."""
 
     label: str
     name: str
@@ -38,8 +38,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a run computed: every value in the order of the ops, and what is left of it, which are
-    results and the state that was written, by label and by name.
+    """Values of a run: every value by label in the order of the ops, and the outputs (results and
+    updated state) by name.
     """
 
     values: Mapping[str, Value]
@@ -52,10 +52,10 @@ def numbers(
     params: Mapping[str, Array],
     instead: Mapping[str, Any] | None = None,
 ) -> Numbers:
-    """Run a graph in the interpreter and keep every value; `params` stay as they are.
+    """Interpret a graph and return every value; `params` are not modified.
 
-    `instead` gives values by label that are taken for those an op computed. Raises KeyError for a
-    feed or state that is missing, and what ops raise.
+    `instead` maps labels to arrays that replace the computed values. Raises KeyError for a missing
+    feed or state, and errors of the ops.
     """
     values: dict[str, Value] = {}
     given = instead or {}
@@ -74,23 +74,23 @@ def numbers(
 
 
 def written(graph: Graph) -> list[str]:
-    """The names of the state that a run changes."""
+    """Return the names of the state that a run updates."""
     makers = (var for var in graph.params() if graph.producer(var) is not None)
     return list(dict.fromkeys(var.name for var in makers))
 
 
 def repeatable(graph: Graph) -> None:
-    """Give every op that draws numbers a seed, in place.
+    """Set a fixed seed on every random op, in place.
 
-    Raises CompileError for one that takes none: no two runs of it are the same.
+    Raises CompileError for one without a seed attribute: its results are not reproducible.
     """
     for op in [op for op in graph.ops() if op.defn.is_random]:
         known = op.defn.attributes
         fixed = {name: value for name, value in _FIXED.items() if name in known}
         if "seed" not in known:
             raise CompileError(
-                "two runs of this op draw other numbers, and it takes no seed",
-                op=show_op(op), source=op.source, hint="cut the program before it: --fetch NAME",
+                "this op draws different numbers in each run and has no seed",
+                op=show_op(op), source=op.source, hint="fetch a variable before it: --fetch NAME",
             )  # fmt: skip
         if known.get("fix_seed") is False or known["seed"] in (0, -1):
             graph.replace(op, op.kind, op.inputs, op.outputs, op.attrs | fixed)
@@ -102,10 +102,10 @@ _FIXED = {"fix_seed": True, "seed": SEED}
 def inputs(
     vars: Iterable[Var], given: Mapping[str, Array], sizes: Mapping[str, int], typical: int = 3
 ) -> dict[str, Array]:
-    """An array for each var: the one that is given, or made-up numbers that its name decides.
+    """Return an array for each var: the given one, or random numbers determined by its name.
 
-    Floats are from 0.1 to 1, whole numbers 0, sequences about equally long. Open sizes that no
-    given array settles are those of `sizes`, or `typical`.
+    Floats are in [0.1, 1], integers 0, sequences of about equal length. Symbolic sizes that no
+    given array determines are those of `sizes`, or `typical`.
     """
     wanted = list(vars)
     known = {**settled(wanted, given), **sizes}
@@ -120,31 +120,31 @@ def inputs(
 
 
 def settled(vars: Iterable[Var], given: Mapping[str, Array]) -> dict[str, int]:
-    """What given arrays say of open sizes.
+    """Return the values of symbolic sizes that the given arrays determine.
 
-    Raises CompileError where an array is not of the element type, rank or sizes of its var.
+    Raises CompileError if dtype, rank or sizes of an array do not match its var.
     """
     found: dict[str, int] = {}
     for var in (var for var in vars if var.name in given):
         array = given[var.name]
         if array.dtype != var.type.dtype.numpy or array.ndim != var.type.rank:
             raise _misfit(var, array)
-        for size, there in zip(var.type.shape, array.shape, strict=True):
+        for size, actual in zip(var.type.shape, array.shape, strict=True):
             name = str(size)
             if not isinstance(size, int) and name in var.type.names:
-                found.setdefault(name, there)
-            elif isinstance(size, int) and size != there:
+                found.setdefault(name, actual)
+            elif isinstance(size, int) and size != actual:
                 raise _misfit(var, array)
     return found
 
 
 def _misfit(var: Var, array: Array) -> CompileError:
     shape = f"{array.dtype} {list(array.shape)}"
-    return CompileError(f"{var.name!r} is {var.type}, but is given {shape}")
+    return CompileError(f"{var.name!r} is {var.type}, got {shape}")
 
 
 def _offsets(name: str, made: Mapping[str, Array]) -> Array:
-    """Offsets that cut the level below them, or the rows, into parts of about one length."""
+    """Return LoD offsets that split the level below, or the rows, into about equal parts."""
     base, _, level = name.partition(LOD)
     below = made.get(f"{base}{LOD}{int(level) + 1}")
     whole = below.size - 1 if below is not None else made[base].shape[0] if base in made else 0

@@ -1,12 +1,14 @@
-"""Packs values that live for a while into one arena: lives and sizes in, byte offsets out.
+"""Memory packing: assigns byte offsets in one arena to values with live ranges and sizes.
 
-Two lives that share a step must not share a byte; the arena should be little higher than the
-largest sum of sizes alive at one step, below which nothing can go. Finding the lowest arena is
-NP-hard, so what is quick comes first: a greedy packing (`greedy`), which nearly always reaches the
-bound for networks; where it does not, a search (`search`, directed by `plan`) that ends at the
-bound, at a proof that nothing is lower, or when its steps are used up, and says which. An order
-that was found once packs other sizes in one sweep (`stack`). Nothing here knows what a value is:
-a plan is packed when its sizes become known, which is at every new batch size.
+Two values live in the same step must not overlap; the arena should be little higher than the
+largest sum of sizes live at one step, which is a lower bound. Finding the lowest arena is NP-hard
+(dynamic storage allocation), so a greedy packing comes first, which nearly always reaches the bound
+for networks; if it does not, a search follows, which ends at the bound, at a proof of optimality,
+or when its step budget is used up, and reports which. A packing that was found once is reused for
+other sizes in one sweep. Packing happens when sizes become known, which is at every new batch size.
+
+Read `life` (inputs and results), `plan` (`pack`: how much effort to spend), `greedy`, then
+`sections` and `search` (the exact search); `stack` repacks other sizes, `rules` verifies a packing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The greedy packing: blocks are laid one by one, each into the tightest gap it fits.
+"""Greedy packing: blocks are placed one by one, each into the tightest gap that fits (best fit).
 
-What decides is the order, and the best ones begin with the blocks that meet the fullest step. Where
-a block ends above the bound, it is laid earlier in the next try.
+The result depends on the order, and the best orders begin with the blocks live at the step with the
+largest live sum. A block that ends above the bound is placed earlier in the next try.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from dataclasses import dataclass
 from compiler.pack.life import Block, height_of
 
 TRIES = 4
-"""How often all blocks are laid at most."""
+"""Maximum number of times that all blocks are placed."""
 
 TILE = 64
-"""Steps below which `Occupancy` looks at blocks one by one."""
+"""Steps per leaf of the tree of `Occupancy`; within a leaf, blocks are compared one by one."""
 
 ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
-    # By time first: it reaches the bound most often, and leaves the fewest gaps to look at.
+    # By time first: it reaches the bound most often and leaves the fewest gaps to search.
     lambda block: (-block.pressure, block.first, -block.last, block.index),
     lambda block: (-block.pressure, -block.last, block.first, block.index),
     lambda block: (-block.pressure, -block.size, block.index),
 )
-"""What to sort the blocks by, in the order in which they are tried."""
+"""Sort keys of the blocks, in the order in which they are tried."""
 
 
 def greedy(blocks: Sequence[Block], bound: int, tries: int = TRIES) -> list[int]:
-    """The offsets of the lowest try: each order as it is, then each improved, over and over.
+    """Return the offsets of the lowest try: each order first unchanged, then improved repeatedly.
 
-    Ends at the first try that is as low as `bound`.
+    Stops at the first try that is as low as `bound`.
     """
     covers = _covers(blocks)
     orders: dict[int, list[int]] = {}
     best: list[int] = []
     lowest = 0
-    for turn in range(tries):
-        kind = turn % len(ORDERS)
+    for attempt in range(tries):
+        kind = attempt % len(ORDERS)
         order = orders.get(kind) or _sorted(blocks, ORDERS[kind])
-        offsets = _lay(blocks, covers, order)
+        offsets = _place(blocks, covers, order)
         height = height_of(blocks, offsets)
         if not best or height < lowest:
             best, lowest = offsets, height
         if height <= bound:
             break
-        orders[kind] = _hasten(order, blocks, offsets, bound)
+        orders[kind] = _promote(order, blocks, offsets, bound)
     return best
 
 
@@ -55,19 +55,19 @@ def _sorted(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) ->
     return sorted(range(len(blocks)), key=keys.__getitem__)
 
 
-def _hasten(
+def _promote(
     order: Sequence[int], blocks: Sequence[Block], offsets: Sequence[int], bound: int
 ) -> list[int]:
-    """The order with each block that ends above the bound moved half-way to the front."""
-    hastened = list(order)
-    for place, number in enumerate(order):
+    """Return the order with each block that ends above the bound moved half-way to the front."""
+    promoted = list(order)
+    for position, number in enumerate(order):
         if offsets[number] + blocks[number].size > bound:
-            hastened.insert(place // 2, hastened.pop(place))
-    return hastened
+            promoted.insert(position // 2, promoted.pop(position))
+    return promoted
 
 
-def _lay(blocks: Sequence[Block], covers: Sequence[Cover], order: Iterable[int]) -> list[int]:
-    """Lay the blocks one by one in this order; the offsets are in the order of `blocks`."""
+def _place(blocks: Sequence[Block], covers: Sequence[Cover], order: Iterable[int]) -> list[int]:
+    """Place the blocks one by one in this order; the offsets are in the order of `blocks`."""
     occupancy = Occupancy()
     offsets = [0] * len(blocks)
     for number in order:
@@ -78,7 +78,7 @@ def _lay(blocks: Sequence[Block], covers: Sequence[Cover], order: Iterable[int])
 
 
 def _best_fit(taken: Iterable[tuple[int, int]], size: int) -> int:
-    """The offset of the smallest gap of at least `size` bytes, or of the free end.
+    """Return the offset of the smallest gap of at least `size` bytes, or of the free end.
 
     `taken` are byte ranges sorted by their lower end; they may overlap.
     """
@@ -95,15 +95,16 @@ def _best_fit(taken: Iterable[tuple[int, int]], size: int) -> int:
     return floor if found < 0 else found
 
 
-# Which bytes are taken
+# ---- occupied bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Where the steps `[first, last)` of a block stand in the tree of `Occupancy`.
+    """The nodes of the tree of `Occupancy` that the steps `[first, last)` of a block cover.
 
-    `whole` are the highest nodes they cover, `above` those they cover in part, and `tiles` the
-    numbers of the leaves in `above`. The root is node 1, below node n are 2 n and 2 n + 1.
+    `whole` are the highest nodes covered entirely, `above` those covered partly, and `tiles` the
+    indices of the leaves in `above`. The root is node 1; the children of node n are 2 n and 2 n +
+    1.
     """
 
     first: int
@@ -120,7 +121,7 @@ def _covers(blocks: Sequence[Block]) -> list[Cover]:
 
 
 def _cover(first: int, last: int, leaves: int) -> Cover:
-    """The cover of some steps in a tree whose tile t is node `leaves` + t."""
+    """Return the cover of a range of steps in a tree whose tile t is node `leaves` + t."""
     tiles = sorted({step // TILE for step in (first, last) if step % TILE})
     low, high = -(-first // TILE) + leaves, last // TILE + leaves
     whole: list[int] = []
@@ -136,12 +137,12 @@ def _cover(first: int, last: int, leaves: int) -> Cover:
 
 
 class Occupancy:
-    """Which bytes are taken in which steps: a segment tree over time.
+    """The occupied bytes of every step: a segment tree over time.
 
-    `full` of a node are the bytes taken in all its steps, by blocks that cover the node and not
-    the one above it; `some` those taken in any of its steps. Both are flat sorted lists
-    `low, high, low, high, …` of ranges that do not touch, so that a stack of blocks, as the kept
-    activations of a training step are, is one range however many they are.
+    `full` of a node is the bytes occupied in all its steps, by blocks that cover the node but not
+    its parent; `some` those occupied in any of its steps. Both are flat sorted lists `low, high,
+    low, high, …` of disjoint, non-adjacent ranges, so that a stack of any number of blocks, such as
+    the saved activations of a training step, is one range.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,9 @@ class Occupancy:
         self.tiles: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
 
     def taken(self, cover: Cover) -> list[tuple[int, int]]:
-        """The byte ranges taken in any step of a cover, sorted, some perhaps twice."""
+        """Return the byte ranges occupied in any step of a cover, sorted, possibly with
+        duplicates.
+        """
         begin, end = cover.first, cover.last
         ranges = [
             (low, high)
@@ -166,7 +169,7 @@ class Occupancy:
         return ranges
 
     def take(self, cover: Cover, offset: int, size: int) -> None:
-        """Mark the bytes `[offset, offset + size)` as taken in the steps of a cover."""
+        """Mark the bytes `[offset, offset + size)` as occupied in the steps of a cover."""
         top = offset + size
         for tile in cover.tiles:
             self.tiles[tile].append((offset, top, cover.first, cover.last))
@@ -178,7 +181,7 @@ class Occupancy:
 
 
 def _merge(bounds: list[int], low: int, high: int) -> None:
-    """Join the range `[low, high)` to flat sorted ranges; those it touches become one with it.
+    """Insert the range `[low, high)` into flat sorted ranges, merging those it touches.
 
     >>> bounds = [0, 2, 4, 6, 9, 10]
     >>> _merge(bounds, 2, 4)

@@ -1,4 +1,4 @@
-"""What is packed and what comes of it: lives, packings, and the bound below which none goes."""
+"""Inputs and results of packing: live ranges, packings, and the lower bound of their height."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import accumulate
 
 
 class PackError(ValueError):
-    """Lives that cannot be packed as given, or a packing that breaks a rule."""
+    """Invalid live ranges, or a packing that breaks a rule."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A value of `size` bytes that is there in the steps `start`, …, `stop - 1`."""
+    """A value of `size` bytes that is live in the steps `start`, …, `stop - 1`."""
 
     start: int
     stop: int
@@ -25,8 +25,8 @@ class Life:
 class Packing:
     """A byte offset for each life, in an arena of `height` bytes.
 
-    `bound` is the largest live sum of the aligned sizes: no packing is lower. Where the height is
-    above it, `note` says why the search stopped there.
+    `bound` is the largest live sum of the aligned sizes, a lower bound of the height. If the height
+    is above it, `note` is the reason why the search stopped there.
     """
 
     offsets: tuple[int, ...]
@@ -36,16 +36,16 @@ class Packing:
 
     @property
     def ratio(self) -> float:
-        """Height ÷ bound: 1.0 is perfect, and so is an arena without bytes."""
+        """Height ÷ bound: 1.0 is optimal; an empty arena has ratio 1.0."""
         return self.height / self.bound if self.bound else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A life as it is packed, with steps renumbered so that one begins at each.
+    """A life as it is packed, with steps renumbered so that at least one begins at each.
 
-    `index` is its place among the lives, `size` aligned bytes, `[first, last)` its steps, and
-    `pressure` the largest live sum it meets.
+    `index` is its index among the lives, `size` aligned bytes, `[first, last)` its steps, and
+    `pressure` the largest live sum within them.
     """
 
     index: int
@@ -56,7 +56,7 @@ class Block:
 
 
 def lower_bound(lives: Sequence[Life], align: int = 64) -> int:
-    """The largest sum of aligned sizes alive at one step, in bytes.
+    """Return the largest sum of aligned sizes live at one step, in bytes.
 
     Raises PackError as `pack` does.
 
@@ -68,7 +68,7 @@ def lower_bound(lives: Sequence[Life], align: int = 64) -> int:
 
 
 def expect_packable(lives: Sequence[Life], align: int) -> None:
-    """PackError for lives that end before they begin, negative sizes, or no alignment."""
+    """Raise PackError for lives that end before they begin, negative sizes, or a zero alignment."""
     if align < 1:
         raise PackError(f"align must be at least 1 byte, got {align}")
     for index, life in enumerate(lives):
@@ -79,7 +79,7 @@ def expect_packable(lives: Sequence[Life], align: int) -> None:
 
 
 def aligned(size: int, align: int) -> int:
-    """A size rounded up to a multiple of `align`.
+    """Round a size up to a multiple of `align`.
 
     >>> aligned(65, 64)
     128
@@ -88,7 +88,7 @@ def aligned(size: int, align: int) -> int:
 
 
 def blocks_of(lives: Sequence[Life], align: int) -> list[Block]:
-    """The lives that hold bytes; two of them share a step here exactly if they did before."""
+    """Return the non-empty lives as blocks; two share a step exactly if the lives do."""
     kept = [index for index, life in enumerate(lives) if life.size]
     starts = sorted({lives[index].start for index in kept})
     rank = {start: step for step, start in enumerate(starts)}
@@ -102,13 +102,13 @@ def blocks_of(lives: Sequence[Life], align: int) -> list[Block]:
 
 
 def height_of(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
-    """Where the highest block ends; 0 without blocks."""
+    """Return the end of the highest block; 0 without blocks."""
     tops = (offset + block.size for block, offset in zip(blocks, offsets, strict=True))
     return max(tops, default=0)
 
 
 def _live_sums(spans: Sequence[tuple[int, int]], sizes: Sequence[int], steps: int) -> list[int]:
-    """The bytes alive at each step."""
+    """Return the bytes live at each step."""
     change = [0] * (steps + 1)
     for (first, last), size in zip(spans, sizes, strict=True):
         change[first] += size
@@ -117,10 +117,10 @@ def _live_sums(spans: Sequence[tuple[int, int]], sizes: Sequence[int], steps: in
 
 
 def _pressures(sums: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The largest of `sums` within each span, in one pass.
+    """Return the largest of `sums` within each span, in one pass.
 
-    `peaks` are the steps that no later one so far outdoes, so the first of them inside a span
-    that ends here is the highest.
+    `peaks` is a monotonic stack: the steps not exceeded by a later one so far, so the first of them
+    inside a span that ends here is the highest.
     """
     ending: list[list[int]] = [[] for _ in sums]
     for number, (_, last) in enumerate(spans):

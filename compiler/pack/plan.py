@@ -1,4 +1,4 @@
-"""How hard to try: a greedy packing first, then searches of one height after another."""
+"""`pack()`: a greedy packing first, then a series of searches for lower heights."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from compiler.pack.search import Found, Pick, Search, cost
 from compiler.pack.sections import Sections
 
 EFFORT = 100_000
-"""Steps that `pack` searches unless told otherwise: a second or two, where it comes to that."""
+"""Default search steps of `pack`: one or two seconds, if a search is needed."""
 
 SLICE = 2_000
-"""Steps of the first attempts at least; those of each round after it are a fifth longer."""
+"""Minimum steps of the first attempts; those of each later round are a fifth longer."""
 
 LONGEST = 10
-"""Times that an attempt may be longer than the first: the clock is looked at between attempts."""
+"""Maximum length of an attempt, relative to the first: the clock is read between attempts."""
 
 RANKS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
     lambda block: (block.first - block.last, -block.size, -block.pressure, block.index),
@@ -38,13 +38,13 @@ def pack(
     enough: int = 0,
     seconds: float | None = None,
 ) -> Packing:
-    """Give each life an offset, a multiple of `align`, so that no two alive at once overlap.
+    """Assign each life an offset, a multiple of `align`, so that no two live at once overlap.
 
-    Ends at the bound, at a height of `enough` bytes, at a proof that nothing is lower, or after
-    `effort` steps of search (0: greedy alone), and keeps the lowest packing it met; its `note` says
-    what ended it above the bound. The same lives give the same offsets, always, unless `seconds` of
-    wall time are to end it too. Raises PackError for a life that ends before it begins or has a
-    negative size, for `align` below 1 and `effort` below 0.
+    Stops at the bound, at a height of `enough` bytes, at a proof of optimality, or after `effort`
+    steps of search (0: greedy alone), and keeps the lowest packing found; its `note` is the reason
+    why it stopped above the bound. The result is deterministic unless `seconds` limits the wall
+    time too. Raises PackError for a life that ends before it begins or has a negative size, for
+    `align` below 1 and `effort` below 0.
 
     >>> pack([Life(0, 2, 100), Life(1, 3, 64), Life(2, 4, 64)])
     Packing(offsets=(0, 128, 0), height=192, bound=192, note='')
@@ -54,22 +54,23 @@ def pack(
         raise PackError(f"effort must be 0 steps or more, got {effort}")
     blocks = blocks_of(lives, align)
     bound = max((block.pressure for block in blocks), default=0)
-    laid = greedy(blocks, max(bound, enough))
-    climb = _Climb(blocks, laid, bound, max(bound, enough), effort, seconds)
-    if climb.height > climb.enough:
-        climb.run()
+    initial = greedy(blocks, max(bound, enough))
+    search_state = _HeightSearch(blocks, initial, bound, max(bound, enough), effort, seconds)
+    if search_state.height > search_state.enough:
+        search_state.run()
     offsets = [0] * len(lives)
-    for block, offset in zip(blocks, climb.offsets, strict=True):
+    for block, offset in zip(blocks, search_state.offsets, strict=True):
         offsets[block.index] = offset
-    return Packing(tuple(offsets), climb.height, bound, climb.note())
+    return Packing(tuple(offsets), search_state.height, bound, search_state.note())
 
 
 @dataclass
-class _Climb:
+class _HeightSearch:
     """The lowest offsets so far, and the search for lower ones.
 
-    Nothing is lower than `proved`. Tried is `enough` first, then halfway between the last height
-    that was not reached and the lowest that was, until nothing is between; then again, for longer.
+    No packing is lower than `proved`. The first target is `enough`, then bisection between the last
+    height that failed and the lowest that succeeded, until they meet; then again, with longer
+    attempts.
     """
 
     blocks: Sequence[Block]
@@ -87,39 +88,39 @@ class _Climb:
         self.ended += self.seconds or 0.0
 
     def run(self) -> None:
-        """Round after round, each with longer attempts."""
+        """Run rounds of increasingly long attempts."""
         self.sections = Sections.of(self.blocks)
         self.unit = self.sections.unit
         self.ranks = [_ranks(self.blocks, key) for key in RANKS]
         self.searches = dict[int, Search]()
         first = max(SLICE, len(self.blocks) * cost(len(self.sections.live)))
         steps = first
-        while self._goes_on():
+        while self._may_continue():
             self._round(steps)
             steps = min(steps * 6 // 5, first * LONGEST)
 
-    def _goes_on(self) -> bool:
+    def _may_continue(self) -> bool:
         in_time = self.seconds is None or monotonic() < self.ended
         return self.height > max(self.proved, self.enough) and self.spent < self.effort and in_time
 
     def _round(self, steps: int) -> None:
-        """From the lowest height that may be reached to the lowest that was, by halves."""
+        """Bisect between the lowest height that may be possible and the lowest one found."""
         target = max(self.proved, self.enough) // self.unit * self.unit
-        while target < self.height and self._goes_on():
+        while target < self.height and self._may_continue():
             found = self._try(target, steps)
             if found is Found.NOTHING:
                 self.proved = max(self.proved, target + self.unit)
-            missed = target - self.unit if found is Found.PACKING else target
-            target = (missed + self.height) // (2 * self.unit) * self.unit
-            if target <= missed:
+            failed = target - self.unit if found is Found.PACKING else target
+            target = (failed + self.height) // (2 * self.unit) * self.unit
+            if target <= failed:
                 return
 
     def _try(self, target: int, steps: int) -> Found:
-        """Attempts at one height, each with another idea of what to try first."""
+        """Attempt one height with each heuristic."""
         search = self.searches.setdefault(target, Search(self.sections, target))
         found = Found.OPEN
         for pick, rank in product(Pick, self.ranks):
-            if found is Found.OPEN and self._goes_on():
+            if found is Found.OPEN and self._may_continue():
                 before = search.steps
                 found = search.attempt(rank, pick, min(steps, self.effort - self.spent))
                 self.spent += search.steps - before + 1
@@ -129,21 +130,21 @@ class _Climb:
         return found
 
     def note(self) -> str:
-        """Why the height is what it is, where it is above the bound."""
+        """Return why the height is above the bound, if it is."""
         bound = max((block.pressure for block in self.blocks), default=0)
         if self.height <= bound:
             return ""
         above = f"{self.height - bound} bytes above the bound"
         if self.height <= self.proved:
-            return f"{above}: the search went through all there is, and nothing is lower"
+            return f"{above}: the search was exhaustive, no packing is lower"
         if self.height <= self.enough:
-            return f"{above}: as low as was asked"
-        searched = f"{self.spent} steps of search found no lower"
-        return f"{above}: {searched}; nothing is below {self.proved} bytes"
+            return f"{above}: the requested height is reached"
+        searched = f"after {self.spent} search steps"
+        return f"{above} {searched}; the proved minimum is {self.proved} bytes"
 
 
 def _ranks(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) -> list[int]:
-    """The place of each block when sorted by a key."""
+    """Return the rank of each block when sorted by a key."""
     ranks = [0] * len(blocks)
     for place, number in enumerate(sorted(range(len(blocks)), key=lambda n: key(blocks[n]))):
         ranks[number] = place

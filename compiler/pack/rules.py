@@ -1,4 +1,4 @@
-"""The rules a packing keeps: aligned, inside the arena, and no two alive at once overlap."""
+"""Verifier of packings: aligned, inside the arena, no overlap of values live at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from compiler.pack.life import Life, PackError, Packing, aligned, expect_packabl
 def check(
     lives: Sequence[Life], packing: Packing, align: int = 64, names: Sequence[str] = ()
 ) -> None:
-    """Verify a packing in one sweep over time: aligned, inside the arena, nothing overlapping.
+    """Verify a packing in one sweep over time: aligned, inside the arena, no overlap.
 
-    Raises PackError naming the life that lies wrong, or the two that overlap: by what `names` has
-    for them, by their numbers without.
+    Raises PackError naming the invalid life, or the two that overlap: by `names`, or by index if
+    there are none.
 
     >>> check([Life(0, 2, 64), Life(1, 3, 64)], Packing((0, 0), 64, 128), names=["x", "y"])
     Traceback (most recent call last):
@@ -32,7 +32,7 @@ def check(
 
 def _expect_inside(name: str, offset: int, size: int, height: int, align: int) -> None:
     if offset % align:
-        raise PackError(f"{name} must lie at a multiple of {align} bytes, got {offset}")
+        raise PackError(f"{name} must begin at a multiple of {align} bytes, got {offset}")
     if offset < 0 or offset + size > height:
         held = f"bytes [{offset}, {offset + size})"
         raise PackError(f"{name} must lie within {height} bytes, got {held}")
@@ -41,24 +41,24 @@ def _expect_inside(name: str, offset: int, size: int, height: int, align: int) -
 def _expect_disjoint(
     lives: Sequence[Life], offsets: Sequence[int], align: int, shown: Sequence[str]
 ) -> None:
-    """Keep the ranges alive now sorted: a newcomer can only overlap one of its neighbours."""
+    """Keep the ranges live now sorted: a new one can only overlap one of its neighbours."""
     held = [index for index, life in enumerate(lives) if life.size]
     tops = [offsets[index] + aligned(life.size, align) for index, life in enumerate(lives)]
     events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
-    alive: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     for _, begins, index in sorted(events):
-        place = bisect_left(alive, (offsets[index], index))
+        place = bisect_left(live, (offsets[index], index))
         if not begins:
-            del alive[place]
+            del live[place]
             continue
-        for _, other in alive[max(place - 1, 0) : place + 1]:
+        for _, other in live[max(place - 1, 0) : place + 1]:
             if offsets[index] < tops[other] and offsets[other] < tops[index]:
                 one, two = sorted((index, other))
-                pair = [_held(shown[i], lives[i], offsets[i]) for i in (one, two)]
+                pair = [_describe(shown[i], lives[i], offsets[i]) for i in (one, two)]
                 raise PackError(f"{shown[one]} and {shown[two]} overlap: {', '.join(pair)}")
-        alive.insert(place, (offsets[index], index))
+        live.insert(place, (offsets[index], index))
 
 
-def _held(name: str, life: Life, offset: int) -> str:
+def _describe(name: str, life: Life, offset: int) -> str:
     held = f"bytes [{offset}, {offset + life.size})"
     return f"{name} holds {held} in steps [{life.start}, {life.stop})"

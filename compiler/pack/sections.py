@@ -1,8 +1,8 @@
-"""The steps that matter to a search, and sets of blocks as the bits of one integer.
+"""Sections: the steps that matter to a search, and sets of blocks as bits of one integer.
 
-A step whose blocks are all alive in its neighbour too asks for nothing of its own, so only the
-fullest steps are kept: the sections. Sets of blocks are integers, bit n for block n, because a
-search asks thousands of times a second which blocks are still to be laid between two sections.
+A step whose blocks are all live in a neighbouring step adds no constraint, so only locally maximal
+steps are kept: the sections. Sets of blocks are integers, bit n for block n, because a search asks
+thousands of times a second which unplaced blocks lie between two sections.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from compiler.pack.life import Block
 
 @dataclass(frozen=True)
 class Sections:
-    """Blocks over sections: block n has `sizes[n]` bytes in the sections `spans[n]`, half-open.
+    """Blocks over sections: block n has `sizes[n]` bytes in the half-open range `spans[n]`.
 
     `live[s]` is the set of blocks in section s and `totals[s]` the sum of their sizes; `after[s]`
     are the blocks that begin at section s or later, `before[s]` those that end there or earlier.
-    No offset needs to be other than a multiple of `unit`.
+    All offsets may be restricted to multiples of `unit`.
     """
 
     sizes: tuple[int, ...]
@@ -34,12 +34,12 @@ class Sections:
 
     @staticmethod
     def of(blocks: Sequence[Block]) -> Sections:
-        """The sections of some blocks: the steps behind which one ends."""
+        """Return the sections of some blocks: the steps after which one ends."""
         kept = sorted({block.last - 1 for block in blocks})
         spans = [(bisect_left(kept, b.first), bisect_left(kept, b.last)) for b in blocks]
-        starts, stops = [[span[side] for span in spans] for side in (0, 1)]
-        after = _joined(_sets(starts, len(kept))[::-1])[::-1]
-        before = _joined(_sets(stops, len(kept)))
+        starts, stops = [[span[end] for span in spans] for end in (0, 1)]
+        after = _running_union(_sets(starts, len(kept))[::-1])[::-1]
+        before = _running_union(_sets(stops, len(kept)))
         everything = (1 << len(blocks)) - 1
         live = [everything & ~after[s + 1] & ~before[s] for s in range(len(kept))]
         totals = [sum(blocks[n].size for n in members(each)) for each in live]
@@ -50,11 +50,12 @@ class Sections:
 
     @property
     def unit(self) -> int:
-        """The largest number of bytes that divides all sizes."""
+        """Greatest common divisor of all sizes, in bytes."""
         return reduce(gcd, self.sizes, 0)
 
     def crosses(self, boundary: int) -> int:
-        """The blocks in the sections on both sides of a boundary; boundary b is before section b.
+        """Return the blocks in the sections on both sides of a boundary; boundary b precedes
+        section b.
 
         >>> sections = Sections.of([Block(0, 64, 0, 1, 64), Block(1, 64, 1, 2, 64)])
         >>> sections.crosses(1)
@@ -64,7 +65,7 @@ class Sections:
 
 
 def members(set: int) -> Iterator[int]:
-    """The numbers of the bits of a set.
+    """Yield the indices of the bits of a set.
 
     >>> list(members(0b1101))
     [0, 2, 3]
@@ -75,22 +76,22 @@ def members(set: int) -> Iterator[int]:
         set ^= lowest
 
 
-def _sets(places: Sequence[int], count: int) -> list[int]:
-    """For each section and the end, the blocks whose place it is."""
+def _sets(positions: Sequence[int], count: int) -> list[int]:
+    """Return, for each section and the end, the set of blocks whose position it is."""
     sets = [0] * (count + 1)
-    for number, place in enumerate(places):
-        sets[place] |= 1 << number
+    for number, position in enumerate(positions):
+        sets[position] |= 1 << number
     return sets
 
 
-def _joined(sets: Sequence[int]) -> list[int]:
-    """Each set with all those before it.
+def _running_union(sets: Sequence[int]) -> list[int]:
+    """Return the running union of the sets.
 
-    >>> _joined([1, 4, 2])
+    >>> _running_union([1, 4, 2])
     [1, 5, 7]
     """
-    joined, seen = list[int](), 0
+    unions, union = list[int](), 0
     for each in sets:
-        seen |= each
-        joined.append(seen)
-    return joined
+        union |= each
+        unions.append(union)
+    return unions

@@ -1,8 +1,8 @@
-"""A packing as who lies on whom: an order that was found once packs other sizes in one sweep.
+"""Reuse of a packing for other sizes: which block lies on which, repacked in one sweep.
 
-A plan's lives stay the same from batch size to batch size, and most of its sizes grow together.
-Blocks that keep lying on each other as they did need no search then: each begins where the highest
-of those right below it ends.
+Live ranges are the same for every batch size, and most sizes grow in proportion. As long as blocks
+lie on the same blocks, no search is needed: each begins where the highest of those right below it
+ends.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from compiler.pack.life import Life, Packing, aligned, blocks_of
 
 @dataclass(frozen=True)
 class Stack:
-    """Lives from the lowest up, each with those that lie right below it in some step."""
+    """Lives from the bottom up, each with those that lie right below it in some step."""
 
     below: tuple[tuple[int, tuple[int, ...]], ...]
 
     @staticmethod
     def of(lives: Sequence[Life], packing: Packing) -> Stack:
-        """Who lies on whom in a packing. Lives without bytes lie nowhere.
+        """Return which life lies on which in a packing; empty lives are omitted.
 
         >>> lives = [Life(0, 2, 64), Life(1, 3, 64)]
         >>> Stack.of(lives, Packing((0, 64), 128, 128)).below
@@ -37,9 +37,9 @@ class Stack:
         return Stack(tuple(below))
 
     def settle(self, lives: Sequence[Life], bound: int, align: int = 64) -> Packing | None:
-        """The same lives with other sizes, lying on each other as they did; `bound` is theirs.
+        """Repack the same lives with other sizes in the same order; `bound` is their lower bound.
 
-        The packing is valid, but may be higher than another. None where a life that lay nowhere
+        The packing is valid, but not necessarily the lowest. Returns None if a life that was empty
         has bytes now.
         """
         sizes = [aligned(life.size, align) for life in lives]

@@ -1,7 +1,13 @@
-"""Passes: rewrites and decisions on a Graph, one a file, run in the order `pipeline` lists.
+"""Passes: rewrites and analyses of a Graph, one per file, run in the order of `pipeline`.
 
-What a pass of one's own needs is here; docs/cookbook.md shows one. It is loaded when it is asked
-for: graphs bring networkx along, which who only wants `passes.norm_folding` need not wait for.
+Exported here is what a user-defined pass requires (docs/cookbook.md shows one), loaded at first
+use, since `passes.norm_folding` needs no graphs.
+
+Read `base` (the contract of a pass), `manager` (runs and checks passes), `pipeline` (their order),
+then the passes: `simplify` (remove, fold and merge ops), `device` (placement, precision, layout,
+RNG keys), `distribute` (bucketed collectives), `fusion` (kernels) and `memory` (schedule,
+rematerialisation, buffer reuse). `registry` adds user-defined passes; `observers` and `dump` watch
+a pipeline; `state` and `norm_folding` are helpers.
 """
 
 from compiler.lazy_loading import lazy_names

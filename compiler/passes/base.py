@@ -1,4 +1,6 @@
-"""What a pass is: a name, a contract in facts, and `run(g, ctx)` that edits the graph in place."""
+"""The interface of passes: a name, a contract in facts, and `run(g, ctx)`, which edits the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from compiler.ir.types import Array
 
 
 class Fact(Enum):
-    """What may be known of a graph besides that its types hold."""
+    """A property of a graph that a pass establishes or requires, beyond type correctness."""
 
     GROUPED = "ops with one kernel label are neighbours and fuse"
     ORDERED = "the order of the ops was chosen for memory"
@@ -21,7 +23,7 @@ class Fact(Enum):
 
 @dataclass(frozen=True)
 class MissedOptimization:
-    """An op a pass left as it was, and why."""
+    """An op that a pass did not change, and the reason."""
 
     name: str
     op: str
@@ -35,12 +37,12 @@ class MissedOptimization:
 
 @dataclass
 class Context:
-    """What passes share: state they may read and extend, and what they declined to do.
+    """State shared by the passes, and the missed optimisations.
 
-    `params` is lent by the caller: arrays by name, as they will be when the module runs. None means
-    that values may change between runs, so nothing may be computed from them now. `typical` is
-    the number to think of for an unknown size when two orders are compared. `memory_budget` is what
-    `Options` has under that name. `milliseconds` are those each pass took, checks included.
+    `params` is passed in by the caller: constant arrays by name. None means that values may change
+    between runs, so nothing may be computed from them at compile time. `typical` is the value
+    assumed for unknown sizes when schedules are compared. `memory_budget` is that of `Options`.
+    `milliseconds` is the time of each pass, including checks.
     """
 
     params: MutableMapping[str, Array] | None = None
@@ -50,21 +52,22 @@ class Context:
     milliseconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def note_missed(self, name: str, op: Op, reason: str) -> None:
-        """Note that pass `name` declined an op, in words a user understands."""
+        """Record that pass `name` was not applied to an op, with a reason that users understand."""
         outputs = tuple([var.label for var in op.writes()])
         self.missed.append(MissedOptimization(name, repr(op), op.source, reason, outputs))
 
 
 class Pass:
-    """A rewrite or a decision. Subclasses give `name`, the facts of their contract, and `run`.
+    """A rewrite or analysis of a graph. Subclasses define `name`, the facts of the contract, and
+    `run`.
 
     Facts in `requires` hold before `run`, those in `establishes` after it; those in `invalidates`
     may no longer hold (their labels are removed before `run`). `preserves` is False for passes that
-    change what one process computes. `run` leaves the graph valid and reports an op that it leaves
-    alone with a reason, by `ctx.note_missed`.
+    change the numbers of a process. `run` leaves the graph valid and reports ops that it does not
+    change, with a reason, by `ctx.note_missed`.
 
-    A pass of this folder that the list of `pipeline` lacks names the pass it runs just `before` or
-    just `after`.
+    A pass of this package that is absent from the list of `pipeline` names the pass that it runs
+    directly `before` or `after`.
     """
 
     name: ClassVar[str] = ""
@@ -81,5 +84,5 @@ class Pass:
 
 
 def role_of(op: Op) -> dict[str, Any]:
-    """The part of an op's attributes that says whether it belongs to the backward pass."""
+    """Return the `op_role` attribute of an op, which marks backward and optimizer ops."""
     return {name: value for name, value in op.attrs.items() if name == "op_role"}

@@ -1,8 +1,8 @@
-"""Every stage of a pipeline in files: as text, as a drawing, as a model, and a table of them all.
+"""Dump of every stage of a pipeline to files: text, drawing, model, and a table of all stages.
 
     00-start.ir  00-start.dot  00-start.__model__  01-fuse_batch_norm.ir  …  passes.jsonl
 
-The model is a program as release 1.8 saves it, so that viewers of such models open each stage.
+The model is a program in the format of release 1.8, so that viewers of such models open each stage.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from compiler.passes.observers import Recorder
 from compiler.record import Stage
 
 TABLE = "passes.jsonl"
-"""A line for each stage: its name, its numbers, what was declined, and the digest of its text."""
+"""A line per stage: name, numbers, missed optimisations, and the digest of its text."""
 
 
 class Dump:
-    """Writes `00-start.ir`, `01-fuse_batch_norm.ir`, … into a folder, with drawings and models.
+    """Observer that writes `00-start.ir`, `01-fuse_batch_norm.ir`, … into a folder, with drawings
+    and models.
 
-    `like` is the program the graph was made of: it lends the models what a graph does not keep.
-    A graph that no program can say (the gradient of a loop) has no model; the table says why.
+    `like` is the program that the graph was converted from: it provides what a graph does not
+    contain. A graph that no program can express (the gradient of a loop) has no model; the table
+    has the reason.
     """
 
     def __init__(self, folder: Path, like: Program | None = None) -> None:
@@ -39,17 +41,17 @@ class Dump:
         self._recorder = Recorder()
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Make the folder, begin the table, and write the graph as it came."""
+        """Create the folder and the table, and write the initial graph."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / TABLE).write_text("", encoding="utf-8")
         self._recorder.start(g, ctx)
         self._write(g)
 
     def before(self, each: Pass, g: Graph) -> None:
-        """Nothing to see yet."""
+        """Do nothing."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Write the graph the pass left."""
+        """Write the graph after the pass."""
         self._recorder.after(each, g, ctx)
         self._write(g)
 
@@ -63,7 +65,7 @@ class Dump:
             table.write(row(stage, reason) + "\n")
 
     def _write_model(self, g: Graph, path: Path) -> str:
-        """Why there is no model; "" where it was written."""
+        """Return why there is no model; empty if it was written."""
         try:
             path.write_bytes(dump_program(_model(g, self._like)))
         except CompileError as error:
@@ -72,7 +74,7 @@ class Dump:
 
 
 def row(stage: Stage, no_model: str = "") -> str:
-    """What the table says of a stage, as JSON; bytes may be an expression of unknown sizes."""
+    """Return the table row of a stage as JSON; bytes may be an expression of symbolic sizes."""
     values = {
         "name": stage.name,
         "ms": round(stage.milliseconds, 3),
@@ -80,14 +82,14 @@ def row(stage: Stage, no_model: str = "") -> str:
         "kernels": stage.kernels,
         "bytes": stage.nbytes if isinstance(stage.nbytes, int) else str(stage.nbytes),
         "digest": hashlib.sha256(stage.text.encode()).hexdigest(),
-        "missed": [asdict(each) for each in stage.declined],
+        "missed": [asdict(each) for each in stage.missed],
         **({"no_model": no_model} if no_model else {}),
     }
     return json_line(values)
 
 
 def _model(g: Graph, like: Program | None) -> Program:
-    """The graph as a program between feed and fetch ops, as models are saved."""
+    """Convert the graph to a program between feed and fetch ops, as models are saved."""
     program, names = to_program(g, like), var_names(g)
     block = program.blocks[0]
     block.add_var("feed", kind=VarKind.FEED, persistable=True)

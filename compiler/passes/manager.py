@@ -1,8 +1,8 @@
-"""Runs passes in order and holds each to its contract.
+"""Pass manager: runs passes in order and checks the contract of each.
 
-A bad order is refused before anything runs. A graph that a pass edited is swept of orphans and
-verified; every fact that is claimed is checked after each pass; observers see the graph before the
-first pass and after each. A failure names the pass.
+An invalid order is an error before anything runs. An edited graph is swept of orphans and verified;
+every claimed fact is checked after each pass; observers see the graph before the first pass and
+after each. Errors name the pass.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from compiler.passes.base import Context, Fact, Pass
 
 
 class Observer(Protocol):
-    """Watches a pipeline; passes know nothing of it."""
+    """An observer of a pipeline, unknown to the passes."""
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """See the graph before the first pass."""
+        """Called with the graph before the first pass."""
         ...
 
     def before(self, each: Pass, g: Graph) -> None:
-        """See the graph just before a pass."""
+        """Called with the graph before each pass."""
         ...
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """See the graph just after a pass, verified."""
+        """Called with the verified graph after each pass."""
         ...
 
 
@@ -43,23 +43,25 @@ _CHECKS: dict[Fact, Callable[[Graph], None]] = {
 
 
 def check_order(passes: Sequence[Pass]) -> None:
-    """PassOrderError where a pass needs a fact that no pass before it gives, or one lost since."""
+    """Raise PassOrderError if a pass requires a fact that no earlier pass establishes, or one lost
+    since.
+    """
     known: set[Fact] = set()
     lost_by: dict[Fact, str] = {}
     for each in passes:
         for fact in sorted(each.requires - known, key=lambda fact: fact.name):
             raise PassOrderError(
-                f"pass {each.name!r} needs {fact.name} ({fact.value})",
+                f"pass {each.name!r} requires {fact.name} ({fact.value})",
                 hint=_order_hint(fact, lost_by.get(fact)),
             )
         lost_by |= dict.fromkeys((known & each.invalidates) - each.establishes, each.name)
         known = (known - each.invalidates) | each.establishes
 
 
-def _order_hint(fact: Fact, loser: str | None) -> str:
-    if loser is not None:
-        return f"pass {loser!r} loses {fact.name}: run it earlier"
-    return f"run a pass that gives {fact.name} before it"
+def _order_hint(fact: Fact, culprit: str | None) -> str:
+    if culprit is not None:
+        return f"pass {culprit!r} invalidates {fact.name}: run it earlier"
+    return f"run a pass that establishes {fact.name} before it"
 
 
 def run_passes(
@@ -67,8 +69,8 @@ def run_passes(
 ) -> None:
     """Run passes over a graph in place.
 
-    Raises PassOrderError before the first one runs, and VerifyError, with the pass named in a
-    note, after one that broke a rule.
+    Raises PassOrderError before the first one runs, and VerifyError, with the pass named in a note,
+    after one that broke an invariant.
     """
     check_order(passes)
     verify(g)
@@ -91,7 +93,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
     seen = g.edits
     g.changed.clear()
     try:
-        _wipe(g, each.invalidates)
+        _remove_labels(g, each.invalidates)
         each.run(g, ctx)
         if g.edits != seen:
             g.sweep()
@@ -103,8 +105,8 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
         raise
 
 
-def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
-    """Take away the labels of facts that will not hold any more, and deletes with the slots."""
+def _remove_labels(g: Graph, facts: frozenset[Fact]) -> None:
+    """Remove the labels of invalidated facts, and deletes together with the slots."""
     if Fact.GROUPED in facts:
         for op in g.ops():
             op.kernel = op.part = None

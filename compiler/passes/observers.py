@@ -1,4 +1,4 @@
-"""Watchers of a pipeline: times, what reports are made of, and a guard of numbers.
+"""Observers of a pipeline: timer, recorder for reports, and a guard against changed numbers.
 
 Dumps are in `compiler.passes.dump`.
 """
@@ -18,58 +18,58 @@ from compiler.ir.program import OpRole
 from compiler.ir.text.printer import said
 from compiler.ir.types import TOKEN, Array, TensorType
 from compiler.passes.base import Context, Pass
-from compiler.record import Declined, OpNote, Stage, VarNote
+from compiler.record import MissedNote, OpNote, Stage, VarNote
 
 
 class Timer:
-    """Milliseconds and number of ops for each pass, verification included."""
+    """Milliseconds and number of ops for each pass, including verification."""
 
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}
         self.ops: list[tuple[str, int]] = []
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Count the ops there are at first."""
+        """Record the initial number of ops."""
         self.ops = [("start", len(g))]
 
     def before(self, each: Pass, g: Graph) -> None:
-        """Nothing to see yet."""
+        """Do nothing."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Note what the clock said."""
+        """Record time and number of ops."""
         self.milliseconds[each.name] = ctx.milliseconds[each.name]
         self.ops.append((each.name, len(g)))
 
 
 class Recorder:
-    """Keeps a `Stage` of the graph as it came and after each pass: what reports are made of."""
+    """Records a `Stage` of the graph before the first and after each pass, for reports."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
-        self._refusals = 0
+        self._reported = 0
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Keep the graph as it came."""
-        self.stages = [stage(g, "start", "The graph as it came, before the first pass.")]
+        """Record the initial graph."""
+        self.stages = [stage(g, "start", "The initial graph, before the first pass.")]
 
     def before(self, each: Pass, g: Graph) -> None:
-        """Nothing to see yet."""
+        """Do nothing."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Keep what the pass left, and what it declined."""
+        """Record the graph after the pass, and its missed optimisations."""
         spent = ctx.milliseconds[each.name]
-        new = ctx.missed[self._refusals :]
-        declined = tuple(
-            [Declined(each.op, each.source, each.reason, each.outputs) for each in new]
+        new = ctx.missed[self._reported :]
+        missed = tuple(
+            [MissedNote(each.op, each.source, each.reason, each.outputs) for each in new]
         )
-        self.stages.append(stage(g, each.name, _about(each), spent, declined))
-        self._refusals = len(ctx.missed)
+        self.stages.append(stage(g, each.name, _about(each), spent, missed))
+        self._reported = len(ctx.missed)
 
 
 def stage(
-    g: Graph, name: str, about: str = "", spent: float = 0.0, declined: tuple[Declined, ...] = ()
+    g: Graph, name: str, about: str = "", spent: float = 0.0, missed: tuple[MissedNote, ...] = ()
 ) -> Stage:
-    """A graph as it stands, as plain data; `spent` are the milliseconds it took to get there."""
+    """Return a graph as plain data; `spent` is the time of its last pass in milliseconds."""
     lines: dict[Op, list[str]] = {op: [] for op in g.ops()}
     head, tail = list[str](), list[str]()
     others = head
@@ -87,7 +87,7 @@ def stage(
         results=tuple([var.label for var in g.results]),
         kernels=len(kernels(g)),
         nbytes=sum((var.type.nbytes for var in lives(g) if not var.type.is_open), start=0),
-        declined=declined,
+        missed=missed,
     )
 
 
@@ -97,7 +97,7 @@ def _op_note(op: Op, lines: Sequence[str]) -> OpNote:
 
 
 def _role(op: Op) -> int | None:
-    """The role the program gave an op; else what its kind and its slots say, if anything."""
+    """Return the `op_role` of an op; else infer it from kind and slots; else None."""
     if (given := op.attrs.get("op_role")) is not None:
         return int(given)
     if "ParamOut" in op.outputs:
@@ -111,17 +111,16 @@ def _var_note(var: Var) -> VarNote:
 
 
 def _about(each: Pass) -> str:
-    """What a pass says of itself, paragraphs kept and lines joined."""
+    """Return a pass's docstring, one line per paragraph."""
     paragraphs = (type(each).__doc__ or "").strip().split("\n\n")
     return "\n".join([" ".join(paragraph.split()) for paragraph in paragraphs])
 
 
 class Guard:
-    """Runs the interpreter before and after each pass and stops when a number moves.
+    """Runs the interpreter before and after each pass and raises an error if a number changes.
 
-    `feed` and `params` are made up where they are not given (params also come from the context);
-    unknown sizes are a small uneven number. Passes that change what a process computes, and
-    programs with random ops, are not comparable and are let through.
+    Missing `feed` and `params` are generated (params also come from the context); unknown sizes are
+    3. Passes that change numbers by design, and programs with random ops, are not compared.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Guard:
         self._ctx = Context()
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Make feeds and state up where none are given."""
+        """Generate missing feeds and state."""
         self._ctx = ctx
         self.feed = self.feed or {var.name: made_up(var.type, i) for i, var in enumerate(g.feeds())}
         known = {**(ctx.params or {}), **(self.params or {})}
@@ -145,20 +144,20 @@ class Guard:
         self.params = {**known, **kept}
 
     def before(self, each: Pass, g: Graph) -> None:
-        """Compute what the graph gives now."""
+        """Compute the expected results."""
         self._expected = self._numbers(g)
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Compare; VerifyError names the pass and the first result that moved."""
+        """Compare; raise VerifyError with the pass and the first changed result."""
         if not each.preserves or any(op.defn.is_random for op in g.ops()):
             return
         for var, old, new in zip(g.results, self._expected, self._numbers(g), strict=False):
             if not np.allclose(old, new, rtol=self.tolerance, atol=self.tolerance, equal_nan=True):
                 worst = float(np.max(np.abs(np.subtract(old, new, dtype=np.float64))))
-                raise VerifyError(f"pass {each.name!r} moved {var.label!r} by up to {worst:.3g}")
+                raise VerifyError(f"pass {each.name!r} changed {var.label!r} by up to {worst:.3g}")
 
     def _numbers(self, g: Graph) -> list[Array]:
-        """Results, then the state the graph leaves behind."""
+        """Return the results, then the updated state."""
         params = {**(self.params or {}), **(self._ctx.params or {})}
         state = {name: np.array(array) for name, array in params.items()}
         results = run(g, self.feed or {}, state)
@@ -166,7 +165,7 @@ class Guard:
 
 
 def made_up(type: TensorType, seed: int, size: int = 3) -> Array:
-    """Positive, all different numbers for floats; zeros for whole numbers (labels, counters)."""
+    """Return distinct positive floats, or zeros for integers (labels, counters)."""
     shape = tuple(evaluate(each, dict.fromkeys(type.names, size)) for each in type.shape)
     if not type.dtype.is_float:
         return np.zeros(shape, type.dtype.numpy)

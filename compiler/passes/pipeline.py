@@ -1,6 +1,6 @@
-"""The order of the passes, once, as a list a newcomer can read.
+"""The pipeline: the order of the passes as one list.
 
-A pass of this package that declares the pass it runs before or after needs no line in the list.
+A pass of this package that declares the pass it runs before or after is not in the list.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _LISTED: tuple[type[Pass], ...] = (
 )
 
 
-def _placed() -> Iterator[type[Pass]]:
-    """The passes of this package that declare where they run, in order of their modules."""
+def _self_placed() -> Iterator[type[Pass]]:
+    """Yield the passes of this package that declare their position, in order of their modules."""
     found = pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}.")
     for path in sorted(each.name for each in found if not each.ispkg and each.name != __name__):
         for made in vars(import_module(path)).values():
@@ -71,22 +71,21 @@ def _placed() -> Iterator[type[Pass]]:
                 yield made
 
 
-PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _placed()))
-"""Every pass, in the order they run."""
+PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _self_placed()))
+"""Every pass, in the order of execution."""
 
 
 _WHOLE_OPS = {each.name for each in PASSES} - {"schedule", "reuse_memory", "insert_deletes"}
-"""Passes that are left out so that each op of the program computes its own outputs."""
+"""Passes that are disabled so that each op of the program computes its own outputs."""
 
 
 def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
-    """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
+    """Return the enabled passes in order; with `supports`, ops are assigned to a device.
 
-    Images are laid out, squares merged and updates grouped for a device only. Memory is planned for
-    an order that does not change any more, so without its search `schedule` still settles the order
-    as written. Without a budget nothing is computed twice, without a `dtype` nothing is narrowed.
-    Registered passes that options name stand where they were registered to; CompileError for
-    others.
+    Layout, merged squares and grouped updates are for devices only. Memory planning requires a
+    fixed schedule, so without its search `schedule` keeps the original order. Without a memory
+    budget nothing is recomputed, without a `dtype` nothing is cast. Registered passes in the
+    options are inserted at their positions; raises CompileError for unknown ones.
     """
     off = options.disable - {Schedule.name} | (_WHOLE_OPS if options.check_numbers else set[str]())
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
@@ -108,7 +107,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
 
 
 def _bucketing(options: Options) -> BucketAllReduces:
-    """The pass that sums gradients over ranks, as options want it."""
+    """Return the pass that all-reduces gradients, configured by the options."""
     kind = BucketAllReduces if options.compress is None else CompressAllReduces
     return kind(options.bucket_bytes, options.overlap, options.compress)
 
@@ -116,10 +115,10 @@ def _bucketing(options: Options) -> BucketAllReduces:
 def left_out(
     disable: Iterable[str] = (), only: Iterable[str] = (), stop_after: str | None = None
 ) -> frozenset[str]:
-    """The passes to disable so that none of `disable` runs, of all others no more than `only`
-    (where it names any), and none behind `stop_after`.
+    """Return the passes to disable: `disable`, all not in `only` (unless empty), and all after
+    `stop_after`.
 
-    Raises ValueError for a name nobody has.
+    Raises ValueError for an unknown name.
 
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
     ['bucket_all_reduces', 'eliminate_dead']
@@ -128,15 +127,15 @@ def left_out(
     wanted = list(only)
     for name in (*disable, *wanted, *([stop_after] if stop_after else [])):
         if name not in names:
-            hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
-            raise ValueError(f"there is no pass {name!r}; {hint}")
+            hint = did_you_mean(name, names) or f"known passes: {', '.join(names)}"
+            raise ValueError(f"unknown pass {name!r}; {hint}")
     behind = names[names.index(stop_after) + 1 :] if stop_after else []
     others = [name for name in names if wanted and name not in wanted]
     return frozenset([*disable, *others, *behind])
 
 
 def named(names: list[str]) -> list[Pass]:
-    """Passes by name, in the order given; ValueError for a name nobody has.
+    """Return passes by name, in the given order; raise ValueError for an unknown name.
 
     >>> [each.name for each in named(["schedule", "reuse_memory"])]
     ['schedule', 'reuse_memory']
@@ -144,5 +143,5 @@ def named(names: list[str]) -> list[Pass]:
     known = {each.name: each for each in with_added(PASSES, added_names())}
     for name in names:
         if name not in known:
-            raise ValueError(f"there is no pass {name!r}; there are: {', '.join(known)}")
+            raise ValueError(f"unknown pass {name!r}; known passes: {', '.join(known)}")
     return [known[name]() for name in names]

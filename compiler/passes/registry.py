@@ -1,7 +1,8 @@
-"""Passes that users add: a decorator names where one stands, `Options(passes=[…])` turns it on.
+"""Registry of user-defined passes: a decorator sets the position, `Options(passes=[…])` enables
+one.
 
-Registered is not run: a program is compiled with the passes its options name, so that what one
-script adds changes nothing for another.
+Registered passes do not run by default: a program is compiled with the passes of its options, so
+that a script's pass does not affect other programs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ AnyPass = TypeVar("AnyPass", bound=type[Pass])
 
 @dataclass(frozen=True)
 class _Added:
-    """A pass and the name of the one it stands before or behind."""
+    """A pass and the name of the pass it runs before or after."""
 
     made: type[Pass]
     anchor: str
@@ -29,20 +30,24 @@ _ADDED: dict[str, _Added] = {}
 
 
 def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], AnyPass]:
-    """Make a class known as a pass that runs just before, or just after, the pass of that name.
+    """Register a class as a pass that runs directly before, or after, the pass of that name.
 
-    Raises ValueError where not exactly one of both is given, or the class has no name or one that
-    another class has.
+    Raises ValueError unless exactly one of both is given, or if the class has no name or that of
+    another class.
     """
     if bool(before) == bool(after):
-        raise ValueError("say before or after which pass: register_pass(before='fuse_pointwise')")
+        raise ValueError(
+            "pass exactly one of before and after: register_pass(before='fuse_pointwise')"
+        )
 
     def register(made: AnyPass) -> AnyPass:
         known = _ADDED.get(made.name)
         if not made.name:
-            raise ValueError(f"pass {made.__name__} needs a name")
+            raise ValueError(f"pass {made.__name__} has no name")
         if known is not None and known.made.__qualname__ != made.__qualname__:
-            raise ValueError(f"pass {made.name!r} is {known.made.__qualname__} already")
+            raise ValueError(
+                f"pass {made.name!r} is already registered by {known.made.__qualname__}"
+            )
         _ADDED[made.name] = _Added(made, before or after, bool(after))
         return made
 
@@ -50,23 +55,23 @@ def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], A
 
 
 def added_names() -> list[str]:
-    """The names of all passes that were registered, in that order."""
+    """Return the names of all registered passes, in order of registration."""
     return list(_ADDED)
 
 
 def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[Pass]]:
-    """The passes with those of these names where they belong; of two at one place the first one
-    named runs first.
+    """Insert the registered passes with these names; of two at one position the first one runs
+    first.
 
-    Raises CompileError for a name nobody registered, or one that stands by a pass nobody knows.
+    Raises CompileError for an unregistered name, or one whose anchor is unknown.
     """
-    return _inserted(passes, map(_known, dict.fromkeys(names)))
+    return _inserted(passes, map(_lookup, dict.fromkeys(names)))
 
 
 def with_placed(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
-    """The passes with those that name the pass they run just `before` or `after` themselves.
+    """Insert the passes that declare which pass they run `before` or `after`.
 
-    Raises CompileError for one that names a pass nobody knows.
+    Raises CompileError for one whose anchor is unknown.
     """
     placed = (each for each in found if each.before or each.after)
     return _inserted(passes, (_Added(e, e.before or e.after, bool(e.after)) for e in placed))
@@ -78,8 +83,8 @@ def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[typ
     for added in every:
         order = [each.name for each in found]
         if added.anchor not in order:
-            hint = did_you_mean(added.anchor, order) or f"there are: {', '.join(order)}"
-            text = f"pass {added.made.name!r} stands by a pass {added.anchor!r} that is not there"
+            hint = did_you_mean(added.anchor, order) or f"known passes: {', '.join(order)}"
+            text = f"pass {added.made.name!r} is anchored to unknown pass {added.anchor!r}"
             raise CompileError(text, hint=hint)
         place = order.index(added.anchor)
         if added.behind:
@@ -89,7 +94,7 @@ def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[typ
     return found
 
 
-def _known(name: str) -> _Added:
+def _lookup(name: str) -> _Added:
     if name not in _ADDED:
         known = ", ".join(_ADDED) or "none"
         hint = did_you_mean(name, _ADDED) or "import the file that registers it first"

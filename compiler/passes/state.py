@@ -1,4 +1,4 @@
-"""State that the caller lends to passes: what may be computed of it now, what they add to it."""
+"""State that the caller passes in: which of it is constant, and state that passes add."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.passes.base import Context
 
 
-def refuse_state(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str:
-    """Why nothing may be computed of vars before they are run; empty if it may.
+def state_obstacle(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str:
+    """Return why nothing may be computed from vars at compile time; empty if it may.
 
-    They are state that is lent and that nobody but their `reader` writes, which hands it on.
+    They must be state that was passed in and that no op but their `reader` writes, unchanged.
     """
     for var in vars:
         after = g.overwriter(var)
@@ -22,12 +22,12 @@ def refuse_state(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> str
         if after is not None and g.producer(after) is not reader:
             return f"{var.label!r} changes in every run"
         if ctx.params is None or var.name not in ctx.params:
-            return f"the value of {var.label!r} may still change: no params were lent"
+            return f"the value of {var.label!r} may still change: no params were passed in"
     return ""
 
 
 def add_state(g: Graph, name: str, array: Array, dtype: DType, ctx: Context) -> Var:
-    """New state for an array, under the first free name: with its ending once more where taken."""
+    """Add state for an array; if the name is taken, its suffix is repeated until it is free."""
     assert ctx.params is not None
     ending = name[name.rindex("@") :]
     while g.find(name) is not None:

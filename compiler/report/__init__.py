@@ -1,1 +1,7 @@
-"""A compilation as one page: what each pass did, the graph, the memory, the code."""
+"""Reports on a compilation: HTML page and text tables of passes, graph, memory and code.
+
+Read `page` (assembles the page from the data below and the scripts of the folder `page`), `changes`
+(line diff of two stages), `stage_graph` with `graph_layers` and `graph_layout` (the drawing of the
+graph), `memory` and `kernel_lines` (arena and code), `roofline` and `tables` (text tables,
+formatted by `table`), `user_lines` (lines of the users' scripts).
+"""

@@ -1,8 +1,8 @@
-"""What a pass changed, line beside line.
+"""Line diff of a graph before and after a pass.
 
-A line of a graph is told by what it is about: an op by its kind and what it writes, a declaration
-by its name. So an op that got a label stands beside itself however far it moved, which a
-comparison of bare lines cannot see; of those that changed places the fewest are called moved.
+Lines are matched by what they describe: an op by its kind and outputs, a declaration by its name.
+So a relabelled op is matched however far it moved, which a diff of plain text cannot do; the
+smallest possible number of lines is reported as moved.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from enum import IntEnum
 from compiler.record import OpNote, Stage
 
 CONTEXT = 2
-"""Unchanged lines shown on either side of a change."""
+"""Unchanged lines shown before and after a change."""
 
 
 class Change(IntEnum):
-    """How a row differs between before and after."""
+    """Kind of difference of a row."""
 
     SAME = 0
     EDITED = 1
-    GONE = 2
-    COME = 3
-    LEFT = 4
-    ARRIVED = 5
+    REMOVED = 2
+    ADDED = 3
+    MOVED_FROM = 4
+    MOVED_TO = 5
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line before and the line after, as their numbers from 0; None on a side without one."""
+    """A line before and a line after, as indices from 0; None if there is none."""
 
     change: Change
     before: int | None
@@ -40,14 +40,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a stage, and what it is about."""
+    """A line of a stage, with the key it is matched by."""
 
     key: Hashable
     text: str
 
 
 def lines_of(stage: Stage) -> list[Line]:
-    """The lines of a stage in order, each with a key of its own."""
+    """Return the lines of a stage in order, each with a unique key."""
     counts: dict[Hashable, int] = {}
 
     def line(key: Hashable, text: str) -> Line:
@@ -60,27 +60,27 @@ def lines_of(stage: Stage) -> list[Line]:
 
 
 def key(op: OpNote) -> Hashable:
-    """What tells an op from the others of its graph, and stays when it is labelled or moved."""
+    """Return a key of an op that does not change when it is labelled or moved."""
     return (op.kind, op.outputs) if op.outputs else (op.kind, op.inputs)
 
 
 def compare(before: Sequence[Line], after: Sequence[Line]) -> list[Row]:
-    """All rows, in an order in which both sides read from top to bottom.
+    """Return all rows, in an order in which both sides are ascending.
 
     >>> lines = [[Line(c, c) for c in text] for text in ("abc", "cad")]
-    >>> [(row.change.name, row.before, row.after) for row in compare(*lines)]
-    [('LEFT', 0, None), ('GONE', 1, None), ('SAME', 2, 0), ('ARRIVED', None, 1), ('COME', None, 2)]
+    >>> [row.change.name for row in compare(*lines)]
+    ['MOVED_FROM', 'REMOVED', 'SAME', 'MOVED_TO', 'ADDED']
     """
     new = {line.key: index for index, line in enumerate(after)}
     old = {line.key: index for index, line in enumerate(before)}
     both = [new[line.key] for line in before if line.key in new]
-    fixed = set(_longest_rising(both))
+    fixed = set(_longest_increasing(both))
     rows: list[Row] = []
     at = 0
     for index, line in enumerate(before):
         target = new.get(line.key)
         if target is None or target not in fixed:
-            rows.append(Row(Change.GONE if target is None else Change.LEFT, index, None))
+            rows.append(Row(Change.REMOVED if target is None else Change.MOVED_FROM, index, None))
             continue
         rows += [_unmatched(after[k], k, old) for k in range(at, target)]
         same = line.text == after[target].text
@@ -90,11 +90,11 @@ def compare(before: Sequence[Line], after: Sequence[Line]) -> list[Row]:
 
 
 def _unmatched(line: Line, index: int, old: Mapping[Hashable, int]) -> Row:
-    return Row(Change.ARRIVED if line.key in old else Change.COME, None, index)
+    return Row(Change.MOVED_TO if line.key in old else Change.ADDED, None, index)
 
 
-def _longest_rising(numbers: Sequence[int]) -> list[int]:
-    """The longest subsequence that only rises (patience sorting)."""
+def _longest_increasing(numbers: Sequence[int]) -> list[int]:
+    """Return the longest increasing subsequence (patience sorting)."""
     tops: list[int] = []
     below: dict[int, int | None] = {}
     for number in numbers:
@@ -110,19 +110,19 @@ def _longest_rising(numbers: Sequence[int]) -> list[int]:
 
 
 def count(rows: Sequence[Row]) -> dict[Change, int]:
-    """How many rows there are of each kind that is not `SAME`; a move is counted once."""
-    kinds = (Change.EDITED, Change.GONE, Change.COME, Change.LEFT)
+    """Count the rows of each kind except `SAME`; a move is counted once."""
+    kinds = (Change.EDITED, Change.REMOVED, Change.ADDED, Change.MOVED_FROM)
     return {kind: sum(row.change is kind for row in rows) for kind in kinds}
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The counts in a few characters; "" where nothing changed.
+    """Format the counts in a few characters; empty if nothing changed.
 
-    >>> text([Row(Change.GONE, 0, None), Row(Change.EDITED, 1, 0), Row(Change.COME, None, 1)])
+    >>> text([Row(Change.REMOVED, 0, None), Row(Change.EDITED, 1, 0), Row(Change.ADDED, None, 1)])
     '−1 +1 ~1'
     """
     found = count(rows)
-    signs = {Change.GONE: "−", Change.COME: "+", Change.EDITED: "~"}
-    said = [f"{sign}{found[kind]}" for kind, sign in signs.items() if found[kind]]
-    moved = [f"{found[Change.LEFT]} moved"] if found[Change.LEFT] else []
-    return ", ".join(filter(None, [" ".join(said), *moved]))
+    signs = {Change.REMOVED: "−", Change.ADDED: "+", Change.EDITED: "~"}
+    changed = [f"{sign}{found[kind]}" for kind, sign in signs.items() if found[kind]]
+    moved = [f"{found[Change.MOVED_FROM]} moved"] if found[Change.MOVED_FROM] else []
+    return ", ".join(filter(None, [" ".join(changed), *moved]))

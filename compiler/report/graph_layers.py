@@ -1,7 +1,7 @@
-"""Which row each op of a picture stands in.
+"""Layer assignment: the row of each op in the drawing of a graph.
 
-A band is a row of layers that all lanes share: how far an op is from the start by its longest way,
-with gradients in the band of their op. It has as many rows as its longest chain needs.
+A band is a group of rows that all lanes share: the length of an op's longest path from the start;
+gradients are in the band of their forward op. It has as many rows as its longest chain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Edge: TypeAlias = tuple[int, int]
 
 
 class Lane(IntEnum):
-    """Which part of a training step an op belongs to."""
+    """Part of a training step that an op belongs to."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -35,7 +35,7 @@ def layers_of(
     order: Sequence[int], edges: Sequence[Edge], lanes: Sequence[Lane],
     partners: Sequence[int | None],
 ) -> Layers:  # fmt: skip
-    """Rows for nodes in an order in which no edge leads back."""
+    """Assign rows to nodes, given in topological order."""
     bands = _bands(order, edges, lanes, partners)
     depths = _depths(order, edges, lanes, bands)
     heights = [0] * (max(bands, default=0) + 1)
@@ -46,14 +46,14 @@ def layers_of(
     return Layers(tuple([top + d for top, d in zip(tops, depths, strict=True)]), tops)
 
 
-def in_order(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Every node behind those it follows; where there is a circle, the first of it goes ahead."""
+def topological_order(count: int, edges: Sequence[Edge]) -> list[int]:
+    """Return the nodes in topological order; cycles are broken at their first node."""
     after: dict[int, list[int]] = {}
-    waits = [0] * count
+    in_degree = [0] * count
     for a, b in edges:
         after.setdefault(a, []).append(b)
-        waits[b] += 1
-    ready = [node for node in reversed(range(count)) if not waits[node]]
+        in_degree[b] += 1
+    ready = [node for node in reversed(range(count)) if not in_degree[node]]
     left = dict.fromkeys(range(count))
     order: list[int] = []
     while left:
@@ -63,14 +63,14 @@ def in_order(count: int, edges: Sequence[Edge]) -> list[int]:
         del left[node]
         order.append(node)
         for follower in after.get(node, ()):
-            waits[follower] -= 1
-            if not waits[follower]:
+            in_degree[follower] -= 1
+            if not in_degree[follower]:
                 ready.append(follower)
     return order
 
 
 def neighbours(edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """What each node follows, and what follows it."""
+    """Return the predecessors and the successors of each node."""
     before: dict[int, list[int]] = {}
     after: dict[int, list[int]] = {}
     for a, b in edges:
@@ -83,7 +83,7 @@ def _bands(
     order: Sequence[int], edges: Sequence[Edge], lanes: Sequence[Lane],
     partners: Sequence[int | None],
 ) -> list[int]:  # fmt: skip
-    """The band of each node: how deep it stands, for a gradient how deep its op does."""
+    """Return the band of each node: its depth; for a gradient, the depth of its forward op."""
     before, after = neighbours(edges)
     bands = [0] * len(lanes)
     for node in (n for n in order if lanes[n] == Lane.FORWARD):
@@ -105,7 +105,7 @@ def _bands(
 def _depths(
     order: Sequence[int], edges: Sequence[Edge], lanes: Sequence[Lane], bands: Sequence[int]
 ) -> list[int]:
-    """How many nodes of its lane and its band stand above each node; backward runs up."""
+    """Return the depth of each node within its lane and band; backward is drawn upwards."""
     inside = [(a, b) for a, b in edges if bands[a] == bands[b] and lanes[a] == lanes[b]]
     before, after = neighbours(inside)
     depths = [0] * len(lanes)

@@ -1,4 +1,4 @@
-"""Which lines of a generated module belong to which kernel."""
+"""Mapping from the kernels of a plan to the lines of the generated module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.plan import PlannedOp, Step
 class Kernel:
     """A step of the module: its ops as text, and its lines, `first <= line < stop`, from 0.
 
-    Both are 0 where the module says nothing of it.
+    Both are 0 if no line of the module is found.
     """
 
     ops: tuple[str, ...]
@@ -22,16 +22,16 @@ class Kernel:
 
 
 def kernels(source: str, steps: Sequence[Step]) -> list[Kernel]:
-    """The kernels of a module in order, each found by the comments that name its ops.
+    """Return the kernels of a module in order, found by the comments that name their ops.
 
-    A target that writes other comments has kernels without lines.
+    Kernels without such a comment have no lines.
     """
     lines = source.splitlines()
-    places = {id(step): _first(lines, step, since) for step, since in _walk(lines, steps)}
+    first_lines = {id(step): _first(lines, step, since) for step, since in _walk(lines, steps)}
     found: list[Kernel] = []
     end = _end(lines)
     for step in reversed(steps):
-        first = places[id(step)]
+        first = first_lines[id(step)]
         stop = end if first is not None else 0
         found.append(Kernel(tuple([op.text for op in step.ops]), first or 0, stop))
         end = first if first is not None else end
@@ -39,7 +39,7 @@ def kernels(source: str, steps: Sequence[Step]) -> list[Kernel]:
 
 
 def _walk(lines: Sequence[str], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
-    """Each step with the line from which on it is looked for."""
+    """Yield each step with the line from which to search for it."""
     since = 0
     for step in steps:
         yield step, since
@@ -60,7 +60,7 @@ def _comment(op: PlannedOp) -> str:
 
 
 def _end(lines: Sequence[str]) -> int:
-    """Where the step returns."""
+    """Return the line of the step function's return statement."""
     until = lines.index("    return step") if "    return step" in lines else len(lines)
     returns = (i for i in reversed(range(until)) if lines[i].startswith("        return "))
     return next(returns, until)

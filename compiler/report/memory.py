@@ -1,4 +1,4 @@
-"""The arena of a plan over time: where each buffer lies, what it holds, and where it is fullest."""
+"""The arena of a plan over time: offset and contents of each buffer, and the peak."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compiler.plan import Buffer, Place, Plan, PlannedOp
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a step's temporaries at one set of sizes.
+    """Bytes of a step's temporaries for one set of sizes.
 
-    `temporaries` is what they take without sharing, in the program as it was written; `largest` the
-    most that is alive at one step of the finished plan, below which no packing goes; `arena` what
-    the plan was packed into. The last two also hold what kernels need besides, as convolutions do.
+    `temporaries` is their sum without sharing, in the original program; `largest` the largest live
+    sum of the final plan, a lower bound of every packing; `arena` the size it was packed into. The
+    last two include workspaces of kernels, such as those of convolutions.
     """
 
     temporaries: int
@@ -27,9 +27,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Bar:
-    """A buffer in the arena: `nbytes` at `offset`, alive in the steps `start <= step < stop`.
+    """A buffer in the arena: `nbytes` at `offset`, live in the steps `start <= step < stop`.
 
-    `holds` are the labels of what is written there, each with the step that writes it.
+    `holds` are the labels of the values written to it, each with the step that writes it.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Bar:
 
 
 def size_text(size: Size | None) -> str:
-    """Bytes as a person reads them; an expression as it stands; nothing for None.
+    """Format bytes with a unit; an expression unchanged; None as an empty text.
 
     >>> size_text(1536), size_text(12), size_text(None)
     ('1.5 KiB', '12 B', '')
@@ -55,9 +55,9 @@ def size_text(size: Size | None) -> str:
 def bars(
     plan: Plan, buffers: Sequence[Buffer], packing: Packing, sizes: Mapping[str, int]
 ) -> list[Bar]:
-    """The buffers of a module where they lie, named after the first value they hold.
+    """Return the buffers of a module with their offsets, named after the first value they hold.
 
-    A module may have more buffers than its plan: what a kernel needs besides its values.
+    A module may have more buffers than its plan: the workspaces of kernels.
     """
     held: dict[str | int, list[tuple[str, int]]] = {}
     for step, home, label in _written(plan):
@@ -72,7 +72,7 @@ def bars(
 
 
 def _written(plan: Plan) -> Iterator[tuple[int, str | int, str]]:
-    """Step, buffer and label of every value that is written into a buffer."""
+    """Yield step, buffer and label of every value that is written to a buffer."""
     for step in plan.steps:
         for op in step.ops:
             for written in _outputs(op):
@@ -80,7 +80,7 @@ def _written(plan: Plan) -> Iterator[tuple[int, str | int, str]]:
 
 
 def _outputs(op: PlannedOp) -> Iterator[tuple[str | int, str]]:
-    """What an op writes into buffers, and what its body does."""
+    """Yield buffer and label of the values that an op or its body writes."""
     for values in op.outputs.values():
         yield from ((v.home, v.label) for v in values if v.place is Place.BUFFER)
     for step in op.body:
@@ -89,7 +89,7 @@ def _outputs(op: PlannedOp) -> Iterator[tuple[str | int, str]]:
 
 
 def live_bytes(bars: Sequence[Bar]) -> list[int]:
-    """The bytes alive in each step."""
+    """Return the bytes live in each step."""
     change = [0] * (max((bar.stop for bar in bars), default=0) + 1)
     for bar in bars:
         change[bar.start] += bar.nbytes

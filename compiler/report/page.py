@@ -1,8 +1,8 @@
-"""The page: all that is known of a compilation as data, and the script that draws it.
+"""HTML page of a compilation: its data as JSON, and the script that draws it.
 
-It is one file that needs nothing else. Whatever came from a user or a model is data, which the
-script only ever shows as text; a policy in the page lets no other script run. The same compilation
-gives the same page, but for the element `times`.
+It is one self-contained file. Text from users and models is data, which the script only inserts as
+text; a content security policy in the page forbids any other script. The same compilation produces
+the same page, except for the element `times`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from compiler.report.changes import text as changes_text
 from compiler.report.kernel_lines import Kernel
 from compiler.report.memory import Bar
 from compiler.report.roofline import Roofline
-from compiler.report.stage_graph import Node, Picture, picture
+from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (
-    "dom", "model", "state", "passes", "account", "changes", "graph", "draw", "detail", "search",
+    "dom", "model", "state", "passes", "cost", "changes", "graph", "draw", "detail", "search",
     "memory", "code", "main",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a page is made of.
+    """Contents of a page.
 
-    `facts` are labels and values that stay in sight; `sizes` what unknown sizes stand for; `bars`
-    the arena of `arena` bytes; `source` the generated code with its `kernels`; `roofline` the
-    account of every stage, if one was asked for.
+    `facts` are labels and values of the header; `sizes` the values of symbolic sizes; `bars` the
+    arena of `arena` bytes; `source` the generated code with its `kernels`; `roofline` the cost of
+    every stage, optional.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Report:
 
 
 def html(report: Report) -> str:
-    """The page, whole in itself."""
+    """Return the page as a self-contained HTML document."""
     style = _asset("page.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{n}.js") for n in _SCRIPTS) + "})();"
     times = {"passes": [round(stage.milliseconds, 3) for stage in report.stages]}
@@ -77,16 +77,16 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What a policy calls an inline script or style."""
+    """Return the hash of an inline script or style for the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def data(report: Report) -> dict[str, Any]:
-    """All that the script draws, as plain values; times are apart."""
-    drawing = picture(report.stages)
+    """Return all that the script draws, as plain values, except times."""
+    drawing = draw_stages(report.stages)
     tables = _Tables(report)
     stages = [_stage(tables, report, drawing, index) for index in range(len(report.stages))]
-    nodes = [_node(tables, n, p) for n, p in zip(drawing.nodes, drawing.layout.places, strict=True)]
+    nodes = [_node(tables, n, p) for n, p in zip(drawing.nodes, drawing.layout.points, strict=True)]
     return {
         "title": report.title,
         "facts": list(report.facts.items()),
@@ -96,13 +96,13 @@ def data(report: Report) -> dict[str, Any]:
         "lanes": [[lane, round(a, 3), round(b, 3)] for lane, a, b in drawing.layout.lanes],
         "memory": _memory(tables, report),
         "code": _code(report),
-        "account": None if report.roofline is None else report.roofline.data(),
+        "cost": None if report.roofline is None else report.roofline.data(),
         **tables.rows,
     }
 
 
 class _Tables:
-    """Values, lines and user lines that many places name, each kept once."""
+    """Tables of values, lines and source lines, each stored once and referenced by index."""
 
     def __init__(self, report: Report) -> None:
         self.rows: dict[str, list[Any]] = {"vars": [], "lines": [], "sources": []}
@@ -118,7 +118,7 @@ class _Tables:
         return number
 
     def var(self, label: str) -> int:
-        """The number of a value."""
+        """Return the index of a value."""
         note = self._notes.get(label)
         if note is None:
             return self._number("vars", label, [label, "", None, "temp"])
@@ -126,11 +126,11 @@ class _Tables:
         return self._number("vars", label, [label, note.type, nbytes, note.role])
 
     def source(self, where: str) -> int:
-        """The number of a user's line."""
+        """Return the index of a source line."""
         return self._number("sources", where, [where, self._sources.line(where)])
 
     def line(self, text: str) -> int:
-        """The number of a line of a graph."""
+        """Return the index of a line of a graph."""
         code, where = split(text)
         return self._number("lines", text, [code, self.source(where)])
 
@@ -140,11 +140,11 @@ _KEPT = re.compile(rf"{_BOOKS}(?:\['[^']*'(?:, '[^']*')*\]|\[\]|'[^']*'|[0-9]+)(
 _COMMENT = re.compile(
     r"""((?:[^"'/]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|/(?!/))*)(?<=  )//\ (.*)""", re.S
 )
-"""A line of a graph up to the comment at its end; quoted names and texts may hold what looks so."""
+"""A line of a graph up to its trailing comment; quoted names and texts may contain `//`."""
 
 
 def split(line: str) -> tuple[str, str]:
-    """A line's code and the user's line it names; bookkeeping attributes are left out.
+    """Split a line into code and source location, and remove bookkeeping attributes.
 
     >>> split("  y = relu(x) {'a': 2, 'op_callstack': ['a.py:3'], 'op_role': 1}  // a.py:3")
     ("  y = relu(x) {'a': 2}", 'a.py:3')
@@ -157,8 +157,8 @@ def split(line: str) -> tuple[str, str]:
     return short, where
 
 
-def _stage(tables: _Tables, report: Report, drawing: Picture, index: int) -> dict[str, Any]:
-    """A stage: its numbers, its changes and, where anything differs, its lines and its ops."""
+def _stage(tables: _Tables, report: Report, drawing: Drawing, index: int) -> dict[str, Any]:
+    """Return a stage: its numbers, its changes and, if anything differs, its lines and ops."""
     stage, before = report.stages[index], report.stages[max(index - 1, 0)]
     rows = [] if stage is before else compare(lines_of(before), lines_of(stage))
     changed = [row for row in rows if row.change is not Change.SAME]
@@ -167,7 +167,7 @@ def _stage(tables: _Tables, report: Report, drawing: Picture, index: int) -> dic
         "about": stage.about,
         "kernelCount": stage.kernels,
         "bytes": evaluate(stage.nbytes, report.sizes),
-        "declined": _declined(tables, drawing, stage),
+        "missed": _missed(tables, drawing, stage),
         "changes": changes_text(changed),
         "rows": [_row(row) for row in changed],
     }
@@ -177,20 +177,20 @@ def _stage(tables: _Tables, report: Report, drawing: Picture, index: int) -> dic
 
 
 def _row(row: Row) -> list[int]:
-    return [row.change, *(-1 if side is None else side for side in (row.before, row.after))]
+    return [row.change, *(-1 if index is None else index for index in (row.before, row.after))]
 
 
-def _declined(tables: _Tables, drawing: Picture, stage: Stage) -> list[Any]:
-    """Reasons, each with the ops it was given for and their nodes."""
+def _missed(tables: _Tables, drawing: Drawing, stage: Stage) -> list[Any]:
+    """Return the missed optimisations by reason, each with its ops and their nodes."""
     groups: dict[str, list[Any]] = {}
-    for each in stage.declined:
+    for each in stage.missed:
         node = drawing.node_of(each.outputs)
         groups.setdefault(each.reason, []).append([each.op, tables.source(each.source), node])
     return list(groups.items())
 
 
 def _ops(tables: _Tables, stage: Stage, order: Sequence[int]) -> dict[str, Any]:
-    """All lines; for each op its node, its kernel, and the place of its first line."""
+    """Return all lines, and for each op its node, its kernel and the index of its first line."""
     lines = [*stage.head, *(line for op in stage.ops for line in op.lines), *stage.tail]
     return {
         "lines": [tables.line(line) for line in lines],
@@ -210,16 +210,16 @@ def _starts(first: int, ops: Iterable[OpNote]) -> list[int]:
 
 def _node(tables: _Tables, node: Node, place: tuple[float, float]) -> list[Any]:
     x, y = (round(value, 3) for value in place)
-    sides = ([tables.var(label) for label in labels] for labels in (node.inputs, node.outputs))
-    return [node.kind, x, y, node.lane, *sides, tables.source(node.source)]
+    slots = ([tables.var(label) for label in labels] for labels in (node.inputs, node.outputs))
+    return [node.kind, x, y, node.lane, *slots, tables.source(node.source)]
 
 
-def _links(tables: _Tables, drawing: Picture) -> list[Any]:
-    ways = drawing.layout.ways
+def _links(tables: _Tables, drawing: Drawing) -> list[Any]:
+    waypoints = drawing.layout.waypoints
     return [
         [
             link.start, link.stop, tables.var(link.label), link.stages, int(link.hub),
-            [round(v, 3) for point in ways.get((link.start, link.stop), ()) for v in point],
+            [round(v, 3) for point in waypoints.get((link.start, link.stop), ()) for v in point],
         ]
         for link in drawing.links
     ]  # fmt: skip
@@ -245,7 +245,7 @@ def _code(report: Report) -> dict[str, Any]:
 
 
 def _functions(source: str) -> list[Any]:
-    """Name and lines of each function a module defines for its kernels to call."""
+    """Return name and lines of each function that a module defines for its kernels."""
     try:
         found = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
     except SyntaxError:
@@ -254,5 +254,5 @@ def _functions(source: str) -> list[Any]:
 
 
 def _first(function: ast.FunctionDef) -> int:
-    """The line where a function begins, with what decorates it."""
+    """Return the line where a function begins, including its decorators."""
     return min([function.lineno, *(each.lineno for each in function.decorator_list)])

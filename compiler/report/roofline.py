@@ -1,4 +1,6 @@
-"""What kernels move and compute after each pass, and the least time a GPU needs, as tables."""
+"""Roofline tables: bytes and operations of kernels after each pass, and the minimum time on a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from compiler.cost.plan_cost import Account, Cost, Side
 from compiler.report.table import count, table
 
 SHOWN = 12
-"""Kernels listed by name: those that take longest."""
+"""Number of kernels listed by name, slowest first."""
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The account of each stage of a compilation, in order and by name, beside what a GPU can do.
+    """The cost of each stage of a compilation, in order and by name, and the GPU to compare with.
 
-    `sizes` are the numbers that unknown sizes stood for.
+    `sizes` are the values of symbolic sizes.
     """
 
     gpu: Gpu
@@ -27,14 +29,14 @@ class Roofline:
 
     @property
     def last(self) -> Account:
-        """The account of what runs."""
+        """The cost of the final plan."""
         return self.passes[-1][1]
 
     def __str__(self) -> str:
-        """The passes, then the kernels that take longest."""
+        """Return the passes, then the slowest kernels, as text."""
         sizes = "".join(f", {name} = {number}" for name, number in self.sizes.items())
         left = self.last.left_out
-        notes = [f"  left out, since data decides the sizes: {_names(left)}"] if left else []
+        notes = [f"  omitted, data-dependent sizes: {_names(left)}"] if left else []
         tables = [
             pass_table(self),
             f"  kernels, {self.gpu.name}",
@@ -43,7 +45,7 @@ class Roofline:
         return "\n".join([f"  roofline {self.gpu.name}{sizes}", *tables, *notes])
 
     def data(self) -> dict[str, Any]:
-        """The same as plain values, for JSON: bytes, operations and seconds."""
+        """Return the same as plain values for JSON: bytes, operations and seconds."""
         return {
             "gpu": self.gpu.name,
             "bandwidth": self.gpu.bandwidth,
@@ -59,12 +61,12 @@ class Roofline:
 
 
 def pass_table(roofline: Roofline) -> str:
-    """Launches, bytes beside the least, operations and the least time after each pass.
+    """Return launches, bytes, minimum bytes, operations and minimum time after each pass.
 
-    A pass that changes none of it has no row.
+    A pass that changes none of them has no row.
     """
     gpu = roofline.gpu
-    heads = ("after", "launches", "read", "written", "ideal", "of ideal", "operations", "at least")
+    heads = ("after", "launches", "read", "written", "ideal", "of ideal", "operations", "min time")
     rows: list[tuple[str, ...]] = [heads]
     before: tuple[str, ...] = ()
     for name, each in roofline.passes:
@@ -73,7 +75,7 @@ def pass_table(roofline: Roofline) -> str:
             rows.append(("(as written)" if name == "start" else name, *row))
         before = row
     if any(each.of(Side.HOST) or each.of(Side.COPY) for _, each in roofline.passes):
-        rows += _beside(roofline.last, gpu)
+        rows += _other_rows(roofline.last, gpu)
     return table(rows)
 
 
@@ -86,10 +88,10 @@ def _pass_row(each: Account, gpu: Gpu) -> tuple[str, ...]:
     return str(each.launches), *moved, share, scaled(operations), time_text(seconds)
 
 
-def _beside(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
-    """What is no kernel: copies over the link, and what the host does."""
+def _other_rows(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
+    """Return the rows of copies over the link and of host steps."""
     rows: list[tuple[str, ...]] = []
-    for side, name in ((Side.COPY, "and copies"), (Side.HOST, "and on the host")):
+    for side, name in ((Side.COPY, "copies"), (Side.HOST, "on the host")):
         costs, total = each.of(side), each.total(side)
         seconds = time_text(sum(cost.seconds(gpu) for cost in costs))
         moved = (f"{scaled(total.read)}B", f"{scaled(total.written)}B")
@@ -98,15 +100,15 @@ def _beside(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
 
 
 def kernel_table(each: Account, gpu: Gpu) -> str:
-    """Kernels by their least time on a GPU, and all of them together."""
+    """Return the kernels by their minimum time on a GPU, and their total."""
     costs = each.kernels
     if not costs:
         return "  no kernels"
     slowest = sorted(costs, key=lambda cost: -cost.seconds(gpu))[:SHOWN]
-    rows = [("kernel", "read", "written", "operations", "at least", "bound by")]
+    rows = [("kernel", "read", "written", "operations", "min time", "bound by")]
     rows += [_row(cost, gpu) for cost in slowest]
     left = len(costs) - len(slowest)
-    rows += [(f"and {left} quicker ones", "", "", "", "", "")] * bool(left)
+    rows += [(f"and {left} faster ones", "", "", "", "", "")] * bool(left)
     read, written = (sum(getattr(c, side) for c in costs) for side in ("read", "written"))
     operations = sum(cost.operations + cost.products for cost in costs)
     whole = f"{scaled(read)}B", f"{scaled(written)}B", scaled(operations)
@@ -126,10 +128,10 @@ def _row(cost: Cost, gpu: Gpu) -> tuple[str, ...]:
 
 
 def bound(cost: Cost, gpu: Gpu) -> str:
-    """What a kernel waits for: memory, arithmetic, the link, or the host."""
+    """Return what bounds a kernel: memory, arithmetic, the link, or the host."""
     if cost.side is not Side.DEVICE:
-        return "the link" if cost.side is Side.COPY else "the host"
-    return "memory" if cost.moving(gpu) >= cost.computing(gpu) else "arithmetic"
+        return "link" if cost.side is Side.COPY else "host"
+    return "memory" if cost.memory_seconds(gpu) >= cost.compute_seconds(gpu) else "arithmetic"
 
 
 def _pass_data(name: str, each: Account, gpu: Gpu) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def _names(kinds: Sequence[str]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time as a person reads it.
+    """Format a time with a unit.
 
     >>> time_text(0.0123), time_text(2e-6), time_text(3e-10)
     ('12.30 ms', '2.00 µs', '0.30 ns')
@@ -178,7 +180,7 @@ def time_text(seconds: float) -> str:
 
 
 def scaled(number: int) -> str:
-    """A count with a letter for thousands.
+    """Format a count with an SI prefix.
 
     >>> scaled(2_500_000), scaled(12)
     ('2.50 M', '12 ')

@@ -1,8 +1,8 @@
-"""One picture for all stages of a graph: whatever was an op at some time has its place in it.
+"""One drawing for all stages of a graph, in which every op has a fixed position.
 
-A pass takes nodes away and puts others in; what stays, stays where it is, so that stepping from
-pass to pass shows nothing but what changed. Parameters are no nodes (an op lists them), nor are
-deletions: they belong to the op they follow.
+A pass removes nodes and adds others; the remaining ones keep their positions, so that stepping
+through the passes shows only the changes. Parameters are not nodes (an op lists them), nor are
+deletions: they belong to the preceding op.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from compiler.report.graph_layers import Lane
 from compiler.report.graph_layout import Layout, layout
 
 UNDRAWN = -1
-"""Stands for an op that has no node."""
+"""Index for an op that has no node."""
 
 HUB = 8
-"""A small value with more readers than this (a learning rate) does not pull them together."""
+"""A small value with more readers than this (a learning rate) does not affect the layout."""
 
 SMALL = 64
-"""Bytes of a small value at most; where only data decides, a value is not small."""
+"""Maximum bytes of a small value; one with data-dependent size is not small."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A feed, or an op of some stages: the latest that was seen of it.
+    """A feed, or an op of some stages, in its latest form.
 
-    An op that has no role is in the lane of what made its inputs, or else of what reads it.
+    An op without a role is in the lane of its inputs' producers, or else of its readers.
     """
 
     kind: str
@@ -43,9 +43,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Link:
-    """A value on its way from node `start` to node `stop`, in the stages numbered in `stages`.
+    """A value passed from node `start` to node `stop`, in the stages with indices `stages`.
 
-    `hub` is true where so many read the value that the line says little.
+    `hub` is true if so many ops read the value that the edge is uninformative.
     """
 
     start: int
@@ -56,8 +56,8 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Nodes where `layout` places them, links, and for each stage the node of each op in order."""
+class Drawing:
+    """Nodes with their layout, links, and for each stage the node of each op in order."""
 
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
@@ -66,27 +66,27 @@ class Picture:
 
     @cached_property
     def makers(self) -> Mapping[str, int]:
-        """The first node that makes each value."""
+        """The first node that computes each value."""
         pairs = enumerate(self.nodes)
         return {label: i for i, node in reversed(list(pairs)) for label in node.outputs}
 
     def node_of(self, outputs: Sequence[str]) -> int:
-        """The node of an op that writes these values, `UNDRAWN` for one that is not drawn."""
+        """Return the node of the op that writes these values, or `UNDRAWN`."""
         return self.makers.get(outputs[0], UNDRAWN) if outputs else UNDRAWN
 
 
-def picture(stages: Sequence[Stage]) -> Picture:
-    """The picture of a graph in all its stages."""
-    drawing = _Drawing()
-    orders = tuple([tuple(drawing.see(index, stage)) for index, stage in enumerate(stages)])
-    nodes = tuple(drawing.nodes)
-    edges = list(dict.fromkeys((link.start, link.stop) for link in drawing.links() if not link.hub))
+def draw_stages(stages: Sequence[Stage]) -> Drawing:
+    """Return the drawing of a graph in all its stages."""
+    builder = _Builder()
+    orders = tuple([tuple(builder.add(index, stage)) for index, stage in enumerate(stages)])
+    nodes = tuple(builder.nodes)
+    edges = list(dict.fromkeys((link.start, link.stop) for link in builder.links() if not link.hub))
     placed = layout([node.lane for node in nodes], edges, _partners(nodes))
-    return Picture(nodes, tuple(drawing.links()), orders, placed)
+    return Drawing(nodes, tuple(builder.links()), orders, placed)
 
 
-class _Drawing:
-    """Nodes and links, as far as they were seen."""
+class _Builder:
+    """Builder that collects nodes and links stage by stage."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -95,8 +95,8 @@ class _Drawing:
         self._readers: dict[str, set[int]] = {}
         self._small: set[str] = set()
 
-    def see(self, index: int, stage: Stage) -> Iterator[int]:
-        """The node of each op of a stage."""
+    def add(self, index: int, stage: Stage) -> Iterator[int]:
+        """Yield the node of each op of a stage."""
         makers: dict[str, int] = {}
         sizes = ((label, var.nbytes) for label, var in stage.vars.items())
         self._small |= {label for label, n in sizes if isinstance(n, int) and n <= SMALL}
@@ -116,7 +116,7 @@ class _Drawing:
         counts: dict[Hashable, int] = {}
         numbers: list[int] = []
         lanes: dict[str, Lane] = {}
-        wanted = _wanted(stage)
+        reader_lanes = _reader_lanes(stage)
         for op in stage.ops:
             name = key(op)
             counts[name] = counts.get(name, -1) + 1
@@ -124,7 +124,9 @@ class _Drawing:
                 numbers.append(UNDRAWN)
                 continue
             made = [lanes[label] for label in op.inputs if label in lanes]
-            lane = _lane(op, made or [wanted[label] for label in op.outputs if label in wanted])
+            lane = _lane(
+                op, made or [reader_lanes[label] for label in op.outputs if label in reader_lanes]
+            )
             lanes |= dict.fromkeys(op.outputs, lane)
             node = Node(op.kind, op.inputs, op.outputs, op.source, lane)
             numbers.append(self._node((name, counts[name]), node))
@@ -142,14 +144,14 @@ class _Drawing:
         self._readers.setdefault(label, set()).add(stop)
 
     def links(self) -> Iterator[Link]:
-        """Every link, in the order in which they were seen."""
+        """Yield every link, in order of first occurrence."""
         for (start, stop, label), stages in self._seen.items():
             hub = label in self._small and len(self._readers[label]) > HUB
             yield Link(start, stop, label, tuple(stages), hub)
 
 
-def _wanted(stage: Stage) -> dict[str, Lane]:
-    """The lane of the first reader of each value, of those that have a role."""
+def _reader_lanes(stage: Stage) -> dict[str, Lane]:
+    """Return the lane of the first reader of each value, among those with a role."""
     found: dict[str, Lane] = {}
     for op in (op for op in reversed(stage.ops) if op.role is not None):
         found |= dict.fromkeys(op.inputs, _lane(op, ()))
@@ -157,7 +159,7 @@ def _wanted(stage: Stage) -> dict[str, Lane]:
 
 
 def _lane(op: OpNote, around: Iterable[Lane]) -> Lane:
-    """The lane of an op; of one without a role the last of the lanes around it."""
+    """Return the lane of an op; without a role, the last of the lanes around it."""
     if op.role is None:
         return max(around, default=Lane.FORWARD)
     if op.role & (OpRole.OPTIMIZE | OpRole.LRSCHED):
@@ -166,7 +168,7 @@ def _lane(op: OpNote, around: Iterable[Lane]) -> Lane:
 
 
 def _partners(nodes: Sequence[Node]) -> list[int | None]:
-    """The forward node each gradient belongs to: that which made what it has the gradient of."""
+    """Return the forward node of each gradient: the producer of the differentiated value."""
     makers: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if node.lane is Lane.FORWARD:
@@ -183,7 +185,7 @@ def _partner(node: Node, makers: Mapping[str, int]) -> int | None:
 
 
 def _base(label: str) -> str:
-    """The variable that a gradient, or a later version, belongs to.
+    """Return the variable of a gradient or of a later version.
 
     >>> _base("x@GRAD@RENAME@0"), _base("x#1")
     ('x', 'x')

@@ -1,4 +1,4 @@
-"""Rows of cells as aligned text."""
+"""Text tables with aligned columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compiler.escape import one_line
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> str:
-    """Aligned columns: the first `left` to the left, the others to the right; each row one line.
+    """Format rows as aligned columns: the first `left` left-aligned, the others right-aligned.
 
     >>> print(table([("pass", "ms"), ("schedule", "12.5")]))
       pass        ms
@@ -25,7 +25,7 @@ def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> s
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where there is not one.
+    """Format a number with its noun, in the plural unless it is 1.
 
     >>> count(1, "op"), count(1797, "digit")
     ('1 op', '1,797 digits')

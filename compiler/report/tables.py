@@ -1,4 +1,4 @@
-"""A compilation as tables of text: the passes, why something was declined, and the memory."""
+"""Text tables of a compilation: the passes, missed optimisations, and the memory."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from textwrap import fill
 
 from compiler.escape import one_line
 from compiler.ir.dims import evaluate
-from compiler.record import Declined, Stage
+from compiler.record import MissedNote, Stage
 from compiler.report.memory import Memory, size_text
 from compiler.report.table import table
 
 
 def pass_table(stages: Sequence[Stage], sizes: Mapping[str, int]) -> str:
-    """Milliseconds, ops, kernels, bytes of temporaries after it, and missed of each pass.
+    """Return a table of the passes: ms, ops, kernels, bytes of temporaries, missed optimisations.
 
-    Below stands why something was refused.
+    The reasons of missed optimisations follow the table.
     """
     first, last = stages[0], stages[-1]
-    rows: list[tuple[str, ...]] = [("pass", "ms", "ops", "kernels", "temporaries", "refused")]
+    rows: list[tuple[str, ...]] = [("pass", "ms", "ops", "kernels", "temporaries", "missed")]
     written = (len(first.ops), first.kernels, size_text(evaluate(first.nbytes, sizes)))
     rows.append(("(as written)", "", *map(str, written), ""))
     rows += [_row(b.name, b.milliseconds, a, b, sizes) for a, b in pairwise(stages)]
     spent = sum(stage.milliseconds for stage in stages)
     rows.append((*_row("all", spent, first, last, sizes)[:-1], ""))
-    lines = [line for stage in stages for line in refusal_lines(stage)]
+    lines = [line for stage in stages for line in missed_lines(stage)]
     wrapped = [fill(line, 96, initial_indent="  ", subsequent_indent="    ") for line in lines]
     return "\n".join([table(rows), *wrapped])
 
@@ -35,33 +35,33 @@ def _row(
 ) -> tuple[str, ...]:
     changes = (len(before.ops), len(after.ops)), (before.kernels, after.kernels)
     ops, merged = (f"{a} → {b}" if a != b else str(b) for a, b in changes)
-    refused = str(len(after.declined) or "")
-    return name, f"{spent:.1f}", ops, merged, size_text(evaluate(after.nbytes, sizes)), refused
+    missed = str(len(after.missed) or "")
+    return name, f"{spent:.1f}", ops, merged, size_text(evaluate(after.nbytes, sizes)), missed
 
 
-def refusal_lines(stage: Stage) -> list[str]:
-    """A line for each reason: the pass, the first op it left as it was, how many more, and why."""
-    groups: dict[str, list[Declined]] = {}
-    for each in stage.declined:
+def missed_lines(stage: Stage) -> list[str]:
+    """Return a line per reason: the pass, the first op, the number of others, and the reason."""
+    groups: dict[str, list[MissedNote]] = {}
+    for each in stage.missed:
         groups.setdefault(each.reason, []).append(each)
-    return [one_line(_refused(stage.name, group)) for group in groups.values()]
+    return [one_line(_missed_line(stage.name, group)) for group in groups.values()]
 
 
-def _refused(name: str, group: Sequence[Declined]) -> str:
-    """A reason, with the op it was given for.
+def _missed_line(name: str, group: Sequence[MissedNote]) -> str:
+    """Format a reason with the op it applies to.
 
-    >>> _refused("fuse", [Declined("y = relu(x)", "a.py:3", "too late")])
-    'fuse declined relu (a.py:3): too late'
+    >>> _missed_line("fuse", [MissedNote("y = relu(x)", "a.py:3", "too late")])
+    'fuse not applied to relu (a.py:3): too late'
     """
     first = group[0]
     kind = first.op.partition(" = ")[2].partition("(")[0]
     where = f" ({first.source})" if first.source else ""
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-    return f"{name} declined {kind}{where}{more}: {first.reason}"
+    return f"{name} not applied to {kind}{where}{more}: {first.reason}"
 
 
 def memory_table(rows: Mapping[str, Memory]) -> str:
-    """Bytes of temporaries, of the largest live set and of the arena, a row for each program."""
+    """Return a table of bytes: temporaries, largest live set and arena, a row per program."""
     heads = ("", "temporaries", "largest live set", "arena", "arena ÷ live")
     cells: list[tuple[str, ...]] = [heads]
     for name, memory in rows.items():

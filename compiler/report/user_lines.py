@@ -1,7 +1,7 @@
-"""The users' own lines of code, where they can be found.
+"""The users' source lines, if they can be found.
 
-A program keeps `train.py:12`, or a path from where it was run. A line is read from a Python file
-below a folder that the caller names, and from nowhere else: a model may name any file it likes.
+A program records `train.py:12`, or a path relative to its working directory. Lines are read only
+from Python files below folders that the caller names: a model may name any file.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LARGEST = 4 << 20
-"""Bytes of a file that is read at most."""
+"""Maximum bytes of a file that is read."""
 
 
 class Sources:
-    """Lines of Python files below some folders, looked up in the first that has the file.
+    """Lines of Python files below some folders; the first folder that contains the file is used.
 
     >>> Sources().line("train.py:12")
     ''
@@ -25,7 +25,7 @@ class Sources:
         self._files: dict[str, list[str]] = {}
 
     def line(self, where: str) -> str:
-        """The text of the line that `file.py:12` names, without indentation; "" if not found."""
+        """Return the text of the line that `file.py:12` refers to, stripped; empty if not found."""
         name, _, number = where.rpartition(":")
         if not name.endswith(".py") or not number.isdecimal():
             return ""
@@ -42,7 +42,7 @@ class Sources:
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """The file that a name means in a folder; None where it is not below it, or too large."""
+    """Return the file of a name in a folder; None if it is outside the folder, or too large."""
     try:
         path = (folder / name).resolve()
         fits = path.is_relative_to(folder) and path.is_file() and path.stat().st_size <= LARGEST

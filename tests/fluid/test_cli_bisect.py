@@ -36,7 +36,7 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(op: Op, given: Any) -> bool:
         return op.kind == "scale"
 
-    monkeypatch.setattr(remove_identities, "_hands_on", wrong)
+    monkeypatch.setattr(remove_identities, "_is_identity", wrong)
 
 
 def test_a_program_that_is_right_says_so(program: Path, capsys: Any) -> None:
@@ -70,7 +70,7 @@ def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
     assert "has no feed and no state 'z'" in capsys.readouterr().err
     np.save("x.npy", np.ones((5, 3), "float32"))
     assert main(["bisect", str(program), "--input", "x=x.npy"]) == 2
-    assert "'x' is f32[N, 4], but is given float32 [5, 3]" in capsys.readouterr().err
+    assert "'x' is f32[N, 4], got float32 [5, 3]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

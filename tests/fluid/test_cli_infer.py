@@ -369,8 +369,8 @@ def test_results_that_do_not(capsys, feed, tmp_path):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (PRICES[:2], "other shapes: [3, 1] here, [2, 1] there"),
-        (PRICES.astype("int64"), "float32 here, int64 there"),
+        (PRICES[:2], "shapes differ: got [3, 1], expected [2, 1]"),
+        (PRICES.astype("int64"), "dtypes differ: got float32, expected int64"),
         (np.full_like(PRICES, np.nan), "3 of 3 beyond"),
     ],
 )

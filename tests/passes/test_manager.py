@@ -25,14 +25,16 @@ def test_the_whole_pipeline_keeps_its_own_contract():
 
 def test_a_pass_before_what_it_needs_is_refused_before_anything_runs():
     graph = parse(GRAPH)
-    with pytest.raises(PassOrderError, match=r"pass 'reuse_memory' needs ORDERED") as caught:
+    with pytest.raises(PassOrderError, match=r"pass 'reuse_memory' requires ORDERED") as caught:
         run_passes(graph, named(["fuse_pointwise", "reuse_memory"]), Context())
-    assert "run a pass that gives ORDERED before it" in str(caught.value)
+    assert "run a pass that establishes ORDERED before it" in str(caught.value)
     assert all(op.kernel is None for op in graph.ops())
 
 
 def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
-    with pytest.raises(PassOrderError, match="pass 'fuse_pointwise' loses ORDERED: run it earlier"):
+    with pytest.raises(
+        PassOrderError, match="pass 'fuse_pointwise' invalidates ORDERED: run it earlier"
+    ):
         check_order(named(["schedule", "fuse_pointwise", "reuse_memory"]))
 
 
@@ -54,7 +56,7 @@ def test_every_wrong_order_of_three_is_refused_for_the_fact_that_is_missing(last
         if wrong is None:
             check_order(named(order))
             continue
-        with pytest.raises(PassOrderError, match=f"^pass {wrong[0]!r} needs {wrong[1]} \\("):
+        with pytest.raises(PassOrderError, match=f"^pass {wrong[0]!r} requires {wrong[1]} \\("):
             check_order(named(order))
 
 
@@ -104,7 +106,7 @@ class _MovesANumber(Pass):
 
 
 def test_guard_stops_at_the_pass_that_moves_a_number():
-    with pytest.raises(VerifyError, match=r"pass 'moves' moved 'b' by up to"):
+    with pytest.raises(VerifyError, match=r"pass 'moves' changed 'b' by up to"):
         run_passes(parse(GRAPH), [_MovesANumber()], Context(), [Guard()])
 
 
@@ -130,5 +132,5 @@ def test_observers_see_every_pass():
 
 
 def test_an_unknown_pass_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="there is no pass 'fuse'; there are: remove_dropout"):
+    with pytest.raises(ValueError, match="unknown pass 'fuse'; known passes: remove_dropout"):
         named(["fuse"])

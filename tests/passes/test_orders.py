@@ -22,7 +22,7 @@ def kernels_of(seed):
 
 def orders_of(kernels):
     """All orders that `schedule` compares."""
-    first = [kernels.written(), kernels.greedy(), kernels.backward()]
+    first = [kernels.original(), kernels.greedy(), kernels.backward()]
     return first + [kernels.deferred(order) for order in first]
 
 
@@ -37,10 +37,10 @@ def test_every_order_is_one_the_graph_may_have(seed):
 @pytest.mark.parametrize("seed", range(30))
 def test_schedule_takes_none_that_needs_more_than_the_written_one(seed):
     kernels = kernels_of(seed)
-    before = kernels.peak(kernels.written())
+    before = kernels.peak(kernels.original())
     run_passes(kernels.graph, named(["schedule"]), Context())
     after = Kernels(kernels.graph, 32)
-    assert after.peak(after.written()) <= before
+    assert after.peak(after.original()) <= before
 
 
 def test_branches_of_a_tree_come_one_after_the_other():
@@ -50,8 +50,8 @@ def test_branches_of_a_tree_come_one_after_the_other():
                       "  param v: f32[64, 1]", *lines, "  return b0, b1, b2, b3", "}"])  # fmt: skip
     kernels = Kernels(parse(text), 10)
     wide = 10 * 64 * 4
-    assert kernels.peak(kernels.written()) >= 4 * wide
-    for order in (kernels.greedy(), kernels.backward(), kernels.deferred(kernels.written())):
+    assert kernels.peak(kernels.original()) >= 4 * wide
+    for order in (kernels.greedy(), kernels.backward(), kernels.deferred(kernels.original())):
         assert kernels.peak(order) < 2 * wide
 
 
@@ -64,4 +64,4 @@ def test_what_is_written_in_place_counts_once():
       return b
     }"""
     kernels = Kernels(parse(text), 10)
-    assert kernels.peak(kernels.written()) == 10 * 8 * 4
+    assert kernels.peak(kernels.original()) == 10 * 8 * 4

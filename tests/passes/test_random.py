@@ -71,7 +71,7 @@ def legal(names):
         try:
             check_order([*kept, each])
         except PassOrderError as error:
-            assert f"pass {each.name!r} needs ORDERED" in str(error)
+            assert f"pass {each.name!r} requires ORDERED" in str(error)
         else:
             kept.append(each)
     return kept

@@ -70,7 +70,7 @@ def test_what_is_missing_to_the_budget_is_said_with_the_op_that_is_in_the_way():
     stages = trained(1)[2]
     found = [each for each in stages.context.missed if each.name == "recompute"]
     assert len(found) == 1
-    assert "bytes are alive here, 1 are the budget" in found[0].reason
+    assert "bytes are live here, the budget is 1" in found[0].reason
 
 
 def test_without_a_budget_nothing_is_computed_again():

@@ -35,10 +35,10 @@ def test_a_label_is_an_edit_of_its_own_line():
 def test_what_moves_is_told_from_what_goes_and_comes():
     lines = GRAPH.splitlines(keepends=True)
     moved = "".join([*lines[:2], lines[4], *lines[2:4], *lines[5:]])
-    assert [kind for kind, _, _ in changes(GRAPH, moved)] == ["ARRIVED", "LEFT"]
+    assert [kind for kind, _, _ in changes(GRAPH, moved)] == ["MOVED_TO", "MOVED_FROM"]
     without = GRAPH.replace("  (Out=c: f32[N, 4]) = abs(X=x)\n", "").replace(", c", "")
     found = changes(GRAPH, without)
-    assert [kind for kind, _, _ in found] == ["GONE", "EDITED"]
+    assert [kind for kind, _, _ in found] == ["REMOVED", "EDITED"]
     assert found[1][1:] == ("return b, c", "return b")
 
 
@@ -57,8 +57,8 @@ def test_every_line_of_both_sides_has_one_row_in_order():
         assert [r.after for r in rows if r.after is not None] == list(range(len(after)))
         found = count(rows)
         stayed = {line.key for line in before} & {line.key for line in after}
-        assert found[Change.GONE] == len(before) - len(stayed)
-        assert found[Change.COME] == len(after) - len(stayed)
+        assert found[Change.REMOVED] == len(before) - len(stayed)
+        assert found[Change.ADDED] == len(after) - len(stayed)
 
 
 def test_the_fewest_lines_are_called_moved():

@@ -8,14 +8,14 @@ import pytest
 from compiler.ir.text.parser import parse
 from compiler.passes.observers import stage
 from compiler.report.graph_layers import Lane
-from compiler.report.graph_layout import LONERS, layout, spread
-from compiler.report.stage_graph import UNDRAWN, picture
+from compiler.report.graph_layout import MAX_LONERS, layout, spread
+from compiler.report.stage_graph import UNDRAWN, draw_stages
 
 FORWARD, BACKWARD, UPDATE = Lane
 
 
 def place(lanes, edges, partners=None):
-    return layout(lanes, edges, partners or [None] * len(lanes)).places
+    return layout(lanes, edges, partners or [None] * len(lanes)).points
 
 
 def test_a_chain_goes_straight_down():
@@ -41,13 +41,13 @@ def test_random_graphs_have_room_and_order(seed):
     edges = [pair for pair in pairs if numbers.random() < 3 / count]
     lanes = [numbers.choice(list(Lane)) for _ in range(count)]
     found = layout(lanes, edges, [None] * count)
-    assert len(set(found.places)) == count
-    for (a, (x, y)), (b, (u, v)) in itertools.combinations(enumerate(found.places), 2):
+    assert len(set(found.points)) == count
+    for (a, (x, y)), (b, (u, v)) in itertools.combinations(enumerate(found.points), 2):
         if y == v and lanes[a] == lanes[b]:
             assert abs(x - u) >= 1 - 1e-9
     for a, b in edges:
         if lanes[a] == lanes[b] == FORWARD:
-            assert found.places[a][1] < found.places[b][1]
+            assert found.points[a][1] < found.points[b][1]
     assert found == layout(lanes, edges, [None] * count)
 
 
@@ -56,7 +56,7 @@ def test_a_circle_is_drawn_all_the_same():
 
 
 def test_what_nothing_touches_stands_in_a_block():
-    count = 3 * LONERS
+    count = 3 * MAX_LONERS
     places = place([FORWARD] * (count + 2), [(count, count + 1)])
     block = places[:count]
     assert len(set(places)) == count + 2
@@ -88,12 +88,12 @@ def test_what_stays_keeps_its_node_and_what_goes_keeps_its_place():
         "  return", "  () = delete_var(X=h)\n  return"
     )
     stages = [stage(parse(text), name) for text, name in ((BEFORE, "a"), (after, "b"))]
-    drawn = picture(stages)
+    drawn = draw_stages(stages)
     assert [node.kind for node in drawn.nodes] == ["feed", "mul", "relu", "tanh"]
     assert drawn.orders == ((1, 2), (1, 3, UNDRAWN))
     links = {(link.start, link.stop): link.stages for link in drawn.links}
     assert links == {(0, 1): (0, 1), (1, 2): (0,), (1, 3): (1,)}
-    assert len(set(drawn.layout.places)) == 4
+    assert len(set(drawn.layout.points)) == 4
 
 
 def test_an_op_without_a_role_is_in_the_lane_of_its_neighbours():
@@ -111,7 +111,7 @@ graph main {
   return s
 }
 """
-    lanes = {node.outputs[0]: node.lane for node in picture([stage(parse(text), "a")]).nodes}
+    lanes = {node.outputs[0]: node.lane for node in draw_stages([stage(parse(text), "a")]).nodes}
     assert [lanes[name] for name in ("x", "h", "k")] == [FORWARD] * 3
     assert [lanes[name] for name in ("g", "s")] == [BACKWARD] * 2
     assert [lanes[name] for name in ("v", "w#1")] == [UPDATE] * 2

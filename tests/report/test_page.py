@@ -179,7 +179,7 @@ def test_a_module_explains_itself_later():
 def test_a_module_that_was_edited_or_came_from_a_file_says_so(tmp_path: Path):
     module = seen().module
     module.save(tmp_path / "main.py")
-    with pytest.raises(CompileError, match="does not say how it was made"):
+    with pytest.raises(CompileError, match="has no record of its compilation"):
         compiler.explain(Module.load(tmp_path / "main.py"))
     edited = Module(**{**vars(module), "source": module.source + "# edited\n"})
     with pytest.raises(CompileError, match="is not what its graph compiles to now"):

@@ -1,4 +1,4 @@
-"""Give each op to the device or to the host, and copy what crosses from one to the other."""
+"""Placement: assigns each op to the device or the host, and inserts the copies between them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass
 
 Supports = Callable[[Op], str]
-"""Empty where a target has code for an op, else why it has none."""
+"""Returns an empty text if a target has code for an op, else the reason why not."""
 
 
 class AssignTargets(Pass):
     """y = f(x)  =  y = f(x) @triton, or x' = to_host(x); y' = f(x'); y = to_device(y').
 
-    What the target has no code for runs on the host, and the report says so by name. Each value is
-    copied once, behind what makes it. State keeps its place: an op of the host that updates state
-    of the device gives a temporary, which is copied over it.
+    Ops without device code run on the host (host fallback) and are reported. Each value is copied
+    once, after its producer. State keeps its placement: a host op that updates device state writes
+    a temporary, which is copied to the device.
     """
 
     name = "assign_targets"
@@ -27,20 +27,20 @@ class AssignTargets(Pass):
         self._supports = supports
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Targets first; then every op gets its operands where it runs."""
+        """Assign targets, then give every op its operands where it runs."""
         for op in g.ops():
             why = self._supports(op)
             op.target = None if why else TRITON
             if why:
                 ctx.note_missed(self.name, op, why)
-        _Crossings(g).place()
+        _CopyInserter(g).insert()
 
 
-class _Crossings:
-    """Copies, each made once a value and side.
+class _CopyInserter:
+    """Inserts copies between host and device, one per value and direction.
 
-    `instead` are the vars that stand for others from now on: what an op of the host writes over is
-    on the host, though it came from the device.
+    `instead` maps vars to their replacements: a value that a host op overwrites is on the host,
+    although its earlier version was on the device.
     """
 
     def __init__(self, g: Graph) -> None:
@@ -49,45 +49,45 @@ class _Crossings:
         self.copies: dict[Var, Var] = {}
         self.instead: dict[Var, Var] = {}
 
-    def place(self) -> None:
-        """Go through the ops in order; what the graph returns is brought to the host."""
-        self.g.reorder(self.g.ops())  # so that each op has a place of its own
+    def insert(self) -> None:
+        """Visit the ops in order; copy the graph's results to the host."""
+        self.g.reorder(self.g.ops())  # so that positions are unique
         for op in self.g.ops():
-            self._operands(op)
+            self._move_operands(op)
         results = [self.instead.get(var, var) for var in self.g.results]
         copies = [self._copy(v) if v in self.on_device else v for v in results]
         self.g.return_as(zip(copies, self.g.fetches, strict=True))
 
-    def _operands(self, op: Op) -> None:
-        """An op anew, with copies for operands that are on the other side."""
+    def _move_operands(self, op: Op) -> None:
+        """Replace an op by one whose operands are all where it runs, if any are not."""
         here = dict.fromkeys(v for s, vs in op.outputs.items() if not is_there(op, s) for v in vs)
-        back = {v: self._written(op, v) for v in here if self._is_there(v)}
-        # What a loop writes over is what its next turn reads.
+        back = {v: self._host_output(op, v) for v in here if self._writes_device(v)}
+        # What a loop overwrites is what its next iteration reads.
         over = ((var.overwrites, host.overwrites) for var, host in back.items())
         others = {var: host for var, host in over if var is not None and host is not None}
-        inputs = {slot: self._given(op, slot, others) for slot in op.inputs}
+        inputs = {slot: self._operands_of_slot(op, slot, others) for slot in op.inputs}
         if back or inputs != op.inputs:
-            self._anew(op, inputs, back)
+            self._recreate(op, inputs, back)
 
-    def _given(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
-        """What an op finds in an input slot: values as they are now, on the side it reads them.
+    def _operands_of_slot(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
+        """Return the current operands of an input slot, copied to where the op reads them.
 
-        Those in `others` are on its side already.
+        Those in `others` are there already.
         """
-        needed, there = {*op.needs_data()} - {*others}, is_there(op, slot)
+        needed, on_device = {*op.needs_data()} - {*others}, is_there(op, slot)
         known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
         return [
-            self._copy(now) if var in needed and (now in self.on_device) is not there else now
+            self._copy(now) if var in needed and (now in self.on_device) is not on_device else now
             for var, now in known
         ]
 
-    def _is_there(self, var: Var) -> bool:
-        """True for what an op of the host would write on the device, or over what came from it."""
+    def _writes_device(self, var: Var) -> bool:
+        """Whether a host op's output is on the device, or overwrites a value that came from it."""
         over = var.overwrites
         return var in self.on_device or over in self.on_device or over in self.instead
 
-    def _anew(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
-        """The op with other operands; state that it gives is copied to the device."""
+    def _recreate(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
+        """Recreate the op with other operands; copy updated state to the device."""
         self.g.remove(op)
         outputs = _with(op.outputs, back)
         made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
@@ -98,10 +98,11 @@ class _Crossings:
             else:
                 self.instead[var] = host
 
-    def _written(self, op: Op, var: Var) -> Var:
-        """What an op of the host writes instead of a var of the device, or of one over such a var.
+    def _host_output(self, op: Op, var: Var) -> Var:
+        """Return the host var that an op writes instead of a device var.
 
-        An op that may leave it as it is, as a branch does, writes over a copy of what it was.
+        An op that may leave it unchanged, such as a branch, overwrites a copy of its earlier
+        version.
         """
         if op.body is None or var.overwrites is None:
             return self.g.fresh(f"{var.label}@host", var.type)
@@ -112,13 +113,13 @@ class _Crossings:
         return self.g.next_version(before, var.type, same_storage=True)
 
     def _copy(self, var: Var) -> Var:
-        """The copy of a value on the other side."""
+        """Return the copy of a value in the other memory, inserted once."""
         if var not in self.copies:
-            there = var in self.on_device
-            copy = self.g.fresh(f"{var.label}@{'host' if there else 'device'}", var.type)
+            on_device = var in self.on_device
+            copy = self.g.fresh(f"{var.label}@{'host' if on_device else 'device'}", var.type)
             producer = self.g.producer(var)
             source = producer.source if producer is not None else ""
-            kind = TO_HOST if there else TO_DEVICE
+            kind = TO_HOST if on_device else TO_DEVICE
             self.g.op(kind, {"X": [var]}, {"Out": [copy]}, {}, source)
             self.copies[var] = copy
         return self.copies[var]

@@ -1,4 +1,4 @@
-"""Let what runs on a device draw its random numbers from keys, and dropout do without its mask."""
+"""Counter-based RNG: device ops draw random numbers from keys, and dropout needs no mask."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.device.assign_targets import Supports
 
 KEY = "Key"
-"""The slot of ops that can draw from a key."""
+"""The input slot of ops that can draw from a key."""
 
 DROPOUT, BY_KEY, GRADIENT = "dropout", "dropout_by_key", "dropout_grad"
 
 SEEDS = 2**32
 
 APART = 2
-"""Keys stand at every so manyth place, see `random_keys`."""
+"""Stride of the keys in their tensor, see `random_keys`."""
 
 
 class DrawKeys(Pass):
     """y = uniform_random()  =  keys = random_keys(); y = uniform_random(keys[i]).
 
-    The keys of a step are one small tensor, which the host fills: with the seeds of ops that have
-    one, and with other numbers in every step for those that have none. A dropout becomes
-    `dropout_by_key`, which is pointwise. Where nobody but its gradient reads the mask, the gradient
-    draws it again from the key, and no mask is kept:
+    The keys of a step are one small tensor, filled by the host: with the seeds of ops that have
+    one, and with new numbers in every step for those without. A dropout becomes `dropout_by_key`,
+    which is pointwise. If only its gradient reads the mask, the gradient recomputes it from the
+    key, and no mask is stored:
 
         y, m = dropout(x); …; dx = dropout_grad(m, dy)
         =  y = dropout_by_key(x, keys[i]); …; dx = dropout_by_key(dy, keys[i])
 
-    What is drawn from a seed is drawn otherwise from its key: numbers move, laws do not.
+    Random numbers differ from those drawn from the seed directly; their distribution is the same.
     """
 
     name = "draw_keys"
@@ -43,39 +43,43 @@ class DrawKeys(Pass):
         self._supports = supports
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Find the ops that draw on the device; make their keys; give each its own."""
-        drawing = [op for op in g.ops() if self._draws(op)]
-        keyless = [op for op in drawing if not _own_seed(op)]
-        for op in (op for op in drawing if _own_seed(op)):
-            self._give(g, op, op["Seed"], 0, ctx)
-        if not keyless:
+        """Find the random ops of the device, create the keys, and assign one to each."""
+        drawing = [op for op in g.ops() if self._can_draw_by_key(op)]
+        without_seed = [op for op in drawing if not _has_computed_seed(op)]
+        for op in (op for op in drawing if _has_computed_seed(op)):
+            self._assign_key(g, op, op["Seed"], 0, ctx)
+        if not without_seed:
             return
-        keys = g.fresh("random_keys", TensorType(DType.INT64, (APART * len(keyless),)))
-        g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in keyless]})
-        for place, op in enumerate(keyless):
-            self._give(g, op, keys, APART * place, ctx)
+        keys = g.fresh("random_keys", TensorType(DType.INT64, (APART * len(without_seed),)))
+        g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in without_seed]})
+        for place, op in enumerate(without_seed):
+            self._assign_key(g, op, keys, APART * place, ctx)
 
-    def _draws(self, op: Op) -> bool:
-        """True for an op that draws on the device, if it has a key."""
+    def _can_draw_by_key(self, op: Op) -> bool:
+        """Whether an op can draw on the device if it has a key."""
         if op.kind == DROPOUT:
-            sides = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
-            return not self._supports(Op(BY_KEY, *sides, _told(op, 0), op.source, None))
+            slots = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
+            return not self._supports(
+                Op(BY_KEY, *slots, _attributes_by_key(op, 0), op.source, None)
+            )
         waits = KEY in op.defn.slots and not op.inputs.get(KEY)
         return waits and op.defn.is_random and not self._supports(op)
 
-    def _give(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
+    def _assign_key(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
         if op.kind == DROPOUT:
-            self._redraw(g, op, keys, place, ctx)
+            self._replace_dropout(g, op, keys, place, ctx)
             return
         inputs = {**op.inputs, KEY: [keys]}
         g.replace(op, op.kind, inputs, op.outputs, {**op.attrs, "place": place})
 
-    def _redraw(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
-        """A dropout by key, and its gradients by the same one unless the mask is to be kept."""
+    def _replace_dropout(self, g: Graph, op: Op, keys: Var, place: int, ctx: Context) -> None:
+        """Replace a dropout, and its gradients too unless the mask is needed, by ones that draw by
+        key.
+        """
         mask = next(iter(op.outputs.get("Mask", ())), None)
         readers = g.readers(mask) if mask is not None else []
-        attrs = _told(op, place)
-        why = _refuse(g, op, mask, readers) if mask is not None else ""
+        attrs = _attributes_by_key(op, place)
+        why = _obstacle(g, op, mask, readers) if mask is not None else ""
         if why:
             ctx.note_missed(self.name, op, why)
         outputs = op.outputs if why else {"Out": op.outputs["Out"]}
@@ -86,30 +90,30 @@ class DrawKeys(Pass):
         g.replace(op, BY_KEY, inputs, outputs, attrs | role_of(op))
 
 
-def _own_seed(op: Op) -> bool:
-    """True for a dropout whose seed is a number that the program computes."""
+def _has_computed_seed(op: Op) -> bool:
+    """Whether a dropout has a seed that the program computes."""
     return op.kind == DROPOUT and bool(op.inputs.get("Seed"))
 
 
 def _seed(op: Op) -> int:
-    """The seed of an op that has one; -1 for other numbers in every step."""
+    """Return the seed of an op; -1 for new numbers in every step."""
     known = op.defn.attributes
     seed = int(known.get("seed", 0))
     return seed % SEEDS if known.get("fix_seed", seed != 0) else -1
 
 
-def _told(op: Op, place: int) -> dict[str, Any]:
-    """The attributes of a dropout by key."""
+def _attributes_by_key(op: Op, place: int) -> dict[str, Any]:
+    """Return the attributes of a dropout by key."""
     names = ("dropout_prob", "is_test", "dropout_implementation")
     return {name: op.defn.attributes[name] for name in names} | {"place": place}
 
 
-def _refuse(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
-    """Why the mask must be kept; empty if nobody but the gradient needs it."""
+def _obstacle(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
+    """Return why the mask must be stored; empty if only the gradient needs it."""
     if mask in g.results or mask.role != "temp" or g.overwriter(mask) is not None:
-        return f"its mask {mask.label!r} is wanted"
+        return f"its mask {mask.label!r} is fetched, persistable or overwritten"
     other = next((each for each in readers if each.kind != GRADIENT), None)
     if other is not None:
         return f"its mask {mask.label!r} is read by {other.kind}"
-    same = all(_told(each, 0) == _told(op, 0) for each in readers)
+    same = all(_attributes_by_key(each, 0) == _attributes_by_key(op, 0) for each in readers)
     return "" if same else f"a gradient that reads {mask.label!r} has other attributes"

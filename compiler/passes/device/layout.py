@@ -1,9 +1,9 @@
-"""Keep images with their channels last inside the graph, and turn them at its edges only.
+"""Channels-last layout: images are permuted at the edges of the graph only.
 
-A device reads images as matrices whose rows are channels: where those lie together a tile comes in
-long runs. Which ops turn is the cheapest choice in bytes. A convolution that stays as written costs
-its images once more; an image that one side makes and the other reads is read and written once by
-a transpose. That is a minimum cut between what turns and what cannot, found exactly.
+A device reads images as matrices whose rows are channels: contiguous channels make long contiguous
+tile loads. Which ops use channels-last is chosen to minimise bytes: a convolution that keeps the
+original layout reads its images one extra time; an image written in one layout and read in the
+other costs a transpose, one read and one write. That is a minimum cut, found exactly.
 """
 
 from __future__ import annotations
@@ -16,45 +16,53 @@ import networkx as nx
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.layout_rules import PermutedOp, channels_last
 from compiler.passes.base import Context, Fact, Pass
-from compiler.passes.device.permuted_values import Twins, can_be_seen, images_of, is_free
+from compiler.passes.device.permuted_values import (
+    PermutedCopies,
+    is_free_transpose,
+    is_reshapable,
+    layout_operands,
+)
 from compiler.passes.memory.schedules import nbytes
 
 RANKS = (4, 5)
-"""Axes of a batch of pictures, and of volumes."""
+"""Ranks of batches of images and of volumes."""
 
-_TURNED, _WRITTEN = "turned", "as written"
+_PERMUTED, _ORIGINAL = "permuted", "original"
 
 _Node: TypeAlias = "Op | str | tuple[str, Var]"
-"""An op that may turn, one of the two sides, or an image that is turned away or back home."""
+"""A node of the cut: an op, one of the two layouts, or a transposed image."""
 
 
 class Layout(Pass):
     """y = conv(x, w)  =  x' = transpose(x); y' = conv(x', w, NHWC); y = transpose(y').
 
-    A var of the graph keeps its name and its axes; its twin is what the ops read that turn, so that
-    most transposes have no readers and are not made. Filters stay as they are; constant ones are
-    turned ahead, by `fold_constants`. For devices alone: NumPy's products want channels first.
+    Vars keep their names and axes; channels-last ops read permuted copies of them, so most
+    transposes have no readers and are removed. Filters keep their layout; constant ones are
+    transposed at compile time by `fold_constants`. For devices only: NumPy's products prefer
+    channels first.
     """
 
     name = "layout"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Ask every op, cut, rewrite what turns, and tell why its neighbours do not."""
-        turns = {op: turned for op in g.ops() if (turned := _turned(g, op)) is not None}
-        chosen = _cheapest(g, turns, ctx.typical)
-        kept = {op: turns[op] for op in turns if op in chosen}
-        for op, why in _left_out(g, turns, kept):
+        """Collect candidates, compute the cut, rewrite the chosen ops, and report the others."""
+        candidates = {
+            op: permuted for op in g.ops() if (permuted := _permuted_form(g, op)) is not None
+        }
+        chosen = _minimum_cut(g, candidates, ctx.typical)
+        kept = {op: candidates[op] for op in candidates if op in chosen}
+        for op, why in _unchanged(g, candidates, kept):
             ctx.note_missed(self.name, op, why)
         if kept:
-            Twins(g, kept, ctx).rewrite()
+            PermutedCopies(g, kept, ctx).rewrite()
 
 
-# ---- what may turn ----
+# ---- candidates ----
 
 
-def _turned(g: Graph, op: Op) -> PermutedOp | None:
-    """An op over turned values, where it and all of those can be."""
+def _permuted_form(g: Graph, op: Op) -> PermutedOp | None:
+    """Return an op's channels-last form, if it and all its images support it."""
     vars = [*op.reads(), *op.writes()]
     rank = max((var.type.rank for var in vars), default=0)
     if rank not in RANKS or op.body is not None or any(var.type.is_open for var in vars):
@@ -62,75 +70,91 @@ def _turned(g: Graph, op: Op) -> PermutedOp | None:
     slots = {**op.inputs, **op.outputs}
     types = {slot: [var.type for var in held] for slot, held in slots.items()}
     found = op.defn.permuted(types, channels_last(rank))
-    if found is None or not all(_may_turn(g, var, rank) for var in images_of(op, found)):
+    if found is None or not all(
+        _may_be_permuted(g, var, rank) for var in layout_operands(op, found)
+    ):
         return None
     if not all(
-        can_be_seen(var.type.shape, found.views[s]) for s in found.views for var in slots[s]
+        is_reshapable(var.type.shape, found.views[s]) for s in found.views for var in slots[s]
     ):
         return None
     made = (var for slot in found.slots for var in op.outputs.get(slot, ()))
     return found if all(var.role == "temp" for var in made) else None
 
 
-def _may_turn(g: Graph, var: Var, rank: int) -> bool:
-    """True for a value that is written once, into memory of its own."""
+def _may_be_permuted(g: Graph, var: Var, rank: int) -> bool:
+    """Whether a var is written once and shares no memory."""
     return var.type.rank == rank and g.overwriter(var) is None and var.overwrites is None
 
 
-# ---- what shall turn ----
+# ---- minimum cut ----
 
 
-def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
-    """The ops that turn where the fewest bytes are moved for nothing."""
+def _minimum_cut(g: Graph, candidates: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
+    """Return the ops to convert so that the fewest bytes are moved (minimum cut)."""
     net: nx.DiGraph[_Node] = nx.DiGraph()
-    net.add_nodes_from((_TURNED, _WRITTEN))
-    for op, turned in turns.items():
-        net.add_edge(op, _WRITTEN, capacity=1)  # of two that cost the same, the one as written
+    net.add_nodes_from((_PERMUTED, _ORIGINAL))
+    for op, permuted in candidates.items():
+        net.add_edge(op, _ORIGINAL, capacity=1)  # ties: the original layout
         if op.defn.reads_tiles():
-            images = dict.fromkeys(images_of(op, turned))
-            net.add_edge(_TURNED, op, capacity=sum(nbytes(var.type, typical) for var in images))
-    for var in dict.fromkeys(var for op in turns for var in images_of(op, turns[op])):
-        cost = 0 if is_free(var) else 2 * nbytes(var.type, typical)
-        _join(net, _side(g.producer(var), var, turns), _readers(g, var, turns), var, cost)
-    library: Any = nx  # whose stubs leave open what these give
-    way = library.algorithms.flow.boykov_kolmogorov
-    _, (turning, _) = library.minimum_cut(net, _TURNED, _WRITTEN, flow_func=way)
-    return {op for op in turns if op in turning}
+            images = dict.fromkeys(layout_operands(op, permuted))
+            net.add_edge(_PERMUTED, op, capacity=sum(nbytes(var.type, typical) for var in images))
+    for var in dict.fromkeys(
+        var for op in candidates for var in layout_operands(op, candidates[op])
+    ):
+        cost = 0 if is_free_transpose(var) else 2 * nbytes(var.type, typical)
+        _add_image_edges(
+            net,
+            _layout_node(g.producer(var), var, candidates),
+            _readers(g, var, candidates),
+            var,
+            cost,
+        )
+    library: Any = nx  # whose stubs lack these types
+    max_flow = library.algorithms.flow.boykov_kolmogorov
+    _, (permuted_ops, _) = library.minimum_cut(net, _PERMUTED, _ORIGINAL, flow_func=max_flow)
+    return {op for op in candidates if op in permuted_ops}
 
 
-def _side(op: Op | None, var: Var, turns: Mapping[Op, PermutedOp]) -> _Node:
-    """The node that decides how a var lies for an op: the op, where it may turn with the var."""
-    return op if op is not None and op in turns and var in images_of(op, turns[op]) else _WRITTEN
+def _layout_node(op: Op | None, var: Var, candidates: Mapping[Op, PermutedOp]) -> _Node:
+    """Return the node that decides the layout of a var for an op: the op, if it may be
+    converted.
+    """
+    if op is None or op not in candidates:
+        return _ORIGINAL
+    return op if var in layout_operands(op, candidates[op]) else _ORIGINAL
 
 
-def _readers(g: Graph, var: Var, turns: Mapping[Op, PermutedOp]) -> list[_Node]:
-    """The nodes that decide how a var must lie."""
-    found = [_side(op, var, turns) for op in g.readers(var)]
-    return found + [_WRITTEN] * (var in g.results)
+def _readers(g: Graph, var: Var, candidates: Mapping[Op, PermutedOp]) -> list[_Node]:
+    """Return the nodes that read a var."""
+    found = [_layout_node(op, var, candidates) for op in g.readers(var)]
+    return found + [_ORIGINAL] * (var in g.results)
 
 
-def _join(
-    net: nx.DiGraph[_Node], maker: _Node, readers: Sequence[_Node], var: Var, cost: int
+def _add_image_edges(
+    net: nx.DiGraph[_Node], producer: _Node, readers: Sequence[_Node], var: Var, cost: int
 ) -> None:
-    """An image is turned once for all that read it so, and once back for all others."""
-    away, home = ("away", var), ("home", var)
+    """Add the edges of an image: one transpose for all readers in the other layout."""
+    to_permuted, to_original = ("to_permuted", var), ("to_original", var)
     if not cost:
         return
-    if maker != _WRITTEN:
-        net.add_edge(maker, away, capacity=cost)
-        net.add_edges_from((away, reader) for reader in readers)
-    net.add_edge(home, maker, capacity=cost)
-    net.add_edges_from((reader, home) for reader in readers if reader != _WRITTEN)
+    if producer != _ORIGINAL:
+        net.add_edge(producer, to_permuted, capacity=cost)
+        net.add_edges_from((to_permuted, reader) for reader in readers)
+    net.add_edge(to_original, producer, capacity=cost)
+    net.add_edges_from((reader, to_original) for reader in readers if reader != _ORIGINAL)
 
 
-def _left_out(
-    g: Graph, turns: Mapping[Op, PermutedOp], kept: Mapping[Op, PermutedOp]
+def _unchanged(
+    g: Graph, candidates: Mapping[Op, PermutedOp], kept: Mapping[Op, PermutedOp]
 ) -> Iterator[tuple[Op, str]]:
-    """Ops that stay as written though they prefer not to, or though others around them turn."""
-    around = {var for op in kept for var in images_of(op, kept[op]) if not is_free(var)}
+    """Yield ops that keep their layout although they prefer the other, or next to converted ops."""
+    around = {
+        var for op in kept for var in layout_operands(op, kept[op]) if not is_free_transpose(var)
+    }
     for op in (op for op in g.ops() if op not in kept):
         near = next((var for var in (*op.reads(), *op.writes()) if var in around), None)
-        if op in turns and (op.defn.reads_tiles() or near is not None):
-            yield op, "turning what it reads and makes would move more bytes than it saves"
+        if op in candidates and (op.defn.reads_tiles() or near is not None):
+            yield op, "permuting its operands would move more bytes than it saves"
         elif near is not None:
-            yield op, f"it keeps the axes of {near.label!r} as they are"
+            yield op, f"it reads or writes {near.label!r} in the original layout"

@@ -1,4 +1,4 @@
-"""Tell sizes that only data decides apart, so that code can go on with them by name."""
+"""Names for data-dependent sizes, so that generated code can refer to them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from compiler.passes.base import Context, Pass
 class NameSizes(Pass):
     """y: f32[?, 4] = f(x); z: f32[?, 4] = g(y)  =  y: f32[?1, 4] = f(x); z: f32[?1, 4] = g(y).
 
-    A size gets a number where it first is there; what ops infer from it has the same one. Sizes
-    of two numbers may well be equal, but nobody knows; what needs them to be gives another one.
-    Outputs of branches and loops, and tensor arrays, stay as they are.
+    A size gets a number at its first occurrence; sizes inferred from it have the same number. Sizes
+    with different numbers may be equal at run time. Outputs of branches and loops, and tensor
+    arrays, are not changed.
     """
 
     name = "name_sizes"
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """One walk in order, so that what is read has its numbers."""
+        """Visit the ops in order, so that inputs are numbered first."""
         self._count = 0
         for op in g.ops():
             made = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
             if made and op.body is None:
-                self._number(op)
+                self._name_outputs(op)
 
-    def _number(self, op: Op) -> None:
+    def _name_outputs(self, op: Op) -> None:
         inferred = inferred_apart(op) or {}
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
                 if not var.type.is_array and var.overwrites is None:
-                    var.type = self._numbered(var.type, type or var.type)
+                    var.type = self._named_type(var.type, type or var.type)
 
-    def _numbered(self, declared: TensorType, inferred: TensorType) -> TensorType:
+    def _named_type(self, declared: TensorType, inferred: TensorType) -> TensorType:
         pairs = zip(declared.shape, inferred.shape, strict=True)
         return declared.with_shape([self._size(*pair) for pair in pairs])
 
     def _size(self, declared: Size, inferred: Size) -> Size:
-        """A size that can be told from others."""
+        """Return a named size."""
         if declared != UNKNOWN:
             return declared
         if inferred != UNKNOWN:

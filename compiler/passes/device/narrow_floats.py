@@ -1,8 +1,9 @@
-"""Compute products, and what follows them element by element, in two bytes (inference only).
+"""Half precision: matrix products, and elementwise ops after them, in fp16 or bf16 (inference
+only).
 
-Half the bytes are read and written, and devices multiply float16 and bfloat16 many times faster.
-What a product sums up is summed in float32. Casts stand at the edges only: where values come in,
-and before what stays in float32. Weights that are lent are cast ahead, by `fold_constants`.
+Half the bytes are moved, and devices multiply half-precision operands many times faster. Products
+accumulate in float32. Casts occur only at the edges: where values come in, and before ops that
+remain in float32. Constant weights are cast at compile time, by `fold_constants`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from compiler.ir.types import DType
 from compiler.passes.base import Context, Fact, Pass, role_of
 
 PRODUCTS = frozenset("conv2d conv2d_transpose conv3d depthwise_conv2d matmul matmul_v2 mul".split())
-"""Worth most in two bytes."""
+"""Ops that benefit most from half precision."""
 
 FOLLOWERS = frozenset(
     "concat dropout elementwise_add elementwise_max elementwise_min elementwise_mul "
@@ -24,18 +25,18 @@ FOLLOWERS = frozenset(
     "reshape reshape2 scale sigmoid slice split squeeze squeeze2 stack swish tanh transpose "
     "transpose2 unsqueeze unsqueeze2".split()
 )
-"""As safe as what they read: in two bytes where a value they read is."""
+"""Ops that compute in half precision if one of their inputs is in half precision."""
 
 
 NARROW_TYPES = {"bf16": DType.BF16, "fp16": DType.FP16}
-"""What `Options.dtype` may say, and the element type it means."""
+"""Element types by the value of `Options.dtype`."""
 
 
 class NarrowFloats(Pass):
     """y = conv(x, w)  =  y' = conv(float16(x), float16(w)); y = float32(y').
 
-    A var of the graph keeps its name and its float32; its twin in float16 (or bfloat16) is what the
-    ops behind read that are narrow, too, so that most of the casts back have no readers.
+    Vars keep their names and float32; later half-precision ops read the cast copies, so most of the
+    casts back have no readers and are removed.
     """
 
     name = "narrow_floats"
@@ -46,38 +47,40 @@ class NarrowFloats(Pass):
         self.text, self.dtype = dtype, NARROW_TYPES[dtype]
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Visit the ops in order; CompileError for a program that computes gradients."""
+        """Visit the ops in order; raise CompileError for a program that computes gradients."""
         _expect_no_gradients(g, self.text)
-        twins: dict[Var, Var] = {}
+        copies: dict[Var, Var] = {}
         narrow: set[Var] = set()
         order: list[Op] = []
         for op in g.ops():
             follows = op.kind in FOLLOWERS and not narrow.isdisjoint(op.needs_data())
-            wanted = op.kind in PRODUCTS or follows
-            why = _refuse(g, op) if wanted else ""
+            selected = op.kind in PRODUCTS or follows
+            why = _obstacle(g, op) if selected else ""
             if why:
                 ctx.note_missed(self.name, op, why)
-            elif wanted:
+            elif selected:
                 narrow |= set(op.writes())
-            order += self._narrowed(g, op, twins) if wanted and not why else [op]
+            order += self._in_half_precision(g, op, copies) if selected and not why else [op]
         if narrow:
             g.reorder(order)
 
-    def _narrowed(self, g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
-        """The op narrow in its place, behind casts of what it reads and before casts back."""
+    def _in_half_precision(self, g: Graph, op: Op, copies: dict[Var, Var]) -> list[Op]:
+        """Return the half-precision op with the casts of its inputs before it and of its outputs
+        after it.
+        """
         slots, ops = op.defn.slots, list[Op]()
         for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
-            if _is_wide(var) and var not in twins:
-                twins[var] = self._twin(g, var)
-                ops.append(_cast(g, var, twins[var], op))
-        made = [var for var in op.writes() if _is_wide(var)]
+            if _is_fp32(var) and var not in copies:
+                copies[var] = self._copy(g, var)
+                ops.append(_cast(g, var, copies[var], op))
+        made = [var for var in op.writes() if _is_fp32(var)]
         g.remove(op)
-        inputs = _with(op.inputs, twins)
-        twins |= {var: self._twin(g, var) for var in made}
-        ops.append(g.op(op.kind, inputs, _with(op.outputs, twins), op.attrs, op.source))
-        return ops + [_cast(g, twins[var], var, op) for var in made]
+        inputs = _with(op.inputs, copies)
+        copies |= {var: self._copy(g, var) for var in made}
+        ops.append(g.op(op.kind, inputs, _with(op.outputs, copies), op.attrs, op.source))
+        return ops + [_cast(g, copies[var], var, op) for var in made]
 
-    def _twin(self, g: Graph, var: Var) -> Var:
+    def _copy(self, g: Graph, var: Var) -> Var:
         return g.fresh(f"{var.label}@{self.text}", var.type.with_dtype(self.dtype))
 
 
@@ -92,18 +95,18 @@ def _expect_no_gradients(g: Graph, dtype: str) -> None:
         )
 
 
-def _refuse(g: Graph, op: Op) -> str:
-    """Why an op must stay in float32; empty if it need not."""
+def _obstacle(g: Graph, op: Op) -> str:
+    """Return why an op must remain in float32; empty if it need not."""
     for var in op.reads():
         if var.type.is_array or var.type.dtype is DType.FP64:
             return f"{var.label!r} is {var.type}"
     for var in op.writes():
         if var.role != "temp" or var.overwrites is not None or g.overwriter(var) is not None:
-            return f"{var.label!r} shares the storage of another"
+            return f"{var.label!r} shares the storage of another value"
     return ""
 
 
-def _is_wide(var: Var) -> bool:
+def _is_fp32(var: Var) -> bool:
     return var.type.dtype is DType.FP32
 
 
@@ -112,5 +115,5 @@ def _cast(g: Graph, x: Var, out: Var, op: Op) -> Op:
     return g.op("cast", {"X": [x]}, {"Out": [out]}, attrs | role_of(op), op.source)
 
 
-def _with(slots: Mapping[str, Sequence[Var]], twins: Mapping[Var, Var]) -> dict[str, list[Var]]:
-    return {slot: [twins.get(var, var) for var in vars] for slot, vars in slots.items()}
+def _with(slots: Mapping[str, Sequence[Var]], copies: Mapping[Var, Var]) -> dict[str, list[Var]]:
+    return {slot: [copies.get(var, var) for var in vars] for slot, vars in slots.items()}

@@ -1,8 +1,8 @@
-"""The rewrite of the pass `layout`: ops over the twins of values, with their axes in another order.
+"""The rewrite of pass `layout`: ops over permuted copies of their operands.
 
-A twin is made where its value is, or by a transpose of it before the first op that reads it so; the
-value itself is made of its twin where something reads it as written. Where only one axis has a
-size nothing moves, and a view is enough.
+A permuted copy is computed by its op directly, or by a transpose before its first reader; the
+original is transposed back if an op reads it in the original layout. If only one axis has a size
+other than 1, no data moves, and a view suffices.
 """
 
 from __future__ import annotations
@@ -16,104 +16,116 @@ from compiler.ir.types import Shape
 from compiler.passes.base import Context, role_of
 
 
-def images_of(op: Op, turned: PermutedOp) -> list[Var]:
-    """The values of an op that turn with it."""
+def layout_operands(op: Op, permuted: PermutedOp) -> list[Var]:
+    """Return the operands of an op that are permuted."""
     slots = {**op.inputs, **op.outputs}
-    return [var for slot, vars in slots.items() if slot in turned.slots for var in vars]
+    return [var for slot, vars in slots.items() if slot in permuted.slots for var in vars]
 
 
-def is_free(var: Var) -> bool:
-    """True where only one axis behind the batch has a size: every order of them is one."""
+def is_free_transpose(var: Var) -> bool:
+    """Whether at most one axis after the batch axis has a size other than 1: transposing is a
+    view.
+    """
     return sum(size != 1 for size in var.type.shape[1:]) <= 1
 
 
-def can_be_seen(shape: Shape, other: Shape) -> bool:
-    """True where an attribute can say that a value is to be seen in another shape."""
+def is_reshapable(shape: Shape, other: Shape) -> bool:
+    """Whether the attributes of `reshape` can express the change of shape, in both directions."""
     return _view_of(shape, other).count(-1) <= 1 and _view_of(other, shape).count(-1) <= 1
 
 
 def _view_of(shape: Shape, other: Shape) -> list[int]:
-    """The attribute of a reshape: 0 keeps the first axis, one other may be what is left."""
+    """Return the `shape` attribute of a reshape: 0 keeps the first axis, -1 infers one other."""
     sizes = [-1 if isinstance(size, Dim) else size for size in other]
     return [0 if shape[:1] == other[:1] else sizes[0], *sizes[1:]]
 
 
-class Twins:
-    """Ops that turn, rewritten over the twins of what they read and make."""
+class PermutedCopies:
+    """Rewrites ops over permuted copies of their operands."""
 
     def __init__(self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context) -> None:
         self.g = g
         self.kept = kept
         self.constants = _constants(g, ctx)
-        self.twins: dict[Var, Var] = {}
-        self.ahead: dict[Var, Var] = {}
+        self.copies: dict[Var, Var] = {}
+        self.constant_copies: dict[Var, Var] = {}
         self.order: list[Op] = []
 
     def rewrite(self) -> None:
-        """Visit the ops in order; what turns a value stands behind the op that makes it."""
-        wanted = {var for op in self.g.ops() for var in self._as_written(op)} | {*self.g.results}
+        """Visit the ops in order; transposes back follow the producer of their input."""
+        needed = {var for op in self.g.ops() for var in self._original_reads(op)}
+        needed |= {*self.g.results}
         for op in self.g.ops():
             if op in self.kept:
-                self._turn(op, self.kept[op], wanted)
+                self._permute_op(op, self.kept[op], needed)
             else:
                 self.order.append(op)
         self.g.reorder(self.order)
 
-    def _as_written(self, op: Op) -> list[Var]:
-        """The vars an op reads with their axes as they are."""
-        mine = {*images_of(op, self.kept[op])} if op in self.kept else set[Var]()
-        return [var for var in op.reads() if var not in mine]
+    def _original_reads(self, op: Op) -> list[Var]:
+        """Return the vars that an op reads in their original layout."""
+        operands = {*layout_operands(op, self.kept[op])} if op in self.kept else set[Var]()
+        return [var for var in op.reads() if var not in operands]
 
-    def _turn(self, op: Op, turned: PermutedOp, wanted: set[Var]) -> None:
-        """The op over twins in its place, behind what makes those that are not there yet."""
+    def _permute_op(self, op: Op, permuted: PermutedOp, needed: set[Var]) -> None:
+        """Replace an op by one over permuted copies, after the transposes that create missing
+        ones.
+        """
         order = channels_last(max(var.type.rank for var in op.reads() + op.writes()))
-        for var in _in(op.inputs, turned.slots):
-            if var not in self.twins:
-                self._transpose(var, self._twin(var, order), order, op)
-        made = _in(op.outputs, turned.slots)
+        for var in _vars_in(op.inputs, permuted.slots):
+            if var not in self.copies:
+                self._transpose(var, self._add_copy(var, order), order, op)
+        made = _vars_in(op.outputs, permuted.slots)
         for var in made:
-            self._twin(var, order)
-        ahead, seen = self._turned_ahead(op, turned), self._seen(op, turned)
+            self._add_copy(var, order)
+        constants = self._permuted_constants(op, permuted)
+        views = self._reshaped_views(op, permuted)
         self.g.remove(op)
-        others = [(turned.slots, self.twins), (turned.ahead, ahead), (turned.views, seen)]
-        attrs = {**op.attrs, **turned.attrs, **(turned.ahead_attrs if ahead else {})}
+        others = [
+            (permuted.slots, self.copies),
+            (permuted.ahead, constants),
+            (permuted.views, views),
+        ]
+        attrs = {**op.attrs, **permuted.attrs, **(permuted.ahead_attrs if constants else {})}
         self._add(op, op.kind, _with(op.inputs, others), _with(op.outputs, others), attrs)
-        for var in (var for var in made if var in wanted):
-            self._transpose(self.twins[var], var, back(order), op)
-        for var in _in(op.outputs, turned.views):
-            self._reshape(seen[var], var, op)
+        for var in (var for var in made if var in needed):
+            self._transpose(self.copies[var], var, back(order), op)
+        for var in _vars_in(op.outputs, permuted.views):
+            self._reshape(views[var], var, op)
 
-    def _turned_ahead(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
-        """Twins of the constants that an op reads better turned; of all of them, or none."""
-        found = {v: axes for s, axes in turned.ahead.items() for v in op.inputs.get(s, ())}
+    def _permuted_constants(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
+        """Return transposed copies of an op's constants that it prefers transposed: all of them, or
+        none.
+        """
+        found = {v: axes for s, axes in permuted.ahead.items() for v in op.inputs.get(s, ())}
         if not all(var in self.constants for var in found):
             return {}
         for var, axes in found.items():
-            if var not in self.ahead:
-                self.ahead[var] = self._fresh(var, axes)
-                self._transpose(var, self.ahead[var], axes, op)
-        return {var: self.ahead[var] for var in found}
+            if var not in self.constant_copies:
+                self.constant_copies[var] = self._fresh(var, axes)
+                self._transpose(var, self.constant_copies[var], axes, op)
+        return {var: self.constant_copies[var] for var in found}
 
-    def _seen(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
-        """Other shapes of what an op reads and makes that does not turn."""
+    def _reshaped_views(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
+        """Return reshaped views of operands that are not permuted."""
         found = dict[Var, Var]()
-        for slot, shape in turned.views.items():
+        for slot, shape in permuted.views.items():
             for var in (*op.inputs.get(slot, ()), *op.outputs.get(slot, ())):
-                found[var] = self.g.fresh(f"{var.label}@seen", var.type.with_shape(shape))
-        for var in _in(op.inputs, turned.views):
+                found[var] = self.g.fresh(f"{var.label}@view", var.type.with_shape(shape))
+        for var in _vars_in(op.inputs, permuted.views):
             self._reshape(var, found[var], op)
         return found
 
-    def _twin(self, var: Var, order: Order) -> Var:
-        self.twins[var] = self._fresh(var, order)
-        return self.twins[var]
+    def _add_copy(self, var: Var, order: Order) -> Var:
+        self.copies[var] = self._fresh(var, order)
+        return self.copies[var]
 
     def _fresh(self, var: Var, order: Order) -> Var:
         return self.g.fresh(f"{var.label}@last", in_order(var.type, order))
 
     def _transpose(self, x: Var, out: Var, order: Order, op: Op) -> None:
-        """Turn a value, or only see it turned where that moves nothing."""
-        if order[0] == 0 and is_free(x):
+        """Insert a transpose, or a reshape if that moves no data."""
+        if order[0] == 0 and is_free_transpose(x):
             self._reshape(x, out, op)
         else:
             self._edge(op, "transpose", x, out, {"axis": [*order]})
@@ -132,14 +144,14 @@ class Twins:
         outputs: Mapping[str, Sequence[Var]],
         attrs: Mapping[str, object],
     ) -> None:
-        """Another op in the place of one, behind those that were put there."""
+        """Append an op that replaces another one or belongs to it."""
         self.order.append(self.g.op(kind, inputs, outputs, attrs, op.source))
 
 
 def _constants(g: Graph, ctx: Context) -> set[Var]:
-    """State that is lent and stays, and what is computed of such state alone."""
-    lent, fixed = ctx.params or {}, (v for v in g.params() if g.producer(v) is None)
-    found = {var for var in fixed if var.name in lent and g.overwriter(var) is None}
+    """Return constant state that was passed in, and values computed from it alone."""
+    passed_in, fixed = ctx.params or {}, (v for v in g.params() if g.producer(v) is None)
+    found = {var for var in fixed if var.name in passed_in and g.overwriter(var) is None}
     for op in g.ops():
         pure = op.body is None and not (op.defn.has_effects or op.defn.is_random)
         if pure and op.reads() and all(var in found for var in op.reads()):
@@ -147,8 +159,8 @@ def _constants(g: Graph, ctx: Context) -> set[Var]:
     return found
 
 
-def _in(slots: Mapping[str, Sequence[Var]], chosen: Container[str]) -> list[Var]:
-    """What stands in some of the slots, each var once."""
+def _vars_in(slots: Mapping[str, Sequence[Var]], chosen: Container[str]) -> list[Var]:
+    """Return the distinct vars of some of the slots."""
     return list(dict.fromkeys(var for s, vars in slots.items() if s in chosen for var in vars))
 
 
@@ -156,7 +168,7 @@ def _with(
     slots: Mapping[str, Sequence[Var]],
     others: Sequence[tuple[Container[str], Mapping[Var, Var]]],
 ) -> dict[str, list[Var]]:
-    """Slots in which some vars have others instead, where those are for the slot."""
+    """Replace vars in slots by the mapping of their slot."""
     return {
         slot: [
             next((new[var] for chosen, new in others if slot in chosen and var in new), var)

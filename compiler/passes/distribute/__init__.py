@@ -1,5 +1,5 @@
 """Passes for programs that run on several ranks.
 
-`bucket_all_reduces` is the pass; `buckets` chooses which gradients go together, `overlap` an order
-in which communication starts early and is waited for late.
+Read `bucket_all_reduces` (the pass), then `buckets` (which gradients share a bucket) and `overlap`
+(a schedule that starts communication early and waits for it late).
 """

@@ -1,6 +1,6 @@
-"""Sum gradients over the ranks in buckets, while the backward pass computes the next ones.
+"""All-reduces of gradients in buckets, overlapped with the backward pass.
 
-Sums on the owner of a parameter, and broadcasts of what it updates, travel in buckets as well.
+Reductions to the owner of a parameter, and broadcasts of updated parameters, are bucketed too.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from compiler.passes.distribute.overlap import overlapped
 Slots: TypeAlias = Mapping[str, Sequence[Var]]
 
 NARROW = {"fp16": DType.FP16, "bf16": DType.BF16}
-"""The element types in which buckets may be sent."""
+"""Element types in which buckets may be transferred."""
 
 
-JOINED = {
+BUCKET_OPS = {
     "c_allreduce_sum": "all_reduce_bucket",
     "c_reduce_sum": "reduce_bucket",
     "c_broadcast": "broadcast_bucket",
 }
-"""The op that moves a bucket on the spot, by the op that moves one value."""
+"""The synchronous bucketed op, by the op that transfers a single value."""
 
 
 class BucketAllReduces(Pass):
-    """a' = sum of a, b' = sum of b over the ranks  =  both in one flat bucket, summed at once.
+    """a' = sum of a, b' = sum of b over the ranks  =  both in one flat bucket, one all-reduce.
 
-    A bucket is packed and started as soon as its last gradient is computed, and waited for just
-    before its first reader; without `overlap` each is summed on the spot. Buckets hold gradients of
-    one ring and element type, `bucket_bytes` at most, or as many as the cost model says. All
-    collectives are chained anew, a bucket where its last gradient was, so their order is the same
-    on every rank.
+    The all-reduce of a bucket starts as soon as its last gradient is computed, and is waited for
+    just before its first reader; without `overlap` it is synchronous. Buckets contain gradients of
+    one ring and element type, at most `bucket_bytes`, or as many as the cost model chooses. All
+    collectives are chained anew, a bucket in the position of its last gradient, so their order is
+    the same on every rank.
 
-    Where each parameter has an owner (`c_reduce_sum`, then `c_broadcast` of the update), a bucket
-    has the gradients, or the parameters, of one owner; it is moved on the spot.
+    If each parameter has an owner (`c_reduce_sum`, then `c_broadcast` of the update), a bucket has
+    the gradients, or the parameters, of one owner; it is transferred synchronously.
     """
 
     name = "bucket_all_reduces"
@@ -65,12 +65,10 @@ class BucketAllReduces(Pass):
         self.wire = NARROW.get(compress or "")
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Cut runs of all-reduces into buckets, write those, and put communication in its place."""
+        """Split runs of all-reduces into buckets, insert those, and schedule the communication."""
         for op in g.ops():
             if op.kind == "c_allreduce_sum" and not may_join(op):
-                ctx.note_missed(
-                    self.name, op, "it is persistable, done at once, or of unknown size"
-                )
+                ctx.note_missed(self.name, op, "it is persistable, synchronous, or of unknown size")
         buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
         members = {op for bucket in buckets.values() for op in bucket.ops}
         order = [op for op in g.ops() if op.defn.is_ordered() and op.outputs.get("After")]
@@ -82,12 +80,12 @@ class BucketAllReduces(Pass):
             elif op not in members:
                 last = _chained(g, op, last)
         if buckets:
-            _settle(g)
+            _schedule_communication(g)
 
     def _buckets(self, g: Graph, run: Run) -> Iterator[_Bucket]:
-        """The buckets of a run, in the order in which their gradients are computed.
+        """Yield the buckets of a run, in the order in which their gradients are computed.
 
-        Each is put where as many all-reduces are written as there are gradients up to it.
+        A bucket that ends with the n-th gradient takes the position of the n-th all-reduce.
         """
         ready, start, route = computed_in_order(g, run), 0, run.route
         is_narrowed = route.kind != "c_broadcast" and route.dtype in (DType.FP32, DType.FP64)
@@ -98,23 +96,25 @@ class BucketAllReduces(Pass):
             start = stop
 
     def _counts(self, route: Route, sizes: Sequence[int]) -> list[int]:
-        """How many values each bucket has; those with a root do not overlap with anything."""
+        """Return how many values each bucket has; rooted collectives do not overlap with
+        anything.
+        """
         if route.kind == "c_allreduce_sum":
             return cut(sizes, self.bucket_bytes)
         return filled(sizes, self.bucket_bytes or LARGEST)
 
 
 class CompressAllReduces(BucketAllReduces):
-    """`bucket_all_reduces` whose buckets are rounded to two bytes an element on their way."""
+    """`bucket_all_reduces` whose buckets are cast to half precision for the transfer."""
 
     preserves = False
 
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Values that travel together, the ops that moved them one by one, and how they travel.
+    """Values that are transferred together, their original ops, and their route.
 
-    `at` is the collective in whose place it is put, which may be another bucket's.
+    `at` is the collective whose position it takes, which may belong to another bucket.
     """
 
     route: Route
@@ -124,7 +124,7 @@ class _Bucket:
 
     @property
     def name(self) -> str:
-        """What messages call it: its only gradient, or its first and its last."""
+        """Name in messages: its only gradient, or its first and its last."""
         first, last = self.ops[0]["X"].name, self.ops[-1]["X"].name
         return first if len(self.ops) == 1 else f"{first}..{last}"
 
@@ -137,7 +137,7 @@ class _Bucket:
 
 
 class _Writer:
-    """Writes the ops of one bucket in place of a collective."""
+    """Inserts the ops of one bucket in place of a collective."""
 
     def __init__(self, g: Graph, bucket: _Bucket, overlap: bool) -> None:
         self.g = g
@@ -146,14 +146,14 @@ class _Writer:
         self.at = bucket.at
 
     def write(self, before: Var | None) -> Var:
-        """Pack, move, unpack; returns the token. A value that is alone is a bucket by itself."""
+        """Pack, transfer, unpack; return the token. A single value is not packed."""
         given, outs = ([op[slot] for op in self.bucket.ops] for slot in ("X", "Out"))
         alone, wire = outs[0] if len(outs) == 1 else None, self.bucket.wire
         value = given[0] if alone else self._packed(given)
         if wire is None:
-            value = self._moved(value, before, alone)
+            value = self._transferred(value, before, alone)
         else:
-            value = self._moved(self._cast(value, wire), before, None)
+            value = self._transferred(self._cast(value, wire), before, None)
             value = self._cast(value, self.bucket.route.dtype, alone)
         if alone is None:
             shapes = {"shapes": [list(each.type.shape) for each in outs]}
@@ -172,15 +172,15 @@ class _Writer:
         self._op("cast", {"X": [var]}, {"Out": [out]}, attrs)
         return out
 
-    def _moved(self, flat: Var, before: Var | None, out: Var | None) -> Var:
-        """The bucket, summed over the ranks or broadcast to them."""
+    def _transferred(self, flat: Var, before: Var | None, out: Var | None) -> Var:
+        """Insert the collective; return the bucket summed over the ranks or broadcast to them."""
         route = self.bucket.route
         out = out or self.g.fresh(f"{flat.name}.moved", flat.type)
         begun = self.g.fresh(f"{flat.name}.begun", flat.type) if self.overlap else out
         attrs: dict[str, Any] = {"variable": self.bucket.name, "ring_id": route.ring}
         inputs = {"X": [flat], "Before": [] if before is None else [before]}
         outputs = {"Out": [begun], "After": [self.at["After"]]}
-        kind = "start_all_reduce" if self.overlap else JOINED[route.kind]
+        kind = "start_all_reduce" if self.overlap else BUCKET_OPS[route.kind]
         root = {ROOTS[route.kind]: route.root} if ROOTS[route.kind] else {}
         self._op(kind, inputs, outputs, attrs | root | {"described": self.bucket.described})
         if self.overlap:
@@ -193,7 +193,7 @@ class _Writer:
 
 
 def _chained(g: Graph, op: Op, last: Var | None) -> Var:
-    """Let a collective wait for the one that is before it now; returns its token."""
+    """Make a collective wait for the one that is now before it; return its token."""
     tokens = [] if last is None else [last]
     if op.inputs.get("Before", []) != tokens:
         g.remove(op)
@@ -203,8 +203,8 @@ def _chained(g: Graph, op: Op, last: Var | None) -> Var:
     return op["After"]
 
 
-def _settle(g: Graph) -> None:
-    """Start what is packed at once, wait late; what reads a bucket comes behind it."""
+def _schedule_communication(g: Graph) -> None:
+    """Reorder: start communication early, wait late; readers of a bucket follow it."""
     ops = g.ops()
     number = {op: index for index, op in enumerate(ops)}
     before = [[number[each] for each in g.predecessors(op)] for op in ops]

@@ -1,7 +1,7 @@
-"""Which values travel between ranks together: runs of collectives, cut into buckets.
+"""Partition of collectives into buckets.
 
-Every rank must cut alike, so nothing counts here that may differ from rank to rank: the sizes of
-gradients, which are those of parameters, do not; batches and the speed of a machine do.
+Every rank must compute the same partition, so it depends only on what is equal on all ranks: sizes
+of gradients (which are those of parameters), but not batch sizes or machine speed.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ from compiler.ir.program import OpRole
 from compiler.ir.types import TOKEN, DType
 
 LATENCY = 2e-4
-"""Seconds that an all-reduce of few bytes takes: Gloo between processes of one machine."""
+"""Latency of an all-reduce in seconds: Gloo between processes of one machine."""
 
 BANDWIDTH = 1e9
-"""Bytes a second that an all-reduce moves: Gloo between processes of one machine, 1 to 16 MB."""
+"""All-reduce bandwidth in bytes/s: Gloo between processes of one machine, 1 to 16 MB."""
 
 OVERHEAD = 3e-4
-"""Seconds that the backward pass loses to an all-reduce that runs beside it."""
+"""Seconds that the backward pass loses to each concurrent all-reduce."""
 
 SECONDS_A_BYTE = 32 / 2e10
-"""Seconds of the backward pass for each byte of a gradient: 32 rows, 20 G operations a second."""
+"""Seconds of the backward pass per byte of a gradient: 32 rows, 20 GFLOP/s."""
 
 SMALLEST, LARGEST = 1 << 18, 1 << 22
-"""Bytes of a bucket where the cost model chooses: less is latency, more starts too late."""
+"""Range of bucket bytes in the cost model: smaller ones are latency-bound, larger ones start
+late.
+"""
 
 
 MOST = 64
-"""Buckets that the cost model weighs at most, where the sizes of gradients ask for no more."""
+"""Maximum number of buckets in the cost model, unless the sizes of gradients require more."""
 
 
 PIECES = 128
-"""Into how many pieces of neighbours gradients are joined at most before the model weighs them."""
+"""Maximum number of groups of neighbouring gradients that the cost model considers."""
 
 
 ROOTS = {"c_allreduce_sum": "", "c_reduce_sum": "root_id", "c_broadcast": "root"}
-"""Collectives that may be joined, and the attribute that has their root."""
+"""Collectives that can be bucketed, and their root attribute."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """What collectives have in common that may be joined; `root` is 0 for all-reduces."""
+    """What bucketed collectives have in common; `root` is 0 for all-reduces."""
 
     kind: str
     ring: int
@@ -55,23 +57,23 @@ class Route:
 
 @dataclass(eq=False)
 class Run:
-    """Collectives of one route, none of which waits for another."""
+    """Independent collectives of one route."""
 
     route: Route
     ops: list[Op] = field(default_factory=list[Op])
 
 
 def runs(g: Graph) -> list[Run]:
-    """The collectives that may be joined, in order.
+    """Return the runs of collectives that can be bucketed, in order.
 
-    A run ends before the first op that waits for one of its results and must keep its place among
-    the collectives.
+    A run ends before the first op that depends on one of its results and is itself ordered with the
+    collectives.
     """
     found: list[Run] = []
     open_runs: dict[Route, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
     for op in g.ops():
-        waits[op] = frozenset[Run]().union(*(waits[each] for each in _makers(g, op)))
+        waits[op] = frozenset[Run]().union(*(waits[each] for each in _data_producers(g, op)))
         if not op.defn.is_ordered():
             continue
         open_runs = {key: run for key, run in open_runs.items() if run not in waits[op]}
@@ -90,18 +92,18 @@ def _route(op: Op) -> Route:
     return Route(op.kind, attributes["ring_id"], root, op["X"].type.dtype)
 
 
-def _makers(g: Graph, op: Op) -> list[Op]:
-    """The ops an op waits for because of data."""
+def _data_producers(g: Graph, op: Op) -> list[Op]:
+    """Return the ops that an op depends on by data."""
     tokens = {g.producer(var) for var in op.reads() if var.type == TOKEN}
     data = {g.producer(var) for var in op.reads() if var.type != TOKEN}
     return [each for each in g.predecessors(op) if each in data or each not in tokens]
 
 
 def may_join(op: Op) -> bool:
-    """Whether a collective may travel with others of its route.
+    """Whether a collective can be bucketed with others of its route.
 
-    Its value is dense and of a known size, and it need not be done at once. What is summed is a
-    temporary; what is broadcast comes from an update, which an optimizer's owner alone computes.
+    Its value is dense, of known size, and it need not be synchronous. A summed value is a
+    temporary; a broadcast value is the output of an update, which only its owner computes.
     """
     if op.kind not in ROOTS or op.defn.attributes["use_calc_stream"]:
         return False
@@ -113,9 +115,9 @@ def may_join(op: Op) -> bool:
 
 
 def computed_in_order(g: Graph, run: Run) -> list[Op]:
-    """Collectives in the order in which what they move is computed; what is fed comes first.
+    """Return collectives in the order in which their inputs are computed; feeds first.
 
-    Broadcasts stay as they are: only their root computes what they move.
+    Broadcasts keep their order: only the root computes their inputs.
     """
     if run.route.kind == "c_broadcast":
         return run.ops
@@ -125,17 +127,18 @@ def computed_in_order(g: Graph, run: Run) -> list[Op]:
 
 
 def value_bytes(op: Op) -> int:
-    """The bytes that a collective of a known size moves."""
+    """Return the bytes that a collective of known size transfers."""
     return evaluate(op["X"].type.nbytes, {})
 
 
 def cut(sizes: Sequence[int], bucket_bytes: int | None) -> list[int]:
-    """How many gradients each bucket has; `sizes` are their bytes in the order they are computed.
+    """Return how many gradients each bucket has; `sizes` are their bytes in the order they are
+    computed.
 
-    With `bucket_bytes` a bucket is full when one more gradient would make it larger than that.
-    Without, the cost model chooses: no bucket is small where that can be; then the last all-reduce
-    is done as early as can be, where each starts once its gradients are there and the one before
-    it is done, and costs the backward pass a little.
+    With `bucket_bytes`, a bucket is closed before it would exceed that size. Without, the cost
+    model chooses: as few small buckets as possible, then the earliest end of the last all-reduce,
+    where each starts once its gradients are computed and the previous one has ended, and delays
+    the backward pass a little.
 
     >>> cut([100, 100, 100], 250)
     [2, 1]
@@ -150,7 +153,9 @@ def cut(sizes: Sequence[int], bucket_bytes: int | None) -> list[int]:
 
 
 def filled(sizes: Sequence[int], limit: int) -> list[int]:
-    """How many values each bucket has where it is filled up to a limit of bytes."""
+    """Return how many values each bucket has if buckets are filled greedily up to a limit of
+    bytes.
+    """
     counts, held = list[int](), 0
     for size in sizes:
         if counts and held + size <= limit:
@@ -164,8 +169,8 @@ def filled(sizes: Sequence[int], limit: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Buckets up to some gradient: how many are small, when the last one is summed, how many there
-    are, how many gradients the last one has, and the choice without it.
+    """A partition of a prefix of the gradients: number of small buckets, end time of the last one,
+    number of buckets, gradients in the last one, and the partition without it.
     """
 
     small: int = 0
@@ -176,17 +181,17 @@ class _Choice:
 
     @property
     def cost(self) -> tuple[int, float]:
-        """What is to be least."""
+        """The objective to minimise."""
         return self.small, self.end + self.count * OVERHEAD
 
     def then(self, held: int, nbytes: int, ready: float) -> _Choice:
-        """With another bucket, which waits for its gradients and for the bucket before it."""
+        """Append a bucket, which starts after its gradients and the previous bucket."""
         end = max(self.end, ready) + LATENCY + nbytes / BANDWIDTH
         return _Choice(self.small + (nbytes < SMALLEST), end, self.count + 1, held, self)
 
 
 def _cheapest(sizes: Sequence[int]) -> list[int]:
-    """Dynamic programming over the ends of buckets; for each, the best choice of each count."""
+    """Return the cheapest partition, by dynamic programming over bucket ends and counts."""
     ends = [0, *accumulate(sizes)]
     found = [[_Choice()]]
     for stop in range(1, len(ends)):
@@ -196,7 +201,7 @@ def _cheapest(sizes: Sequence[int]) -> list[int]:
             for start in _starts(sizes, stop)
             for choice in found[start]
         ]
-        found.append(_worth_keeping(choices))
+        found.append(_pareto_optimal(choices))
     counts, choice = list[int](), min(found[-1], key=lambda each: each.cost)
     while choice.before is not None:
         counts.append(choice.held)
@@ -204,8 +209,8 @@ def _cheapest(sizes: Sequence[int]) -> list[int]:
     return counts[::-1]
 
 
-def _worth_keeping(choices: Sequence[_Choice]) -> list[_Choice]:
-    """Those than which none with as few buckets is better, up to `MOST` buckets."""
+def _pareto_optimal(choices: Sequence[_Choice]) -> list[_Choice]:
+    """Return the Pareto-optimal partitions by number of buckets, up to `MOST` buckets."""
     kept: list[_Choice] = []
     for choice in sorted(choices, key=lambda each: (each.count, each.small, each.end)):
         is_better = not kept or (choice.small, choice.end) < (kept[-1].small, kept[-1].end)
@@ -215,9 +220,9 @@ def _worth_keeping(choices: Sequence[_Choice]) -> list[_Choice]:
 
 
 def _starts(sizes: Sequence[int], stop: int) -> list[int]:
-    """Where a bucket that ends before `stop` may begin.
+    """Return the possible starts of a bucket that ends before `stop`.
 
-    It is too large only where a gradient that is large by itself takes small ones along.
+    It exceeds the maximum only if a large gradient is joined by small ones.
     """
     found, held, largest = list[int](), 0, 0
     for start in range(stop - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""An order in which communication starts as soon as it can and is waited for as late as it may."""
+"""A schedule in which communication starts as early and is waited for as late as possible."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def overlapped(
     is_early: Callable[[int], bool],
     is_late: Callable[[int], bool],
 ) -> list[int]:
-    """An order changed so that early items run once all is there that they wait for, and late ones
-    just before the first item that waits for them.
+    """Reorder items so that early ones run as soon as their dependencies are done, and late ones
+    just before their first reader.
 
-    Items that wait for no late one come first, then the others, both as they were: nobody waits
-    for communication while there is anything else to do. `before` has, for each item, those it
-    waits for; `order` has every item once.
+    Items that depend on no late one come first, then the others, both in their original order:
+    nothing waits for communication while there is other work. `before` has the dependencies of each
+    item; `order` is a permutation of all items.
     """
     placer = _Placer(before, is_early)
     behind = placer.behind(item for item in order if is_late(item))
@@ -30,7 +30,7 @@ def overlapped(
 
 
 class _Placer:
-    """Places items behind what they wait for, and early items behind the last of that."""
+    """Places items after their dependencies, and early items directly after the last of them."""
 
     def __init__(self, before: Sequence[Sequence[int]], is_early: Callable[[int], bool]) -> None:
         self.before = before
@@ -43,7 +43,7 @@ class _Placer:
         self.result: list[int] = []
 
     def behind(self, items: Iterable[int]) -> set[int]:
-        """Items, and all that wait for them, directly or not."""
+        """Return the items and everything that depends on them, transitively."""
         pending, found = list(items), set[int]()
         while pending:
             item = pending.pop()
@@ -53,7 +53,7 @@ class _Placer:
         return found
 
     def place(self, item: int) -> None:
-        """Place an item, if it is not, behind all it waits for."""
+        """Place an item after all its dependencies, unless it is placed."""
         pending = [item]
         while pending:
             missing = [each for each in self.before[pending[-1]] if each not in self.placed]

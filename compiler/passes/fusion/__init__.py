@@ -1,1 +1,6 @@
-"""Passes that group ops into kernels."""
+"""Passes that fuse ops into kernels.
+
+Read `fuse_pointwise` and `fuse_epilogue` first; `group_updates` with `fusion_groups` fuses equal
+parameter updates horizontally; `fuse_batch_norm`, `split_batch_norm` and `merge_squares` rewrite
+ops so that they fuse.
+"""

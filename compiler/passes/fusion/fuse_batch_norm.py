@@ -1,8 +1,9 @@
-"""Fold a trained batch norm into the weights of the layer before it (seed 002, inference only).
+"""Folding of a trained batch norm into the weights of the previous layer (inference only, seed
+002).
 
-A batch norm that normalises with running statistics is y = (h - mean) * k + shift for each
-channel, with k = scale / sqrt(variance + epsilon). After a convolution or a matrix product, whose
-output channels scale with their weights, that is the same layer with other numbers:
+A batch norm with running statistics is y = (h - mean) * k + shift for each channel, with k = scale
+/ sqrt(variance + epsilon). After a convolution or a matrix product, whose output channels are
+linear in their weights, that is the same layer with other weights:
 
     conv(x, w) + b, normalised  =  conv(x, w * k) + ((b - mean) * k + shift)
 """
@@ -28,12 +29,12 @@ from compiler.passes.norm_folding import (
     norm_axis,
 )
 from compiler.passes.simplify.value_replacement import is_read
-from compiler.passes.state import add_state, refuse_state
+from compiler.passes.state import add_state, state_obstacle
 
 
 @dataclass(frozen=True)
 class _Match:
-    """A layer, the bias added to it (if any), and the batch norm behind them."""
+    """A layer, the bias added to it (if any), and the batch norm after them."""
 
     layer: Op
     bias: Op | None
@@ -45,7 +46,7 @@ class _Match:
 
     @property
     def scaling(self) -> Layer:
-        """What is known of scaling the layer."""
+        """The layer's attributes that determine how its weights are scaled."""
         shape = tuple(size for size in self.weight.type.shape if isinstance(size, int))
         return Layer(self.layer.kind, self.layer.defn.attributes, shape)
 
@@ -57,25 +58,25 @@ class _Match:
 
     @property
     def axis(self) -> int:
-        """The axis the batch norm takes for channels."""
+        """The channel axis of the batch norm."""
         return norm_axis(self.norm.defn.attributes, self.norm["X"].type.rank)
 
 
 class FuseBatchNorm(Pass):
     """(x @ w + b - mean) * k + shift  =  x @ (w * k) + ((b - mean) * k + shift).
 
-    The new weights are new state, `w@bn` and `b@bn` in `ctx.params`, so a filter that other layers
-    share stays as it is. Refuses, with the reason, whatever would change a number anyone else sees.
+    The new weights are new state, `w@bn` and `b@bn` in `ctx.params`, so a filter shared with other
+    layers does not change. Not applied, with a reason, if any other visible value would change.
     """
 
     name = "fuse_batch_norm"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Visit batch norms in order, so that of two in a row the first is folded first."""
+        """Visit batch norms in order, so that of two consecutive ones the first is folded first."""
         for norm in [op for op in g.ops() if op.kind in NORMS]:
             found = _match(g, norm)
-            why = found if isinstance(found, str) else _refuse(g, found, ctx)
+            why = found if isinstance(found, str) else _obstacle(g, found, ctx)
             if why or isinstance(found, str):
                 ctx.note_missed(self.name, norm, why)
                 continue
@@ -83,7 +84,7 @@ class FuseBatchNorm(Pass):
 
 
 def _match(g: Graph, norm: Op) -> _Match | str:
-    """The layer behind a batch norm's input, through the bias added to it; or why there is none."""
+    """Return the layer and bias that produce a batch norm's input; or why they do not match."""
     if not is_frozen(norm.defn.attributes):
         return "it normalises with the statistics of the batch (training)"
     below = g.producer(norm["X"])
@@ -91,20 +92,20 @@ def _match(g: Graph, norm: Op) -> _Match | str:
     layer = g.producer(bias["X"]) if bias is not None else below
     if layer is None or layer.kind not in WEIGHTS:
         found = "no op" if layer is None else layer.kind
-        return f"its input comes from {found}: neither a convolution nor a product of matrices"
+        return f"its input comes from {found}: neither a convolution nor a matrix product"
     return _Match(layer, bias, norm)
 
 
-# ---- missed ----------------------------------------------------------------------------------
+# ---- obstacles -------------------------------------------------------------------------------
 
 
-def _refuse(g: Graph, match: _Match, ctx: Context) -> str:
-    """Why a match must not be folded; empty if it may."""
-    return _refuse_shapes(match) or _refuse_readers(g, match) or _refuse_state(g, match, ctx)
+def _obstacle(g: Graph, match: _Match, ctx: Context) -> str:
+    """Return why a match must not be folded; empty if it may."""
+    return _shape_obstacle(match) or _reader_obstacle(g, match) or _state_obstacle(g, match, ctx)
 
 
-def _refuse_shapes(match: _Match) -> str:
-    """Channels are those of the layer, and what is added is one number for each."""
+def _shape_obstacle(match: _Match) -> str:
+    """Return why channels do not match those of the layer, or the bias is not per channel."""
     axis, rank = match.axis, match.norm["X"].type.rank
     found = match.scaling.channel_axis(match.layer.writes()[0].type.rank)
     if why := match.scaling.refusal():
@@ -117,35 +118,37 @@ def _refuse_shapes(match: _Match) -> str:
 
 
 def _is_vector(bias: Op, axis: int) -> bool:
-    """True where Y is added along one axis of X alone."""
+    """Whether Y is added along a single axis of X."""
     views = cast(Pointwise, bias.defn).views(bias.defn.types_of(bias.inputs))
     view = (1,) * (bias["X"].type.rank - len(views["Y"])) + tuple(views["Y"])
     fits = len(view) == bias["Out"].type.rank and bias["X"].type == bias["Out"].type
     return fits and all(size == 1 for place, size in enumerate(view) if place != axis)
 
 
-def _refuse_readers(g: Graph, match: _Match) -> str:
-    """Nobody else sees what the layer made before, nor the statistics."""
+def _reader_obstacle(g: Graph, match: _Match) -> str:
+    """Return why other ops need the intermediate values or the statistics."""
     for op in filter(None, (match.layer, match.bias)):
         out = op.writes()[0]
         if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
-    return refuse_statistics(g, match.norm)
+    return statistics_obstacle(g, match.norm)
 
 
-def _refuse_state(g: Graph, match: _Match, ctx: Context) -> str:
-    """All that is folded is state, and is lent."""
+def _state_obstacle(g: Graph, match: _Match, ctx: Context) -> str:
+    """Return why the folded values are not constant state that was passed in."""
     folded = [match.weight, *(match.norm[slot] for slot in VECTORS), *match.added]
-    return refuse_state(g, folded, match.norm, ctx)
+    return state_obstacle(g, folded, match.norm, ctx)
 
 
-def refuse_statistics(g: Graph, norm: Op) -> str:
-    """Why a batch norm must stay for what it makes besides Y; empty if it need not."""
+def statistics_obstacle(g: Graph, norm: Op) -> str:
+    """Return why a batch norm must remain because of its outputs other than Y; empty if it need
+    not.
+    """
     rest = (var for var in norm.writes() if var is not norm["Y"])
     return next((f"{var.label!r} is read" for var in rest if is_read(g, var)), "")
 
 
-# ---- the rewrite -------------------------------------------------------------------------------
+# ---- rewrite -----------------------------------------------------------------------------------
 
 
 def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
@@ -164,7 +167,7 @@ def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
 
 
 def _folded(match: _Match, ctx: Context) -> tuple[Array, Array]:
-    """The scaled weights and the bias that stands for everything added, computed in float64."""
+    """Return the scaled weights and the total bias, computed in float64."""
     assert ctx.params is not None
     params = ctx.params
     factor, shift = known_factor(match.norm, ctx)
@@ -174,8 +177,8 @@ def _folded(match: _Match, ctx: Context) -> tuple[Array, Array]:
 
 
 def known_factor(norm: Op, ctx: Context) -> tuple[Array, Array]:
-    """What a batch norm over lent state multiplies a channel by and adds to it, in float64."""
+    """Return the per-channel factor and shift of a batch norm over constant state, in float64."""
     assert ctx.params is not None
-    lent = ctx.params
-    scale, bias, mean, variance = (np.asarray(lent[norm[slot].name]) for slot in VECTORS)
+    params = ctx.params
+    scale, bias, mean, variance = (np.asarray(params[norm[slot].name]) for slot in VECTORS)
     return factor_and_shift(scale, bias, mean, variance, norm.defn.attributes["epsilon"])

@@ -1,4 +1,4 @@
-"""Let what is computed element by element on a product's result belong to the product's kernel."""
+"""Epilogue fusion: pointwise ops on the result of a product join the kernel of the product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.passes.base import Context, Fact, Pass
 
 @dataclass(eq=False)
 class _Kernel:
-    """Ops that run together, and a place in the order: behind all that they wait for."""
+    """Ops of one kernel, and its position in the schedule, after all its dependencies."""
 
     ops: list[Op]
     place: Position
@@ -22,9 +22,10 @@ class _Kernel:
 class FuseEpilogue(Pass):
     """h = conv(x); z = relu(h + b + r)  =  one kernel that begins with the convolution.
 
-    A pointwise kernel (or a lone pointwise op) joins the op that makes one of its inputs, its head,
-    where the head takes an epilogue, computes over the same shape, and nobody else reads what it
-    makes: so that never reaches memory by itself. Of several heads the one that runs last is taken.
+    A pointwise kernel (or a single pointwise op) joins the producer of one of its inputs, its
+    anchor, if the anchor accepts an epilogue, computes over the same shape, and its output has no
+    other readers: that output is then never stored. Of several anchors the one that runs last is
+    taken.
     """
 
     name = "fuse_epilogue"
@@ -32,84 +33,90 @@ class FuseEpilogue(Pass):
     invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """One walk over the kernels in order; new labels go on where the old ones end."""
+        """Visit the kernels in order; new labels continue the old ones."""
         steps = [_Kernel(ops, (place,)) for place, ops in enumerate(kernels(g))]
         kernel_of = {op: kernel for kernel in steps for op in kernel.ops}
         labels = max((op.kernel for op in kernel_of if op.kernel is not None), default=-1)
         for kernel in [kernel for kernel in steps if _may_follow(kernel.ops[0])]:
-            head = self._head(g, kernel, kernel_of, ctx)
-            if head is None:
+            anchor = self._anchor(g, kernel, kernel_of, ctx)
+            if anchor is None:
                 continue
             if kernel.ops[0].kernel is None:
                 labels += 1
                 kernel.ops[0].kernel = labels
-            _join(kernel_of[head], kernel, kernel_of, _behind(g, kernel, kernel_of))
+            _join(kernel_of[anchor], kernel, kernel_of, _last_dependency(g, kernel, kernel_of))
         order = sorted(dict.fromkeys(kernel_of.values()), key=lambda kernel: kernel.place)
         g.reorder(op for kernel in order for op in kernel.ops)
 
-    def _head(
+    def _anchor(
         self, g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel], ctx: Context
     ) -> Op | None:
-        """The op whose kernel a pointwise kernel joins; None, with reasons, where there is none."""
-        heads = dict(_heads(g, kernel))
-        ranked = sorted(heads, key=lambda op: kernel_of[op].place, reverse=True)
-        for head in ranked:
-            why = _refuse(g, head, heads[head], kernel, kernel_of)
+        """Return the op whose kernel a pointwise kernel joins; None, after reporting why, if there
+        is none.
+        """
+        anchors = dict(_anchors(g, kernel))
+        ranked = sorted(anchors, key=lambda op: kernel_of[op].place, reverse=True)
+        for anchor in ranked:
+            why = _obstacle(g, anchor, anchors[anchor], kernel, kernel_of)
             if not why:
-                return head
-            ctx.note_missed(self.name, head, why)
+                return anchor
+            ctx.note_missed(self.name, anchor, why)
         return None
 
 
 def _may_follow(op: Op) -> bool:
-    """True for the first op of what may go on in another's kernel."""
+    """Whether an op is the first of a kernel that may become an epilogue."""
     return op.part is None and fusible_shape(op) is not None
 
 
-def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
-    """Ops that take an epilogue, each with the var by which a kernel reads its result."""
+def _anchors(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
+    """Yield ops that accept an epilogue, each with the var by which a kernel reads its result."""
     for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
-        maker = g.producer(var)
-        if maker is not None and var in maker.outputs.get(
-            maker.defn.epilogue_output(maker.target), ()
+        producer = g.producer(var)
+        if producer is not None and var in producer.outputs.get(
+            producer.defn.epilogue_output(producer.target), ()
         ):
-            yield maker, var
+            yield producer, var
 
 
-def _refuse(g: Graph, head: Op, made: Var, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> str:
-    """Why a kernel must not join a head; empty if it may."""
-    if epilogue_shape(head) != fusible_shape(kernel.ops[0]):
-        return f"{made.label!r} is spread over a larger shape"
-    mine = set(kernel.ops)
-    others = (op for op in g.readers(made) if op not in mine and made in op.needs_data())
-    if made in g.results or g.overwriter(made) is not None or any(others):
-        return f"{made.label!r} has other readers"
-    if head.target != kernel.ops[0].target:
-        return f"it is for {head.target}, what follows for {kernel.ops[0].target}"
-    behind = _behind(g, kernel, kernel_of)
-    for var in (var for var in head.writes() if var is not made):
+def _obstacle(
+    g: Graph, anchor: Op, result: Var, kernel: _Kernel, kernel_of: dict[Op, _Kernel]
+) -> str:
+    """Return why a kernel must not join an anchor; empty if it may."""
+    if epilogue_shape(anchor) != fusible_shape(kernel.ops[0]):
+        return f"{result.label!r} is broadcast to a larger shape"
+    members = set(kernel.ops)
+    others = (op for op in g.readers(result) if op not in members and result in op.needs_data())
+    if result in g.results or g.overwriter(result) is not None or any(others):
+        return f"{result.label!r} has other readers"
+    if anchor.target != kernel.ops[0].target:
+        return f"its target is {anchor.target}, that of its readers {kernel.ops[0].target}"
+    dependency = _last_dependency(g, kernel, kernel_of)
+    for var in (var for var in anchor.writes() if var is not result):
         readers = (kernel_of[op] for op in g.readers(var))
-        if any(each.place < (*behind, *kernel.place) for each in readers):
-            return f"{var.label!r} is read before all is there that follows"
-    for var in (after for var in head.reads() if (after := g.overwriter(var)) is not None):
+        if any(each.place < (*dependency, *kernel.place) for each in readers):
+            return f"{var.label!r} is read before the epilogue can run"
+    for var in (after for var in anchor.reads() if (after := g.overwriter(var)) is not None):
         writer = g.producer(var)
-        waits = writer in mine or (writer is not None and kernel_of[writer].place <= behind)
-        if waits and writer is not head:
-            return f"{var.label!r} is written over what it reads before all is there that follows"
+        waits = writer in members or (writer is not None and kernel_of[writer].place <= dependency)
+        if waits and writer is not anchor:
+            return f"{var.label!r} overwrites one of its inputs before the epilogue can run"
     return ""
 
 
-def _behind(g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Position:
-    """The place of the last kernel that another one waits for."""
+def _last_dependency(g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Position:
+    """Return the position of the last kernel that a kernel depends on."""
     before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
     return max(each.place for each in before if each is not kernel)
 
 
-def _join(head: _Kernel, kernel: _Kernel, kernel_of: dict[Op, _Kernel], behind: Position) -> None:
-    """Put a head before a kernel's ops, in its kernel, where all that they wait for is done."""
+def _join(
+    anchor: _Kernel, kernel: _Kernel, kernel_of: dict[Op, _Kernel], dependency: Position
+) -> None:
+    """Merge an anchor and a kernel at the position after all their dependencies."""
     label = kernel.ops[0].kernel
-    kernel.ops = [*head.ops, *kernel.ops]
-    kernel.place = (*behind, *kernel.place)
+    kernel.ops = [*anchor.ops, *kernel.ops]
+    kernel.place = (*dependency, *kernel.place)
     for op in kernel.ops:
         op.kernel = label
         kernel_of[op] = kernel

@@ -1,4 +1,6 @@
-"""Give runs of pointwise ops one kernel, so that what flows between them never reaches memory."""
+"""Pointwise fusion: connected pointwise ops share a kernel, so that intermediates are not
+stored.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,19 @@ from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass
 
 LARGEST = 64
-"""Ops in one kernel at most: what is longer is no faster, and nobody reads it."""
+"""Maximum ops in one kernel: longer ones are no faster, and unreadable."""
 
 WINDOW = 256
-"""How far back a kernel may begin, in ops: forward values are not kept back for the backward."""
+"""Maximum distance in ops from the start of a kernel: forward values must not be delayed to
+backward.
+"""
 
 
 @dataclass(eq=False)
 class _Kernel:
-    """Ops that will share a label: their common shape and where the first of them stands.
+    """Ops that will share a label: their common shape and the index of the first one.
 
-    Those that have a label already have no shape, so that nothing joins them.
+    Kernels that have a label already have no shape, so that nothing joins them.
     """
 
     shape: Shape | None
@@ -35,9 +39,9 @@ class _Kernel:
 class FusePointwise(Pass):
     """b = f(a); c = g(b)  =  one kernel that computes g(f(a)), b on the way.
 
-    An op joins the kernel of one of its producers where both compute over the same shape, and
-    nothing else it waits for depends on that kernel: so the kernels have an order. Kernels that are
-    there already stay as they are.
+    An op joins the kernel of one of its producers if both compute over the same shape, and none of
+    its other dependencies depends on that kernel: so the kernels remain acyclic. Existing kernels
+    do not change.
     """
 
     name = "fuse_pointwise"
@@ -45,7 +49,7 @@ class FusePointwise(Pass):
     invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """One walk in order; kernels of one op get no label."""
+        """Visit the ops in order; kernels of one op get no label."""
         index = {op: i for i, op in enumerate(g.ops())}
         kernel_of: dict[Op, _Kernel] = {}
         for ops in (ops for ops in kernels(g) if ops[0].kernel is not None):
@@ -55,10 +59,10 @@ class FusePointwise(Pass):
             kernel = _joinable(g, op, shape, index, kernel_of) if shape is not None else None
             kernel_of[op] = kernel or _Kernel(shape, index[op])
             kernel_of[op].ops.append(op)
-        order = _in_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
+        order = _topological_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
         label = max((op.kernel for op in index if op.kernel is not None), default=-1)
-        loose = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
-        for number, kernel in enumerate(loose, label + 1):
+        unlabelled = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
+        for number, kernel in enumerate(unlabelled, label + 1):
             for op in kernel.ops:
                 op.kernel = number
         g.reorder(op for kernel in order for op in kernel.ops)
@@ -67,30 +71,32 @@ class FusePointwise(Pass):
 def _joinable(
     g: Graph, op: Op, shape: Shape, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
 ) -> _Kernel | None:
-    """The nearest kernel behind an op that it may join; None where it must begin its own."""
+    """Return the latest kernel that an op may join; None if it must begin a new one."""
     before = g.predecessors(op)
     near = sorted({kernel_of[each].first: kernel_of[each] for each in before}.items(), reverse=True)
     for first, kernel in near:
         fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
         others = [each for each in before if kernel_of[each] is not kernel]
-        fits = fits and all(is_seen_whole(op, var) for var in _made_in(g, op, kernel, kernel_of))
-        if fits and not _depend(g, others, kernel, index, kernel_of):
+        fits = fits and all(
+            is_seen_whole(op, var) for var in _inputs_from(g, op, kernel, kernel_of)
+        )
+        if fits and not _depends_on(g, others, kernel, index, kernel_of):
             return kernel
     return None
 
 
-def _made_in(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
-    """What an op reads that a kernel makes."""
+def _inputs_from(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
+    """Yield the inputs of an op that a kernel computes."""
     for var in op.needs_data():
         maker = g.producer(var)
         if maker is not None and kernel_of[maker] is kernel:
             yield var
 
 
-def _depend(
+def _depends_on(
     g: Graph, ops: Iterable[Op], on: _Kernel, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
 ) -> bool:
-    """True where one of the ops waits, through whatever kernels, for the kernel `on`."""
+    """Whether one of the ops depends on the kernel `on`, transitively."""
     pending, seen = [kernel_of[op] for op in ops], set[_Kernel]()
     while pending:
         kernel = pending.pop()
@@ -103,17 +109,17 @@ def _depend(
     return False
 
 
-def _in_order(g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]) -> list[_Kernel]:
-    """The kernels in an order that keeps who waits for whom, else as near to the written one as
-    it can be.
-    """
+def _topological_order(
+    g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]
+) -> list[_Kernel]:
+    """Return the kernels in topological order, as close to the original order as possible."""
     waits: nx.DiGraph[_Kernel] = nx.DiGraph()
     waits.add_nodes_from(kernels)
     for kernel in kernels:
         before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
         waits.add_edges_from((each, kernel) for each in before if each is not kernel)
-    return list(nx.lexicographical_topological_sort(waits, key=_first))
+    return list(nx.lexicographical_topological_sort(waits, key=_first_index))
 
 
-def _first(kernel: _Kernel) -> int:
+def _first_index(kernel: _Kernel) -> int:
     return kernel.first

@@ -1,4 +1,4 @@
-"""Ops that will run together, and which of them wait for others: for passes that join kernels."""
+"""Fusion groups and their dependencies, for passes that merge kernels."""
 
 from __future__ import annotations
 
@@ -12,72 +12,74 @@ from compiler.ir.graph import Graph, Op
 
 
 @dataclass(eq=False)
-class Unit:
-    """Ops that run together, in order; `parts` are those of a launch that are alike."""
+class FusionGroup:
+    """Ops of one kernel, in order; `parts` are the structurally equal parts of a launch."""
 
     ops: list[Op]
     parts: list[list[Op]] = field(default_factory=list[list[Op]])
 
 
-class Units:
-    """The units of a graph, which is not edited while they are joined."""
+class FusionGroups:
+    """The fusion groups of a graph, which is not edited while they are merged."""
 
     def __init__(self, g: Graph) -> None:
         self.graph = g
         self.place = {op: index for index, op in enumerate(g.ops())}
-        self.of = {op: unit for unit in map(Unit, kernels(g)) for op in unit.ops}
+        self.of = {op: group for group in map(FusionGroup, kernels(g)) for op in group.ops}
         self._waits = {op: g.predecessors(op) for op in self.place}
 
-    def all(self) -> list[Unit]:
-        """Every unit, by its first op."""
+    def all(self) -> list[FusionGroup]:
+        """Return every group, in order of its first op."""
         return list(dict.fromkeys(self.of.values()))
 
-    def before(self, unit: Unit) -> list[Unit]:
-        """Those that a unit waits for."""
-        waits = dict.fromkeys(self.of[each] for op in unit.ops for each in self._waits[op])
-        return [each for each in waits if each is not unit]
+    def before(self, group: FusionGroup) -> list[FusionGroup]:
+        """Return the groups that a group depends on."""
+        waits = dict.fromkeys(self.of[each] for op in group.ops for each in self._waits[op])
+        return [each for each in waits if each is not group]
 
-    def depend(self, units: Sequence[Unit]) -> bool:
-        """True where one of the units waits for another by way of a third."""
-        first = min(self.place[op] for unit in units for op in unit.ops)
-        pending = [each for unit in units for each in self.before(unit) if each not in units]
-        seen = set[Unit]()
+    def depend(self, groups: Sequence[FusionGroup]) -> bool:
+        """Whether one of the groups depends on another via a third group."""
+        first = min(self.place[op] for group in groups for op in group.ops)
+        pending = [each for group in groups for each in self.before(group) if each not in groups]
+        seen = set[FusionGroup]()
         while pending:
-            unit = pending.pop()
-            if unit in seen or self._last(unit) < first:
+            group = pending.pop()
+            if group in seen or self._last(group) < first:
                 continue
-            seen.add(unit)
-            before = self.before(unit)
-            if any(each in units for each in before):
+            seen.add(group)
+            before = self.before(group)
+            if any(each in groups for each in before):
                 return True
             pending += before
         return False
 
-    def merge(self, units: Sequence[Unit], parts: Iterable[Unit] = ()) -> Unit:
-        """One unit instead of several; with `parts`, their ops one part after the other."""
-        made = Unit([], [each.ops for each in parts])
-        ops = [op for unit in units for op in unit.ops]
+    def merge(
+        self, groups: Sequence[FusionGroup], parts: Iterable[FusionGroup] = ()
+    ) -> FusionGroup:
+        """Merge groups into one; with `parts`, their ops are concatenated part by part."""
+        made = FusionGroup([], [each.ops for each in parts])
+        ops = [op for group in groups for op in group.ops]
         made.ops = ops if made.parts else sorted(ops, key=self.place.__getitem__)
         self.of |= dict.fromkeys(made.ops, made)
         return made
 
-    def levels(self, units: Sequence[Unit]) -> list[list[Unit]]:
-        """The units in groups in which none waits for another, the groups in order."""
-        mine, height = set(units), dict[Unit, int]()
-        for unit in self.in_order():
-            below = [height[each] + (each in mine) for each in self.before(unit)]
-            height[unit] = max(below, default=0)
-        found: dict[int, list[Unit]] = {}
-        for unit in units:
-            found.setdefault(height[unit], []).append(unit)
+    def levels(self, groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
+        """Return the groups in levels of independent groups, the levels in topological order."""
+        members, height = set(groups), dict[FusionGroup, int]()
+        for group in self.in_order():
+            below = [height[each] + (each in members) for each in self.before(group)]
+            height[group] = max(below, default=0)
+        found: dict[int, list[FusionGroup]] = {}
+        for group in groups:
+            found.setdefault(height[group], []).append(group)
         return [found[level] for level in sorted(found)]
 
-    def in_order(self) -> list[Unit]:
-        """All units, each behind those it waits for, else by their last op."""
-        waits: nx.DiGraph[Unit] = nx.DiGraph()
+    def in_order(self) -> list[FusionGroup]:
+        """Return all groups in topological order, ties by their last op."""
+        waits: nx.DiGraph[FusionGroup] = nx.DiGraph()
         waits.add_nodes_from(self.all())
-        waits.add_edges_from((each, unit) for unit in self.all() for each in self.before(unit))
+        waits.add_edges_from((each, group) for group in self.all() for each in self.before(group))
         return list(nx.lexicographical_topological_sort(waits, key=self._last))
 
-    def _last(self, unit: Unit) -> int:
-        return max(self.place[op] for op in unit.ops)
+    def _last(self, group: FusionGroup) -> int:
+        return max(self.place[op] for op in group.ops)

@@ -1,4 +1,6 @@
-"""Let updates of parameters that are alike be one launch of the device, not one each."""
+"""Horizontal fusion: structurally equal parameter updates share one kernel launch
+(multi-tensor).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpRole
 from compiler.passes.base import Context, Fact, Pass
-from compiler.passes.fusion.fusion_groups import Unit, Units
+from compiler.passes.fusion.fusion_groups import FusionGroup, FusionGroups
 
 
 class GroupUpdates(Pass):
     """p = p - r * dp; q = q - r * dq  =  one launch, in which a program has a block of p or of q.
 
-    What is done to one parameter, from clipping its gradient to its update, is one part. Parts of
-    the same ops, attributes and types, whatever their sizes, are parts of one kernel, as far as
-    none waits for another. So gradients wait for each other, which takes memory: with a budget for
-    that, everything stays as it is.
+    All ops on one parameter, from clipping its gradient to its update, are one part. Parts with
+    equal ops, attributes and types, of any sizes, are parts of one kernel, unless one depends on
+    another. Gradients therefore live longer, which takes memory: with a memory budget, nothing
+    changes.
     """
 
     name = "group_updates"
@@ -27,24 +29,24 @@ class GroupUpdates(Pass):
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Join what belongs to a parameter, then parts that are alike, and label them."""
+        """Merge the ops of each parameter, then structurally equal parts, and label them."""
         if ctx.memory_budget is not None:
             return
-        units = Units(g)
-        mine = [op for op in g.ops() if _belongs(op)]
-        for op in mine:
-            _join_part(units, op)
-        for alike in _alike(g, dict.fromkeys(units.of[op] for op in mine)):
-            for launch in (each for each in units.levels(alike) if len(each) > 1):
-                units.merge(launch, parts=launch)
-        _label(g, units)
+        groups = FusionGroups(g)
+        members = [op for op in g.ops() if _acts_on_parameter(op)]
+        for op in members:
+            _join_part(groups, op)
+        for equal in _structurally_equal(g, dict.fromkeys(groups.of[op] for op in members)):
+            for launch in (each for each in groups.levels(equal) if len(each) > 1):
+                groups.merge(launch, parts=launch)
+        _label(g, groups)
         for op in (op for op in g.ops() if runs_on_device(op) and "Grad" in op.inputs):
             if op.part is None and _updates(op):
                 ctx.note_missed(self.name, op, _reason(op))
 
 
-def _belongs(op: Op) -> bool:
-    """True for what is done to a parameter: its first value, clipping, regularization, update."""
+def _acts_on_parameter(op: Op) -> bool:
+    """Whether an op acts on a parameter: initialisation, clipping, regularization, update."""
     if not runs_on_device(op) or elements(op) is None:
         return False
     makes = any(var.role == "param" for var in op.writes())
@@ -52,46 +54,46 @@ def _belongs(op: Op) -> bool:
 
 
 def _updates(op: Op) -> bool:
-    """True for an op that writes over state."""
+    """Whether an op overwrites state."""
     return any(var.role == "param" and var.overwrites is not None for var in op.writes())
 
 
 def _reason(op: Op) -> str:
     if elements(op) is None:
-        return "it does more than go through tensors of one size, element by element"
+        return "it is not elementwise over tensors of one size"
     return "no other update has its ops, attributes and types"
 
 
 # ---- parts -------------------------------------------------------------------------------------
 
 
-def _join_part(units: Units, op: Op) -> None:
-    """Put an op into the part, or join the parts, whose results it goes on with.
+def _join_part(groups: FusionGroups, op: Op) -> None:
+    """Merge an op with the parts whose results it reads elementwise.
 
-    One that needs sums first stays alone.
+    Ops that require a global reduction first remain separate.
     """
-    own, g = units.of[op], units.graph
+    own, g = groups.of[op], groups.graph
     if isinstance(op.defn, Whole):
         return
-    makers = [g.producer(var) for var in op.reads() if _goes_on(g, op, var)]
-    if _advances(g, op):
-        makers += [reader for var in op.reads() for reader in g.readers(var)]
-    makers = [each for each in makers if each is not None and _belongs(each)]
-    near = dict.fromkeys(units.of[each] for each in makers if not isinstance(each.defn, Whole))
-    joined = [*(unit for unit in near if unit is not own), own]
-    if len(joined) > 1 and not units.depend(joined):
-        units.merge(joined)
+    producers = [g.producer(var) for var in op.reads() if _reads_elementwise(g, op, var)]
+    if _updates_scalar(g, op):
+        producers += [reader for var in op.reads() for reader in g.readers(var)]
+    producers = [each for each in producers if each is not None and _acts_on_parameter(each)]
+    near = dict.fromkeys(groups.of[each] for each in producers if not isinstance(each.defn, Whole))
+    joined = [*(group for group in near if group is not own), own]
+    if len(joined) > 1 and not groups.depend(joined):
+        groups.merge(joined)
 
 
-def _goes_on(g: Graph, op: Op, var: Var) -> bool:
-    """True for what an op reads element by element; of single numbers, for what it alone reads."""
+def _reads_elementwise(g: Graph, op: Op, var: Var) -> bool:
+    """Whether an op reads a var elementwise; for a scalar, whether it is the only reader."""
     if width([op]) != var.type.numel:
         return False
     return var.type.numel != 1 or len(g.readers(var)) == 1
 
 
-def _advances(g: Graph, op: Op) -> bool:
-    """True where an op writes over a number that one other op reads: powers of beta, for the next
+def _updates_scalar(g: Graph, op: Op) -> bool:
+    """Whether an op updates a scalar that one other op reads, such as powers of beta for the next
     step.
     """
     over = [var.overwrites for var in op.writes()]
@@ -100,21 +102,21 @@ def _advances(g: Graph, op: Op) -> bool:
     return all(len(g.readers(var)) == 2 and var.type.numel == 1 for var in op.reads())
 
 
-def _alike(g: Graph, parts: Iterable[Unit]) -> list[list[Unit]]:
-    """Parts by what they have in common; those of single numbers go with the first that fit."""
-    found: dict[Hashable, dict[tuple[bool, ...], list[Unit]]] = {}
+def _structurally_equal(g: Graph, parts: Iterable[FusionGroup]) -> list[list[FusionGroup]]:
+    """Group parts by structure; parts of scalars join the first group that matches."""
+    found: dict[Hashable, dict[tuple[bool, ...], list[FusionGroup]]] = {}
     for part in sorted(parts, key=lambda part: not spread(part.ops)):
-        forms = found.setdefault(structure(g, part.ops), {})
-        form = spread(part.ops) or next(iter(forms), ())
-        forms.setdefault(form, []).append(part)
-    return [alike for forms in found.values() for alike in forms.values()]
+        patterns = found.setdefault(structure(g, part.ops), {})
+        pattern = spread(part.ops) or next(iter(patterns), ())
+        patterns.setdefault(pattern, []).append(part)
+    return [equal for patterns in found.values() for equal in patterns.values()]
 
 
-def _label(g: Graph, units: Units) -> None:
-    """One label for a launch, a number for each of its parts; the rest is for other passes."""
-    order = units.in_order()
-    for label, unit in enumerate(unit for unit in order if unit.parts):
-        for number, part in enumerate(unit.parts):
+def _label(g: Graph, groups: FusionGroups) -> None:
+    """Assign one label per launch and an index per part; ungrouped ops are left to other passes."""
+    order = groups.in_order()
+    for label, group in enumerate(group for group in order if group.parts):
+        for number, part in enumerate(group.parts):
             for op in part:
                 op.kernel, op.part = label, number
-    g.reorder(op for unit in order for op in unit.ops)
+    g.reorder(op for group in order for op in group.ops)

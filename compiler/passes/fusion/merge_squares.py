@@ -1,4 +1,4 @@
-"""Sums of squares in one go: the squares of a large tensor need not be in memory."""
+"""Sums of squares as one op, so that the squares of a large tensor are not stored."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from compiler.passes.base import Context, Fact, Pass, role_of
 class MergeSquares(Pass):
     """reduce_sum(square(x)), over all elements  =  squared_l2_norm(x).
 
-    So a gradient is read once for its norm, and the norms of all can be of one launch. Where x is
-    sparse rows that were merged, so that only data sizes it, `merge_rows` makes them instead: as
-    many as before, those that are left over 0, which add nothing.
+    A gradient is thus read once for its norm, and the norms of all gradients can share a launch. If
+    x is merged sparse rows, whose size is data-dependent, `merge_rows` computes them instead: a
+    fixed number of rows, of which the surplus is 0 and adds nothing.
     """
 
     name = "merge_squares"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Look at every sum whose terms a square makes."""
+        """Visit every sum whose input is computed by a square."""
         for op in (op for op in g.ops() if op.kind == "reduce_sum"):
-            square = _maker(g, op["X"], "square")
+            square = _producer(g, op["X"], "square")
             if square is None:
                 continue
-            if why := _refuse(g, square, op):
+            if why := _obstacle(g, square, op):
                 ctx.note_missed(self.name, op, why)
                 continue
             g.remove(square)
@@ -31,30 +31,30 @@ class MergeSquares(Pass):
             g.replace(op, "squared_l2_norm", {"X": [source]}, {"Out": [op["Out"]]}, role_of(op))
 
 
-def _maker(g: Graph, var: Var, kind: str) -> Op | None:
-    """The op that makes a var, if it is of a kind."""
+def _producer(g: Graph, var: Var, kind: str) -> Op | None:
+    """Return the producer of a var, if it is of a kind."""
     found = g.producer(var)
     return found if found is not None and found.kind == kind else None
 
 
-def _refuse(g: Graph, square: Op, op: Op) -> str:
-    """Why squares must be there; empty if they need not."""
+def _obstacle(g: Graph, square: Op, op: Op) -> str:
+    """Return why the squares must be stored; empty if they need not."""
     made, out = square["Out"], op["Out"]
     if out.type.shape != (1,) or out.type.dtype is not made.type.dtype:
-        return "it does not sum all elements to one number of their type"
+        return "it does not reduce all elements to one scalar of their type"
     return "" if _is_inner(g, made, op) else f"{made.label!r} has other readers"
 
 
 def _is_inner(g: Graph, var: Var, reader: Op) -> bool:
-    """True for a temporary that one op reads, and nobody else needs."""
+    """Whether a var is a temporary with a single reader."""
     alone = all(each is reader for each in g.readers(var)) and var not in g.results
     return alone and var.role == "temp" and var.overwrites is None and g.overwriter(var) is None
 
 
 def _of_known_size(g: Graph, source: Var) -> Var:
-    """The same numbers, and zeros, where only data sizes a var because its rows were merged."""
-    taken = _maker(g, source, "get_tensor_from_selected_rows")
-    merged = _maker(g, taken["X"], "merge_selected_rows") if taken is not None else None
+    """Return merged sparse rows as a var of known size, padded with zeros; else the var itself."""
+    taken = _producer(g, source, "get_tensor_from_selected_rows")
+    merged = _producer(g, taken["X"], "merge_selected_rows") if taken is not None else None
     if taken is None or merged is None or "X_rows" not in merged.inputs or g.readers(source):
         return source
     if source in g.results or not all(_is_inner(g, var, taken) for var in merged.writes()):

@@ -1,20 +1,22 @@
-"""Write a trained batch norm that no layer takes as a product and a sum, which fuse with others."""
+"""Rewrites a trained batch norm that no layer absorbs as a product and a sum, which fuse with
+others.
+"""
 
 from __future__ import annotations
 
 from compiler.ir.graph import Graph, Op
 from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.fusion.fuse_batch_norm import known_factor, refuse_statistics
+from compiler.passes.fusion.fuse_batch_norm import known_factor, statistics_obstacle
 from compiler.passes.norm_folding import NORMS, VECTORS, is_frozen, norm_axis
-from compiler.passes.state import add_state, refuse_state
+from compiler.passes.state import add_state, state_obstacle
 
 
 class SplitBatchNorm(Pass):
     """(x - mean) * k + shift  =  x * k + (shift - mean * k), k = scale / sqrt(variance + epsilon).
 
     Both vectors are new state, `scale@bn` and `bias@bn` in `ctx.params`. The sum and the product
-    are pointwise, so they share a kernel with each other and with an activation behind them. Those
-    of training are passed over: they learn what they normalise with.
+    are pointwise, so they share a kernel with each other and with a following activation. Batch
+    norms of training are skipped.
     """
 
     name = "split_batch_norm"
@@ -25,16 +27,16 @@ class SplitBatchNorm(Pass):
         for norm in [op for op in g.ops() if op.kind in NORMS]:
             if not is_frozen(norm.defn.attributes):
                 continue
-            if why := _refuse(g, norm, ctx):
+            if why := _obstacle(g, norm, ctx):
                 ctx.note_missed(self.name, norm, why)
                 continue
             _split(g, norm, ctx)
 
 
-def _refuse(g: Graph, norm: Op, ctx: Context) -> str:
-    """Why a batch norm must stay; empty if it need not."""
+def _obstacle(g: Graph, norm: Op, ctx: Context) -> str:
+    """Return why a batch norm must remain; empty if it need not."""
     vectors = [norm[slot] for slot in VECTORS]
-    return refuse_statistics(g, norm) or refuse_state(g, vectors, norm, ctx)
+    return statistics_obstacle(g, norm) or state_obstacle(g, vectors, norm, ctx)
 
 
 def _split(g: Graph, norm: Op, ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Free what has no slot as soon as nobody reads it any more."""
+"""Inserts deletes of values without a slot after their last read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from compiler.passes.base import Context, Pass
 class InsertDeletes(Pass):
     """…; last(a); rest  =  …; last(a); delete_var(a); rest.
 
-    For vars outside the arena: those the data sizes, and all of them where reuse is off.
+    For vars outside the arena: those of data-dependent size, and all of them if reuse is disabled.
     """
 
     name = "insert_deletes"
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Put one `delete_var` behind each kernel that is the last to read something unslotted."""
+        """Insert a `delete_var` after each kernel that is the last reader of vars without a
+        slot.
+        """
         ending: dict[int, list[Var]] = {}
         kept = set(g.results)
         for var, (_, stop) in lives(g).items():

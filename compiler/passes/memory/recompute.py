@@ -1,4 +1,4 @@
-"""Compute cheap values twice, so that they need not be kept from their first use to their last."""
+"""Rematerialisation: cheap values are computed twice instead of kept from first to last use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from compiler.passes.memory.rematerialisation import Recipe, Timeline
 class Recompute(Pass):
     """y = f(x); …; g(y); …; h(y)  =  y = f(x); …; g(y); …; y#1 = f(x); h(y#1).
 
-    Until no step has more bytes of temporaries alive than `ctx.memory_budget`, the value goes that
-    saves most at the fullest step for the bytes that are computed again. f is pointwise, or says
-    that it is cheap, or how its result is made again: a batch norm from its input and the
-    statistics that backward reads anyway. All numbers stay the same to the bit. Chen et al.,
-    arXiv 1604.06174, chose segments by hand; here steps of a settled order are compared.
+    Until no step has more bytes of live temporaries than `ctx.memory_budget`, the value is evicted
+    that saves most bytes at the peak per byte recomputed. f is pointwise, or declared cheap, or
+    declares how its result is recomputed: a batch norm from its input and the statistics that
+    backward reads anyway. Results are bitwise equal. Chen et al., arXiv 1604.06174, chose segments
+    by hand; here the steps of a fixed schedule are compared.
     """
 
     name = "recompute"
@@ -27,32 +27,32 @@ class Recompute(Pass):
     invalidates = frozenset({Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Choose while there is something to gain, then write what was chosen."""
+        """Choose values while the peak decreases, then rewrite the graph."""
         if ctx.memory_budget is None:
             return
         timeline = Timeline(g, ctx.typical)
         budget = budget_bytes(ctx.memory_budget, timeline.peak)
-        while timeline.peak > budget and timeline.relieve():
+        while timeline.peak > budget and timeline.evict_best():
             pass
         if timeline.peak > budget:
-            full = timeline.steps[min(timeline.fullest(), len(timeline.steps) - 1)]
-            missing = f"{timeline.peak:,d} bytes are alive here, {budget:,d} are the budget"
+            full = timeline.steps[min(timeline.peak_step(), len(timeline.steps) - 1)]
+            missing = f"{timeline.peak:,d} bytes are live here, the budget is {budget:,d}"
             ctx.note_missed(
-                self.name, full[0], f"{missing}; nothing else of it can be made again cheaply"
+                self.name, full[0], f"{missing}; no other value can be recomputed cheaply"
             )
         _Writer(g, timeline).write()
 
 
 @dataclass
 class _Writer:
-    """Puts second makers into a graph, and lets later readers read what they make."""
+    """Inserts the second producers into a graph, and redirects later readers to them."""
 
     graph: Graph
     timeline: Timeline
-    twins: dict[Var, Var] = field(default_factory=dict[Var, Var])
+    copies: dict[Var, Var] = field(default_factory=dict[Var, Var])
 
     def write(self) -> None:
-        """Every chosen var gets a twin, in the order of steps and, in a step, of their makers."""
+        """Recompute every chosen var, in the order of steps and, in a step, of their producers."""
         chosen = self.timeline.again
         place = {op: index for index, op in enumerate(self.graph.ops())}
         first = {var: place[op] for var in chosen if (op := self.graph.producer(var)) is not None}
@@ -69,47 +69,49 @@ class _Writer:
         self.graph.reorder(op for step, ops in steps for op in (*before.get(step, ()), *ops))
 
     def _repeat(self, var: Var, recipe: Recipe, kernel: int) -> list[Op]:
-        """The ops of a recipe once more, reading twins where they are there by now."""
+        """Repeat the ops of a recipe, reading recomputed vars if they are available."""
         step = self.timeline.again[var].step
         again = self.timeline.again
-        twins = {old: new for old, new in self.twins.items() if again[old].step <= step}
-        ops = [self._repeat_op(op, var, twins) for op in recipe.ops]
+        copies = {old: new for old, new in self.copies.items() if again[old].step <= step}
+        ops = [self._repeat_op(op, var, copies) for op in recipe.ops]
         for op in ops:
             op.kernel = kernel if len(ops) > 1 else None
-        self.twins[var] = twins[var]
+        self.copies[var] = copies[var]
         return ops
 
-    def _repeat_op(self, op: Op, wanted: Var, twins: dict[Var, Var]) -> Op:
-        """One op once more; `twins` gets what it writes."""
+    def _repeat_op(self, op: Op, wanted: Var, copies: dict[Var, Var]) -> Op:
+        """Repeat one op; `copies` is extended by its outputs."""
         again = op.defn.again()
         kind, attrs = (op.kind, op.attrs) if again is None else (again.kind, again.attrs)
-        sides: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
+        slots: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
         taken = {slot: slot for slot in op.inputs} if again is None else again.inputs
         made = {slot: slot for slot in op.outputs} if again is None else again.outputs
-        inputs = {mine: [twins.get(v, v) for v in sides[theirs]] for mine, theirs in taken.items()}
-        outputs = {mine: self._twins(op.outputs[slot], twins) for slot, mine in made.items()}
+        inputs = {mine: [copies.get(v, v) for v in slots[theirs]] for mine, theirs in taken.items()}
+        outputs = {
+            mine: self._new_versions(op.outputs[slot], copies) for slot, mine in made.items()
+        }
         optional = {slot for slot, declared in op.defn.slots.items() if declared.optional}
         kept = {
             mine: outputs[mine]
             for slot, mine in made.items()
-            if slot not in optional or self._wanted(op.outputs[slot], wanted)
+            if slot not in optional or self._is_needed(op.outputs[slot], wanted)
         }
         made = self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
         made.target = op.target
         return made
 
-    def _twins(self, vars: list[Var], twins: dict[Var, Var]) -> list[Var]:
+    def _new_versions(self, vars: list[Var], copies: dict[Var, Var]) -> list[Var]:
         for var in vars:
-            twins[var] = self.graph.next_version(var, var.type, same_storage=False)
-        return [twins[var] for var in vars]
+            copies[var] = self.graph.next_version(var, var.type, same_storage=False)
+        return [copies[var] for var in vars]
 
-    def _wanted(self, vars: list[Var], wanted: Var) -> bool:
-        """True where an output is asked for, or flows on within its kernel."""
+    def _is_needed(self, vars: list[Var], wanted: Var) -> bool:
+        """Whether an output is requested, or is internal to its kernel."""
         return wanted in vars or any(var not in self.timeline.spans for var in vars)
 
     def _rewire(self, var: Var, place: Mapping[Op, int]) -> None:
-        """Readers from the step on read the twin; those that came with it do already."""
+        """Redirect readers from the step on to the recomputed var."""
         step = self.timeline.again[var].step
         for op in self.graph.readers(var):
             if op in place and self.timeline.step_of[op] >= step:
-                self.graph.rewire(op, var, self.twins[var])
+                self.graph.rewire(op, var, self.copies[var])

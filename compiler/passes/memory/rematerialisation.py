@@ -1,8 +1,8 @@
-"""Chooses which values to let go and compute again later, so that fewer bytes are alive at once.
+"""Choice of values to evict and recompute, so that fewer bytes are live at once.
 
-A value that is read, left alone for a while, and read again may be dropped in between where a cheap
-op makes it of what is still there. Everything here is arithmetic on the steps of a settled order;
-`compiler.passes.memory.recompute` writes the result into the graph.
+A value that is read, idle for a while, and read again may be evicted in between if a cheap op can
+recompute it from values that are available. This module only computes over the steps of a fixed
+schedule; `compiler.passes.memory.recompute` rewrites the graph.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from compiler.ir.types import Array
 from compiler.passes.memory.schedules import nbytes
 
 DEEPEST = 24
-"""How many values in a row may be made of each other to make one anew."""
+"""Maximum depth of recomputations that depend on each other."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ops that make a var anew, in order, and the vars they read that they do not make."""
+    """Ops that recompute a var, in order, and their external inputs."""
 
     ops: tuple[Op, ...]
     reads: tuple[Var, ...]
 
 
 @dataclass(frozen=True)
-class Second:
-    """A var that is made a second time, just before the kernel at `step`, and lives to `until`.
+class SecondLife:
+    """The second live range of a var: recomputed just before the kernel at `step`, live to `until`.
 
-    Both are equal where it is only passed on, to what is written in its place.
+    Both are equal if its memory is reused in place by the reader.
     """
 
     step: int
@@ -42,18 +42,18 @@ class Second:
 
 
 @dataclass
-class Choice:
-    """What a candidate changes: vars to be made again, and first lives that end at another step."""
+class Candidate:
+    """Changes of a candidate: vars to recompute, and shortened or extended first live ranges."""
 
-    again: dict[Var, Second] = field(default_factory=dict[Var, Second])
+    again: dict[Var, SecondLife] = field(default_factory=dict[Var, SecondLife])
     ends: dict[Var, int] = field(default_factory=dict[Var, int])
     cost: int = 0
 
 
 class Timeline:
-    """Who is alive in which step of a graph's order, and what may be made again.
+    """Live ranges in a graph's schedule, and the vars that may be recomputed.
 
-    `again` are the vars chosen so far; `live` the bytes alive in each step. Unknown sizes count as
+    `again` are the vars chosen so far; `live` the live bytes of each step. Unknown sizes count as
     `typical`.
     """
 
@@ -62,7 +62,7 @@ class Timeline:
         self.steps = kernels(g)
         self.spans = lives(g)
         self.sizes = {var: nbytes(var.type, typical) for var in self.spans}
-        self.again: dict[Var, Second] = {}
+        self.again: dict[Var, SecondLife] = {}
         self.ends: dict[Var, int] = {}
         self.uses: dict[Var, list[int]] = {}
         for step, ops in enumerate(self.steps):
@@ -77,27 +77,27 @@ class Timeline:
 
     @property
     def peak(self) -> int:
-        """The most bytes alive in one step."""
+        """The maximum live bytes of a step."""
         return int(self.live.max(initial=0))
 
-    def fullest(self) -> int:
-        """The first step at which that many bytes are alive."""
+    def peak_step(self) -> int:
+        """Return the first step with the maximum live bytes."""
         return int(self.live.argmax())
 
     def recipe(self, var: Var) -> Recipe | None:
-        """How a var is made anew; None where that is not cheap, or not the same twice."""
+        """Return how to recompute a var; None if that is not cheap, or not reproducible."""
         if var not in self._recipes:
-            self._recipes[var] = self._made_by(var)
+            self._recipes[var] = self._find_recipe(var)
         return self._recipes[var]
 
-    def _made_by(self, var: Var) -> Recipe | None:
+    def _find_recipe(self, var: Var) -> Recipe | None:
         producer = self.graph.producer(var)
-        if producer is None or var not in self.spans or var in self.kept or not _is_free(var):
+        if producer is None or var not in self.spans or var in self.kept or not _is_evictable(var):
             return None
         readers = self.graph.readers(var)
         if self.graph.overwriter(var) is not None or any(op.body is not None for op in readers):
             return None
-        ops = _slice(self.graph, producer)
+        ops = _kernel_slice(self.graph, producer)
         if not all(_may_repeat(op, var) for op in ops):
             return None
         made = {each for op in ops for each in op.writes()}
@@ -106,63 +106,70 @@ class Timeline:
 
     # ---- candidates ----
 
-    def relieve(self) -> bool:
-        """Take the best choice that leaves fewer bytes alive at the fullest step, if there is one.
+    def evict_best(self) -> bool:
+        """Apply the best candidate that reduces the live bytes at the peak; return False if there
+        is none.
 
-        The best is the one that saves most bytes there for the bytes it has to compute again.
+        The best one saves most bytes per byte recomputed.
         """
-        full = self.fullest()
-        found = [(var, self._choice(var, full)) for var in self.spans if self._idle(var, full)]
+        full = self.peak_step()
+        found = [(var, self._candidate(var, full)) for var in self.spans if self._idle(var, full)]
         rated = [(self._rate(each, full), i, each) for i, (_, each) in enumerate(found) if each]
         for rate, _, choice in sorted(rated, key=lambda each: (-each[0], each[1])):
             change = self._change(choice)
             if rate > 0 and (self.live + change).max() <= self.peak:
-                self._take(choice, change)
+                self._apply(choice, change)
                 return True
         return False
 
     def _idle(self, var: Var, step: int) -> bool:
-        """True for a var that is alive at a step, was there before, and is read again behind it."""
-        start, stop = self.spans[var][0], self._end(Choice(), var)
+        """Whether a var is live but unused at a step, was defined before, and is read again
+        later.
+        """
+        start, stop = self.spans[var][0], self._end(Candidate(), var)
         idle = start < step < stop - 1 and step not in self.uses.get(var, ())
         return idle and var not in self.again and self.recipe(var) is not None
 
-    def _choice(self, var: Var, full: int) -> Choice | None:
-        """Drop a var around a step and make it again before its next use."""
+    def _candidate(self, var: Var, full: int) -> Candidate | None:
+        """Return the candidate that evicts a var around a step and recomputes it before its next
+        use.
+        """
         uses = self.uses.get(var, [])
         after = [step for step in uses if step > full]
         if not after:
             return None
-        choice = Choice()
+        choice = Candidate()
         before = max((step for step in uses if step < full), default=self.spans[var][0])
         choice.ends[var] = before + 1
-        made = self._make(choice, var, after[0], uses[-1] + 1, 0)
+        made = self._recompute(choice, var, after[0], uses[-1] + 1, 0)
         return choice if made else None
 
-    def _make(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
-        """Have a var made again at a step, out of what is there or can be made again too."""
+    def _recompute(self, choice: Candidate, var: Var, step: int, until: int, depth: int) -> bool:
+        """Recompute a var at a step from values that are available or can be recomputed too."""
         recipe = self.recipe(var)
         if recipe is None or depth > DEEPEST:
             return False
         if var not in self.again and var not in choice.again:
             choice.cost += self._cost(recipe)
-        choice.again[var] = Second(step, until)
+        choice.again[var] = SecondLife(step, until)
         room = self.sizes[var]
         for each in recipe.reads:
             passes = self.sizes.get(each) == room and not self._is_live(choice, each, step)
             room = 0 if passes else room
-            if not self._have(choice, each, step, step + (not passes), depth):
+            if not self._make_available(choice, each, step, step + (not passes), depth):
                 return False
         return True
 
-    def _have(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
-        """True where a var is there at a step, or the choice could be widened so that it is.
+    def _make_available(
+        self, choice: Candidate, var: Var, step: int, until: int, depth: int
+    ) -> bool:
+        """Whether a var is available at a step, extending the candidate if necessary.
 
-        What is made for it alone lives to `until`.
+        A value that is recomputed for this purpose lives to `until`.
         """
         if var.role == "feed":
             return True
-        if not self._stays(var, step):
+        if not self._is_intact(var, step):
             return False
         if var.role == "param" or (var in self.kept and var.overwrites is None):
             return True
@@ -173,63 +180,63 @@ class Timeline:
         if chosen is not None:
             last = max(chosen.until, step + 1)
             if chosen.step <= step:
-                choice.again[var] = Second(chosen.step, last)
+                choice.again[var] = SecondLife(chosen.step, last)
                 return True
-            return self._make(choice, var, step, last, depth + 1)
-        trial = Choice(dict(choice.again), dict(choice.ends), choice.cost)
-        if self._make(trial, var, step, until, depth + 1):
+            return self._recompute(choice, var, step, last, depth + 1)
+        trial = Candidate(dict(choice.again), dict(choice.ends), choice.cost)
+        if self._recompute(trial, var, step, until, depth + 1):
             choice.again, choice.ends, choice.cost = trial.again, trial.ends, trial.cost
             return True
-        return self._keep(choice, var, step)
+        return self._extend_life(choice, var, step)
 
-    def _keep(self, choice: Choice, var: Var, step: int) -> bool:
-        """Keep what no cheap op makes a while longer."""
+    def _extend_life(self, choice: Candidate, var: Var, step: int) -> bool:
+        """Extend the live range of a value that no cheap op recomputes."""
         if var not in self.spans or self.spans[var][0] >= step:
             return False
         choice.ends[var] = step + 1
         return True
 
-    def _stays(self, var: Var, step: int) -> bool:
-        """True where nothing is written over a var before a step."""
+    def _is_intact(self, var: Var, step: int) -> bool:
+        """Whether a var is not overwritten before a step."""
         over = self.graph.overwriter(var)
         writer = self.graph.producer(over) if over is not None else None
         return writer is None or self.step_of[writer] >= step
 
-    def _end(self, choice: Choice, var: Var) -> int:
-        """Where the first life of a var ends."""
+    def _end(self, choice: Candidate, var: Var) -> int:
+        """Return the end of the first live range of a var."""
         return choice.ends.get(var, self.ends.get(var, self.spans[var][1]))
 
     def _cost(self, recipe: Recipe) -> int:
         made = {var for op in recipe.ops for var in op.writes()}
         return sum(self.sizes.get(var, 0) for var in (*recipe.reads, *made)) + 1
 
-    # ---- what a choice changes ----
+    # ---- effect of a candidate ----
 
-    def _rate(self, choice: Choice, full: int) -> float:
-        """Bytes fewer at a step, for each byte that is computed again."""
-        moved, now = list(dict.fromkeys([*choice.again, *choice.ends])), Choice()
+    def _rate(self, choice: Candidate, full: int) -> float:
+        """Return the bytes saved at a step per byte recomputed."""
+        moved, now = list(dict.fromkeys([*choice.again, *choice.ends])), Candidate()
         before = sum(self.sizes[var] for var in moved if self._is_live(now, var, full))
         after = sum(self.sizes[var] for var in moved if self._is_live(choice, var, full))
         return (before - after) / max(choice.cost, 1)
 
-    def _is_live(self, choice: Choice, var: Var, step: int) -> bool:
+    def _is_live(self, choice: Candidate, var: Var, step: int) -> bool:
         return any(start <= step < stop for start, stop in self._lives(choice, var))
 
-    def _lives(self, choice: Choice, var: Var) -> list[tuple[int, int]]:
-        """The one or two lives of a var under a choice."""
+    def _lives(self, choice: Candidate, var: Var) -> list[tuple[int, int]]:
+        """Return the one or two live ranges of a var under a candidate."""
         first = (self.spans[var][0], self._end(choice, var))
         again = choice.again.get(var) or self.again.get(var)
         return [first] if again is None else [first, (again.step, again.until)]
 
-    def _change(self, choice: Choice) -> Array:
+    def _change(self, choice: Candidate) -> Array:
         change = np.zeros_like(self.live)
         for var in dict.fromkeys([*choice.again, *choice.ends]):
-            for sign, given in ((-1, Choice()), (1, choice)):
+            for sign, given in ((-1, Candidate()), (1, choice)):
                 for start, stop in self._lives(given, var):
                     change[start:stop] += sign * self.sizes[var]
         return change
 
-    def _take(self, choice: Choice, change: Array) -> None:
+    def _apply(self, choice: Candidate, change: Array) -> None:
         self.live = self.live + change
         self.again |= choice.again
         self.ends |= choice.ends
@@ -239,13 +246,13 @@ class Timeline:
                 insort(self.uses.setdefault(read, []), again.step)
 
 
-def _is_free(var: Var) -> bool:
-    """True for a temporary of a known size that lives in a storage of its own."""
+def _is_evictable(var: Var) -> bool:
+    """Whether a var is a temporary of known size with separate storage."""
     return var.overwrites is None and var.role == "temp" and not var.type.is_open
 
 
 def _may_repeat(op: Op, wanted: Var) -> bool:
-    """True where an op gives the same numbers again and takes little time to do it."""
+    """Whether an op is deterministic and cheap."""
     written = [var for var in op.writes() if var is not wanted]
     alone = all(var.overwrites is None and var.role == "temp" for var in written)
     if op.body is not None or op.defn.has_effects:
@@ -258,16 +265,16 @@ def _may_repeat(op: Op, wanted: Var) -> bool:
 
 
 def _sources(op: Op) -> list[Var]:
-    """The vars that must be there to repeat an op."""
+    """Return the vars that must be available to repeat an op."""
     again = op.defn.again()
     if again is None:
         return op.needs_data()
-    sides: Mapping[str, Sequence[Var]] = {**op.outputs, **op.inputs}
-    return [var for slot in again.inputs.values() for var in sides.get(slot, ())]
+    slots: Mapping[str, Sequence[Var]] = {**op.outputs, **op.inputs}
+    return [var for slot in again.inputs.values() for var in slots.get(slot, ())]
 
 
-def _slice(g: Graph, op: Op) -> list[Op]:
-    """An op, and the ops of its kernel that it needs, in order."""
+def _kernel_slice(g: Graph, op: Op) -> list[Op]:
+    """Return an op and the ops of its kernel that it depends on, in order."""
     if op.kernel is None:
         return [op]
     wanted, pending = dict.fromkeys([op]), [op]

@@ -1,4 +1,6 @@
-"""Give every temporary its bytes of the arena; what need not be copied lies where it is part of."""
+"""Buffer assignment: temporaries get slots of the arena; in-place ops and sub-buffers avoid
+copies.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from compiler.passes.memory.views import Parts, chosen_parts
 class ReuseMemory(Pass):
     """b = f(a), a not read again  =  b in the memory of a;  b = part of a  =  b where a is.
 
-    Vars share a slot only in these cases, so a slot is alive without holes and its bytes are one
-    size; where slots that never meet in time lie in the arena is arithmetic on their lives, done
-    when sizes are known (`compiler.pack`). What only data can size gets no slot. In place is legal
-    for pointwise kernels over inputs of the output's full shape, and where an op declares it.
-    Parts are those of concat, split and slice, and the same elements in another shape; what will be
-    joined is written where the whole will be, as far as that takes no more memory.
+    Vars share a slot only in these cases, so a slot is live without gaps and has one size; the
+    offsets of slots are computed from their live ranges when sizes are known (`compiler.pack`).
+    Values of data-dependent size get no slot. In place is legal for pointwise kernels over inputs
+    of the output's full shape, and for ops that declare it. Sub-buffers are those of concat, split
+    and slice, and reshapes; inputs of a concat are written directly into its result, if that takes
+    no more memory.
     """
 
     name = "reuse_memory"
@@ -34,81 +36,85 @@ class ReuseMemory(Pass):
         self.parts = parts
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Plan with parts of what will be and of what is there, and with none; take the best."""
+        """Plan with sub-buffers of later and earlier values, of earlier ones, and without; take the
+        best.
+        """
         tries = chosen_parts(g, ctx.typical) if self.parts else [Parts()]
         plans = [_Planner(g, parts) for parts in tries]
         for plan in plans:
             plan.run()
         best = min(plans, key=lambda plan: plan.peak(ctx.typical))
-        for var, (slot, region) in best.places.items():
+        for var, (slot, region) in best.allocations.items():
             var.slot, var.region = slot, region
 
 
 class _Planner:
-    """One walk over the kernels in order; `parts` has the whole each part shall lie in."""
+    """One walk over the kernels in order; `parts` maps each sub-buffer to its containing buffer."""
 
     def __init__(self, g: Graph, parts: Parts) -> None:
         self.graph = g
         self.parts = parts
         self.kept = set(g.results)
-        self.alive = lives(g)
+        self.live_ranges = lives(g)
         self.steps = kernels(g)
-        self.places: dict[Var, tuple[int, Region]] = {}
+        self.allocations: dict[Var, tuple[int, Region]] = {}
         self.held: list[list[Var]] = []
 
     def run(self) -> None:
-        """Place what each kernel makes; the labels of the graph are only used on the way."""
+        """Place the outputs of each kernel; the labels of the graph are only used temporarily."""
         for step, ops in enumerate(self.steps):
-            dying = _dying(ops, step, self.alive)
+            dying = _dying(ops, step, self.live_ranges)
             for op in ops:
-                for var in (v for v in op.writes() if v in self.alive and not v.type.is_open):
+                for var in (v for v in op.writes() if v in self.live_ranges and not v.type.is_open):
                     self._place(step, ops, op, var, dying)
-        for var in self.places:
+        for var in self.allocations:
             var.slot, var.region = None, WHOLE
 
     def _place(self, step: int, ops: Sequence[Op], op: Op, var: Var, dying: Sequence[Var]) -> None:
-        """In what it overwrites, where it was planned, in place of what dies, or by itself."""
-        if var.overwrites is not None and var.overwrites in self.places:
-            return self._put(var, *self.places[var.overwrites])
-        if var in self.places and self._try(step, ops, op, var, *self.places[var]):
+        """Place a var in the slot it overwrites, as planned, over a dying var, or in a new slot."""
+        if var.overwrites is not None and var.overwrites in self.allocations:
+            return self._put(var, *self.allocations[var.overwrites])
+        if var in self.allocations and self._try_put(step, ops, op, var, *self.allocations[var]):
             return None
         if var in self.parts:
-            place = self._part_place(*self.parts[var], var)
-            if place is not None and self._try(step, ops, op, var, *place):
+            place = self._sub_buffer(*self.parts[var], var)
+            if place is not None and self._try_put(step, ops, op, var, *place):
                 return None
         for old in dying:
-            fits = old.type.nbytes == var.type.nbytes and old in self.places
+            fits = old.type.nbytes == var.type.nbytes and old in self.allocations
             fits = fits and may_take_over(ops, old, var)
-            if fits and self._try(step, ops, op, var, *self.places[old]):
+            if fits and self._try_put(step, ops, op, var, *self.allocations[old]):
                 return None
         return self._put(var, *self._new_slot())
 
-    def _part_place(self, whole: Var, share: Share, part: Var) -> tuple[int, Region] | None:
-        """Where a part would lie; a whole that is not there yet gets its place now."""
-        if whole not in self.places:
+    def _sub_buffer(self, whole: Var, share: Share, part: Var) -> tuple[int, Region] | None:
+        """Return the place of a sub-buffer; its containing buffer is placed first if necessary."""
+        if whole not in self.allocations:
             outer = self.parts.get(whole)
-            place = self._part_place(*outer, whole) if outer is not None else self._new_slot()
+            place = self._sub_buffer(*outer, whole) if outer is not None else self._new_slot()
             if place is None:
                 return None
             self._put(whole, *place)
-        slot, outer_region = self.places[whole]
+        slot, outer_region = self.allocations[whole]
         region = part_region(outer_region, whole.type, part.type, share)
         return None if region is None else (slot, region)
 
-    def _try(
+    def _try_put(
         self, step: int, ops: Sequence[Op], op: Op, var: Var, slot: int, region: Region
     ) -> bool:
-        """Put a var in a place if it may be written there."""
+        """Put a var in a place if it may be written there; return whether it was."""
         if region.has_gaps and not may_have_gaps(self.graph, var, region):
             return False
         others = [each for each in self.held[slot] if each is not var]
         if var in self.kept and any(each in self.kept for each in others):
-            return False  # what is returned is alone
-        if self.graph.overwriter(var) and any(self.alive[each][1] > step + 1 for each in others):
-            return False  # what is written over later takes no other's bytes along
+            return False  # results share memory with nothing
+        if self.graph.overwriter(var) and any(
+            self.live_ranges[each][1] > step + 1 for each in others
+        ):
+            return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
-        if any(clashes(ops, op, var, others, self.alive, step)):
+        if any(clashes(ops, op, var, others, self.live_ranges, step)):
             var.slot, var.region = before
             return False
         self._put(var, slot, region)
@@ -119,19 +125,19 @@ class _Planner:
         return len(self.held) - 1, WHOLE
 
     def _put(self, var: Var, slot: int, region: Region) -> None:
-        if var in self.places:
-            self.held[self.places[var][0]].remove(var)
+        if var in self.allocations:
+            self.held[self.allocations[var][0]].remove(var)
         var.slot, var.region = slot, region
-        self.places[var] = (slot, region)
+        self.allocations[var] = (slot, region)
         self.held[slot].append(var)
 
     def peak(self, typical: int) -> int:
-        """The most bytes of slots alive at once."""
+        """Return the maximum live bytes of the slots."""
         live = [0] * (len(self.steps) + 2)
         for vars in filter(None, self.held):
             size = max(nbytes(var.type, typical) for var in vars)
-            live[min(self.alive[var][0] for var in vars)] += size
-            live[max(self.alive[var][1] for var in vars)] -= size
+            live[min(self.live_ranges[var][0] for var in vars)] += size
+            live[max(self.live_ranges[var][1] for var in vars)] -= size
         peak = total = 0
         for change in live:
             total += change
@@ -139,7 +145,7 @@ class _Planner:
         return peak
 
 
-def _dying(ops: Sequence[Op], step: int, alive: dict[Var, tuple[int, int]]) -> list[Var]:
-    """Vars that these ops are the last to read, and that were made before them."""
-    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in alive)
-    return [var for var in read if alive[var][0] < step and alive[var][1] == step + 1]
+def _dying(ops: Sequence[Op], step: int, live_ranges: dict[Var, tuple[int, int]]) -> list[Var]:
+    """Return the vars whose last readers are these ops, defined before them."""
+    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in live_ranges)
+    return [var for var in read if live_ranges[var][0] < step and live_ranges[var][1] == step + 1]

@@ -1,4 +1,4 @@
-"""Choose an order of the kernels in which few bytes are alive at once."""
+"""Scheduling: an order of the kernels with few live bytes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from compiler.passes.distribute.overlap import overlapped
 from compiler.passes.memory.schedules import Kernels, Order
 
 LARGER = 128
-"""How many times larger than typical unknown sizes are where a new order must not be worse."""
+"""Factor on the typical size at which a new schedule must not be worse."""
 
 
 class Schedule(Pass):
-    """Of several orders, the one with the lowest peak of live bytes.
+    """Of several schedules, the one with the lowest peak of live bytes.
 
-    Compared are the order as written; a greedy one, which takes, of what is ready, the kernel that
-    frees most and makes least; the same from the end backwards; and each with what takes memory
-    put off until it is needed. Unknown sizes count as `ctx.typical`. Where peaks are equal the
-    earlier one counts, the program's first, and an order that needs more than the program's at far
-    larger sizes is none: there activations outweigh parameters.
+    Candidates are the original order; a greedy one, which takes the ready kernel that frees most
+    and allocates least; the same in reverse from the end; and each with allocations deferred until
+    needed. Unknown sizes count as `ctx.typical`. Ties are resolved in this order, and a schedule
+    with a higher peak than the original at much larger sizes is discarded: there, activations
+    outweigh parameters.
 
-    Where gradients are summed over ranks while others are computed, the order as written counts:
-    what begins communication runs as soon as it can, what waits for it just before the result is
-    read.
+    If all-reduces of gradients overlap with computation, the original order is kept: communication
+    starts as early as possible, and is waited for just before the result is read.
     """
 
     name = "schedule"
@@ -33,7 +32,7 @@ class Schedule(Pass):
         self.search = search
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Compare the peaks; without `search`, settle for the order as written."""
+        """Compare the peaks; without `search`, keep the original order."""
         is_overlapped = any(op.defn.starts_early for op in g.ops())
         if not self.search and not is_overlapped:
             g.reorder(g.ops())
@@ -46,15 +45,15 @@ class Schedule(Pass):
 
 
 def _overlapped(kernels: Kernels) -> Order:
-    """The order as written, with communication begun early and waited for late."""
+    """Return the original order with communication started early and waited for late."""
     early = [any(op.defn.starts_early for op in ops) for ops in kernels.steps]
     late = [any(op.defn.waits_late for op in ops) for ops in kernels.steps]
-    return overlapped(kernels.written(), kernels.before, early.__getitem__, late.__getitem__)
+    return overlapped(kernels.original(), kernels.before, early.__getitem__, late.__getitem__)
 
 
 def _best(kernels: Kernels, typical: int) -> Order:
-    """The order with the lowest peak that is not worse than the written one at large sizes."""
-    orders = [kernels.written(), kernels.greedy(), kernels.backward()]
+    """Return the order with the lowest peak that is not worse than the original at large sizes."""
+    orders = [kernels.original(), kernels.greedy(), kernels.backward()]
     orders += [kernels.deferred(order) for order in orders]
     peaks = [kernels.peak(order) for order in orders]
     kernels.resize(LARGER * typical)
@@ -66,6 +65,8 @@ def _best(kernels: Kernels, typical: int) -> Order:
 
 
 def peak_bytes(g: Graph, typical: int) -> int:
-    """The most bytes of temporaries alive at once in the graph's order, unknown sizes `typical`."""
+    """Return the peak live bytes of temporaries in the graph's order, with `typical` unknown
+    sizes.
+    """
     kernels = Kernels(g, typical)
-    return kernels.peak(kernels.written())
+    return kernels.peak(kernels.original())

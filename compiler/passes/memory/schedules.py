@@ -1,8 +1,8 @@
-"""Orders of kernels in which few bytes are alive, and what each of them costs.
+"""Schedules of kernels with few live bytes, and their peaks.
 
-An order is found by a rule in about n · log n; which rule suits a graph nobody can tell before, so
+Each heuristic takes about n · log n; which one suits a graph is not known in advance, so
 `compiler.passes.memory.schedule` tries several and compares their peaks. In a peak, a value written
-in place of one that is not read again takes no memory of its own, as `reuse_memory` will have it.
+in place of a dying one takes no additional memory, as in `reuse_memory`.
 """
 
 from __future__ import annotations
@@ -16,109 +16,119 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import TensorType
 
 Order = list[int]
-"""Numbers of kernels; those of the graph's own order count up."""
+"""Indices of kernels; the graph's original order is ascending."""
 
 
 class Kernels:
-    """The kernels of a graph by number: who waits for whom, which memory each makes and reads.
+    """The kernels of a graph by index: their dependencies, and the memory each writes and reads.
 
-    Memory is numbered too: a var, or all versions that are written over each other. `uses` counts
-    the kernels that read it; results have one use more than there are. Unknown sizes are `typical`.
+    Memory is indexed too: a var, or all versions that overwrite each other. `uses` counts the
+    kernels that read it; results have one additional use. Unknown sizes are `typical`.
     """
 
     def __init__(self, g: Graph, typical: int) -> None:
         self.graph = g
         self.steps = kernels(g)
         number = {op: index for index, ops in enumerate(self.steps) for op in ops}
-        self.before = [_others(g, ops, number, index) for index, ops in enumerate(self.steps)]
+        self.before = [_dependencies(g, ops, number, index) for index, ops in enumerate(self.steps)]
         self.after: list[list[int]] = [[] for _ in self.steps]
         for index, waits in enumerate(self.before):
             for each in waits:
                 self.after[each].append(index)
         stored = lives(g)
-        places = {var: i for i, var in enumerate(v for v in stored if v.storage is v)}
-        place = {var: places[var.storage] for var in stored if var.storage in places}
-        self.types = [var.type for var in places]
-        self.made = [_places((v for op in ops for v in op.writes()), place) for ops in self.steps]
-        self.reads = [_places((v for op in ops for v in held(op)), place) for ops in self.steps]
+        memory_index = {var: i for i, var in enumerate(v for v in stored if v.storage is v)}
+        index_of = {var: memory_index[var.storage] for var in stored if var.storage in memory_index}
+        self.types = [var.type for var in memory_index]
+        self.made = [
+            _memory_of((v for op in ops for v in op.writes()), index_of) for ops in self.steps
+        ]
+        self.reads = [
+            _memory_of((v for op in ops for v in held(op)), index_of) for ops in self.steps
+        ]
         for made, reads in zip(self.made, self.reads, strict=True):
             made[:] = [each for each in made if each not in reads]
             reads[:] = [each for each in reads if each not in made]
-        self.uses = [0] * len(places)
+        self.uses = [0] * len(memory_index)
         for each in (each for reads in self.reads for each in reads):
             self.uses[each] += 1
-        for var in (var for var in g.results if var in place):
-            self.uses[place[var]] += 1
-        self.heirs = self._heirs(place)
+        for var in (var for var in g.results if var in index_of):
+            self.uses[index_of[var]] += 1
+        self.in_place = self._in_place_candidates(index_of)
         self.resize(typical)
 
     def resize(self, typical: int) -> None:
-        """Count bytes with another number for unknown sizes."""
+        """Recompute sizes with another value for unknown sizes."""
         self.sizes = [nbytes(type, typical) for type in self.types]
 
-    def _heirs(self, place: dict[Var, int]) -> dict[tuple[int, int], list[int]]:
-        """For a kernel and memory it makes, the memory it could write that in place of."""
+    def _in_place_candidates(self, index_of: dict[Var, int]) -> dict[tuple[int, int], list[int]]:
+        """Return, for each kernel and memory it writes, the memory that it could overwrite in
+        place.
+        """
         found: dict[tuple[int, int], list[int]] = {}
         for index, ops in enumerate(self.steps):
-            made = [v for op in ops for v in op.writes() if place.get(v) in self.made[index]]
-            reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in place)
+            made = [v for op in ops for v in op.writes() if index_of.get(v) in self.made[index]]
+            reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
             for new in made:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
-                fits = [place[old] for old in same if may_take_over(ops, old, new)]
+                fits = [index_of[old] for old in same if may_take_over(ops, old, new)]
                 if fits:
-                    found[index, place[new]] = fits
+                    found[index, index_of[new]] = fits
         return found
 
     def ops(self, order: Order) -> list[Op]:
-        """The ops of an order."""
+        """Return the ops of a schedule."""
         return [op for index in order for op in self.steps[index]]
 
     def peak(self, order: Order) -> int:
-        """The most bytes alive at once."""
+        """Return the peak live bytes."""
         left, owed = list(self.uses), list(self.sizes)
         peak = live = 0
         for index in order:
             for new in self.made[index]:
-                olds = self.heirs.get((index, new), ())
+                olds = self.in_place.get((index, new), ())
                 old = next((each for each in olds if left[each] == 1 and owed[each]), None)
                 if old is None:
                     live += self.sizes[new]
                 else:
                     owed[old] = 0
             peak = max(peak, live)
-            live -= sum(owed[each] for each in self._ended(index, left))
+            live -= sum(owed[each] for each in self._dead_after(index, left))
         return peak
 
-    def _ended(self, index: int, left: list[int]) -> list[int]:
-        """Memory that nobody reads behind a kernel that is done now."""
+    def _dead_after(self, index: int, left: list[int]) -> list[int]:
+        """Return the memory whose last reader is this kernel."""
         for each in self.reads[index]:
             left[each] -= 1
         return [each for each in (*self.reads[index], *self.made[index]) if not left[each]]
 
-    # ---- orders ----
+    # ---- schedules ----
 
-    def written(self) -> Order:
-        """The order as it is."""
+    def original(self) -> Order:
+        """Return the original order."""
         return list(range(len(self.steps)))
 
     def greedy(self) -> Order:
-        """Of what is ready, first what makes least and frees most."""
-        left, readers = list(self.uses), _listed(self.reads, len(self.sizes))
+        """Return the schedule that always takes the ready kernel that allocates least and frees
+        most.
+        """
+        left, readers = list(self.uses), _readers_by_memory(self.reads, len(self.sizes))
 
         def cost(index: int) -> int:
             freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
             return sum(self.sizes[each] for each in self.made[index]) - freed
 
         def done(index: int) -> Iterable[int]:
-            self._ended(index, left)
+            self._dead_after(index, left)
             last = (each for each in self.reads[index] if left[each] == 1)
             return [reader for each in last for reader in readers[each]]
 
         return _by_cost(self.before, self.after, cost, done)
 
     def backward(self) -> Order:
-        """From the end: of what nothing waits for any more, last what needs least to be alive."""
-        readers, makers = _listed(self.reads, len(self.sizes)), self.made
+        """Return the schedule built from the end: last, the kernel that requires the least live
+        memory.
+        """
+        readers, makers = _readers_by_memory(self.reads, len(self.sizes)), self.made
         alive = [False] * len(self.sizes)
 
         def cost(index: int) -> int:
@@ -134,14 +144,16 @@ class Kernels:
         return _by_cost(self.after, self.before, cost, done, sign=-1)[::-1]
 
     def deferred(self, order: Order) -> Order:
-        """What takes memory waits until it is needed; what gives some back comes at once."""
+        """Return the order with allocating kernels deferred until needed, and freeing ones
+        early.
+        """
         placed, left, result = set[int](), list(self.uses), Order()
 
         def takes(index: int) -> bool:
             freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
             return sum(self.sizes[each] for each in self.made[index]) > freed
 
-        def place(first: int) -> None:
+        def schedule(first: int) -> None:
             pending = [first]
             while pending:
                 index = pending[-1]
@@ -153,7 +165,7 @@ class Kernels:
                 if index not in placed:
                     placed.add(index)
                     result.append(index)
-                    self._ended(index, left)
+                    self._dead_after(index, left)
                     pending += reversed([w for w in self.after[index] if ready(w)])
 
         def ready(index: int) -> bool:
@@ -162,36 +174,36 @@ class Kernels:
 
         for index in order:
             if index not in placed and not takes(index):
-                place(index)
+                schedule(index)
         for index in order:
             if index not in placed:
-                place(index)
+                schedule(index)
         return result
 
 
 def nbytes(type: TensorType, typical: int) -> int:
-    """The bytes of a type where unknown sizes are `typical`; an array counts as one tensor."""
+    """Return the bytes of a type with `typical` unknown sizes; an array counts as one tensor."""
     size = type.numel * type.dtype.itemsize if type.is_array else type.nbytes
     return evaluate(size, dict.fromkeys(type.names, typical))
 
 
-def _others(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
-    """The kernels that must run before the kernel of these ops."""
+def _dependencies(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
+    """Return the kernels that the kernel of these ops depends on."""
     found = dict.fromkeys(number[each] for op in ops for each in g.predecessors(op))
     found.pop(own, None)
     return list(found)
 
 
-def _places(vars: Iterable[Var], place: dict[Var, int]) -> list[int]:
-    return list(dict.fromkeys(place[var] for var in vars if var in place))
+def _memory_of(vars: Iterable[Var], index_of: dict[Var, int]) -> list[int]:
+    return list(dict.fromkeys(index_of[var] for var in vars if var in index_of))
 
 
-def _listed(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
-    """The kernels that read each memory."""
+def _readers_by_memory(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+    """Return the kernels that read each memory."""
     found: list[list[int]] = [[] for _ in range(count)]
     for index, each in enumerate(reads):
-        for place in each:
-            found[place].append(index)
+        for memory in each:
+            found[memory].append(index)
     return found
 
 
@@ -202,9 +214,9 @@ def _by_cost(
     done: Callable[[int], Iterable[int]],
     sign: int = 1,
 ) -> Order:
-    """List scheduling: of what waits for nothing, the cheapest, ties in order of the numbers.
+    """List scheduling: take the cheapest ready kernel, ties by index.
 
-    `done` is told what was taken, and gives those whose cost may have fallen by it.
+    `done` receives the scheduled kernel, and returns those whose cost may have decreased.
     """
     waits = [len(each) for each in before]
     ready = [(cost(i), sign * i) for i, count in enumerate(waits) if not count]

@@ -1,9 +1,9 @@
-"""Chooses which values shall lie in the memory of what they are part of.
+"""Choice of values to store as sub-buffers (views) of the value that they are part of.
 
-A part of what is there already costs nothing: it is a view. What will be joined later may be
-written where the joined value will be; then the memory of all of it is taken as soon as the first
-such part is made. That pays for parts that are made shortly before, and not for one that waited
-long, so for each join the last made parts are taken, as many as leave the fewest bytes alive.
+A part of an existing value is a free view. An input of a concat may be written directly into the
+concatenated value; then the memory of that value is live from its first part on. That pays off for
+parts that are computed shortly before, but not for early ones, so for each concat the latest parts
+are chosen, as many as minimise the live bytes.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from compiler.passes.memory.schedules import nbytes
 _ANY = Share(("", 0), ("", 0))
 
 Parts = dict[Var, tuple[Var, Share]]
-"""For a part, the whole it shall lie in, and which part of that it is."""
+"""For a part, its containing var, and which share of it the part is."""
 
 
 def chosen_parts(g: Graph, typical: int) -> list[Parts]:
-    """What to try: all parts that seem to pay, those of what is there already, and none.
+    """Return the plans to try: all profitable parts, those of existing values, and none.
 
-    Parts that stay are in all of them.
+    Mandatory parts are in all of them.
     """
     chooser = _Chooser(g, typical)
-    staying = chooser.staying()
-    views = chooser.views(staying)
+    mandatory = chooser.mandatory()
+    views = chooser.views(mandatory)
     joined = chooser.joined(views)
     tries = [joined] if joined != views else []
-    return [*tries, views, staying] if views != staying else [*tries, staying]
+    return [*tries, views, mandatory] if views != mandatory else [*tries, mandatory]
 
 
 class _Chooser:
-    """The lives of a graph's vars, and the bytes alive in each step."""
+    """The live ranges of a graph's vars, and the live bytes of each step."""
 
     def __init__(self, g: Graph, typical: int) -> None:
         self.graph = g
         self.steps = kernels(g)
-        self.alive = lives(g)
+        self.live_ranges = lives(g)
         self.on_device = device_vars(g)
-        self.sizes = {var: nbytes(var.type, typical) for var in self.alive}
+        self.sizes = {var: nbytes(var.type, typical) for var in self.live_ranges}
         self.live = np.zeros(len(self.steps) + 2, np.int64)
-        for var, (start, stop) in self.alive.items():
+        for var, (start, stop) in self.live_ranges.items():
             self.live[start:stop] += self.sizes[var]
 
-    def staying(self) -> Parts:
-        """Parts that stay in their whole, whatever memory that takes: those of buckets."""
+    def mandatory(self) -> Parts:
+        """Return mandatory parts, at any memory cost: those of buckets."""
         found = Parts()
         for whole, part, share in self._pairs():
             if share.stays:
                 found.setdefault(part, (whole, share))
         return found
 
-    def views(self, staying: Parts) -> Parts:
-        """Parts of what is there when they are made, that do not keep a larger whole alive."""
-        found = Parts(staying)
+    def views(self, mandatory: Parts) -> Parts:
+        """Return views of existing values that do not keep a larger value live."""
+        found = Parts(mandatory)
         for whole, part, share in self._pairs():
             early = self._start(whole) <= self._start(part)
             longer = self._stop(part) > self._stop(whole)
@@ -72,67 +72,71 @@ class _Chooser:
         return found
 
     def joined(self, views: Parts) -> Parts:
-        """The same with parts that are made before their whole, and what they are written over."""
+        """Extend `views` by parts computed before their containing value, and what they
+        overwrite.
+        """
         found = Parts(views)
         joins: dict[Var, list[tuple[Var, Share]]] = {}
         for whole, part, share in self._pairs():
             if self._start(part) < self._start(whole) and part not in found:
                 joins.setdefault(whole, []).append((part, share))
         for whole, pairs in joins.items():
-            for part, share in self._worth(whole, pairs):
+            for part, share in self._profitable_parts(whole, pairs):
                 found.setdefault(part, (whole, share))
-        self._add_written_over(found)
+        self._add_overwritten(found)
         return found
 
     def _pairs(self) -> list[tuple[Var, Var, Share]]:
-        """All pairs of a whole and a part that have memory of their own."""
+        """Return all pairs of a containing value and a part that both have memory."""
         pairs = [pair for ops in self.steps for op in ops for pair in shared(op)]
         free = [pair for pair in pairs if all(self._is_free(var, pair[2]) for var in pair[:2])]
         kept = set(self.graph.results)
         return [pair for pair in free if pair[1] not in kept]
 
     def _is_free(self, var: Var, share: Share = _ANY) -> bool:
-        """True for what may lie elsewhere; on a device only where its part is aligned."""
+        """Whether a var may be moved; on a device only if its part is aligned."""
         alone = var.overwrites is None and self.graph.overwriter(var) is None
-        here = var in self.alive and (share.stays or var not in self.on_device)
+        here = var in self.live_ranges and (share.stays or var not in self.on_device)
         return here and alone and not var.type.is_open
 
     def _start(self, var: Var) -> int:
-        return self.alive[var][0]
+        return self.live_ranges[var][0]
 
     def _stop(self, var: Var) -> int:
-        return self.alive[var][1]
+        return self.live_ranges[var][1]
 
-    def _worth(self, whole: Var, pairs: list[tuple[Var, Share]]) -> list[tuple[Var, Share]]:
-        """The parts made last, as many as leave the fewest bytes alive; more where it is equal."""
+    def _profitable_parts(
+        self, whole: Var, pairs: list[tuple[Var, Share]]
+    ) -> list[tuple[Var, Share]]:
+        """Return the latest parts, as many as minimise the live bytes; more if equal."""
         ordered = sorted(pairs, key=lambda pair: -self._start(pair[0]))
         first, last = self._start(ordered[-1][0]), self._start(whole) + 1
         best, fewest = 0, int(self.live[first:last].max())
         change = np.zeros(last - first, np.int64)
         taken = self._start(whole)
         for count, (part, _) in enumerate(ordered, 1):
-            start, stop = self.alive[part]
+            start, stop = self.live_ranges[part]
             change[start - first : taken - first] += self.sizes[whole]
             change[start - first : min(stop, last) - first] -= self.sizes[part]
             taken = min(taken, start)
             peak = int((self.live[first:last] + change).max())
             if peak <= fewest:
                 best, fewest = count, peak
-        self._take(whole, [part for part, _ in ordered[:best]])
+        self._account_for(whole, [part for part, _ in ordered[:best]])
         return ordered[:best]
 
-    def _take(self, whole: Var, parts: Sequence[Var]) -> None:
-        """Count a whole from its first part on, and its parts no more while it is there."""
+    def _account_for(self, whole: Var, parts: Sequence[Var]) -> None:
+        """Account for a containing value that is live from its first part on."""
         if not parts:
             return
         first = min(map(self._start, parts))
         _add(self.live, first, self._start(whole), self.sizes[whole])
         for part in parts:
-            start, stop = self.alive[part]
+            start, stop = self.live_ranges[part]
             _add(self.live, start, min(stop, self._stop(whole)), -self.sizes[part])
 
-    def _add_written_over(self, found: Parts) -> None:
-        """What a planned part is written over shall lie there from its own beginning on."""
+    def _add_overwritten(self, found: Parts) -> None:
+        """Place what a planned part overwrites there too."""
         kept = set(self.graph.results)
         for step in range(len(self.steps) - 1, -1, -1):
             ops = self.steps[step]
@@ -143,7 +147,7 @@ class _Chooser:
                     found[old] = (var, Share(("", 0), ("", 0)))
 
     def _overwritten(self, ops: Sequence[Op], step: int, var: Var) -> list[Var]:
-        """What dies in a kernel and could be written over by a var it makes."""
+        """Return the dying inputs of a kernel that an output could overwrite."""
         read = dict.fromkeys(v for op in ops for v in op.needs_data() if self._is_free(v))
         return [
             old

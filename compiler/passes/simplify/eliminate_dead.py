@@ -1,4 +1,4 @@
-"""Remove ops whose results nobody asks for."""
+"""Dead code elimination: removes ops whose results are unused."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from compiler.passes.base import Context, Fact, Pass
 class EliminateDead(Pass):
     """y = f(x), y never read  =  nothing.
 
-    What is asked for: the results, every write of persistable state, and ops with effects.
+    Roots are the results, every write of persistable state, and ops with side effects.
     """
 
     name = "eliminate_dead"
     invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Keep what the roots depend on, walking producers; remove the rest."""
+        """Keep what the roots depend on; remove all other ops."""
         kept = _wanted(g)
         g.remove(*(op for op in g.ops() if op not in kept))
 
 
 def _wanted(g: Graph) -> set[Op]:
-    """Every op that a root depends on, data or order."""
+    """Return every op that a root depends on, by data or order."""
     pending = [op for op in g.ops() if op.defn.has_effects or _writes_state(op)]
     pending += [op for op in map(g.producer, g.results) if op is not None]
     kept: set[Op] = set()

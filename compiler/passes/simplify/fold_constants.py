@@ -1,4 +1,6 @@
-"""Compute at compile time what does not depend on feeds or on state that changes."""
+"""Constant folding: evaluates at compile time what depends neither on feeds nor on mutable
+state.
+"""
 
 from __future__ import annotations
 
@@ -17,41 +19,41 @@ from compiler.passes.simplify.value_replacement import is_wanted
 from compiler.passes.state import add_state
 
 LARGEST = 1 << 16
-"""Elements of the largest constant worth computing now, if it is larger than what it is made of, or
-than all state that is lent.
+"""Maximum elements of a folded constant, unless its inputs are larger, up to the size of all state
+that was passed in.
 """
 
 
 class FoldConstants(Pass):
     """f(c) with c constant  =  c'.
 
-    Constant are what ops fill without asking anybody, state that is lent and that no op writes, the
-    shapes of vars whose sizes are numbers, and what is computed of these. Of a chain only the end
-    is kept: one number everywhere becomes `fill_constant`; anything else becomes state held in
-    `ctx.params`, and is left alone where no params are lent to hold it.
+    Constant are outputs of fill ops, state that was passed in and that no op writes, shapes of vars
+    with known sizes, and everything computed from these. Of a chain only the end is stored: a
+    uniform value becomes `fill_constant`; anything else becomes state in `ctx.params`, and is not
+    folded if no params were passed in.
     """
 
     name = "fold_constants"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Compute from the beginning of every chain; write down from its end."""
-        values = _lent(g, ctx)
-        lent = sum(array.size for array in values.values())
+        """Evaluate forwards along every chain; rewrite from its end."""
+        values = _constant_state(g, ctx)
+        state_size = sum(array.size for array in values.values())
         folded = list[Op]()
         for op in g.ops():
-            given = _given(op, values) if _may_fold(op, lent) else None
+            given = _constant_inputs(op, values) if _may_fold(op, state_size) else None
             if given is not None:
                 values |= _evaluate(op, given)
                 folded += [op] if op.reads() else []
         for op in reversed(folded):
-            self._write_down(g, op, values, ctx)
+            self._replace(g, op, values, ctx)
 
-    def _write_down(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
+    def _replace(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
         wanted = [var for var in op.writes() if is_wanted(g, var)]
         if ctx.params is None and not all(_is_uniform(values[var]) for var in wanted):
             ctx.note_missed(
-                self.name, op, "its value is not one number, and no params are lent to hold it"
+                self.name, op, "its value is not uniform, and no params were passed in to store it"
             )
             return
         g.remove(op)
@@ -59,42 +61,42 @@ class FoldConstants(Pass):
             _define(g, var, values[var], op, ctx)
 
 
-def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
-    """State that is lent and that no op of the graph writes."""
+def _constant_state(g: Graph, ctx: Context) -> dict[Var, Array]:
+    """Return the state that was passed in and that no op of the graph writes."""
     fixed = [var for var in g.params() if g.producer(var) is None and g.overwriter(var) is None]
     if ctx.params is None:
         return {}
     return {var: ctx.params[var.name] for var in fixed if var.name in ctx.params}
 
 
-def _may_fold(op: Op, lent: int) -> bool:
-    """True for a pure op of the graph whose every output is a small temporary of known size.
+def _may_fold(op: Op, state_size: int) -> bool:
+    """Whether an op is pure and every output is a small temporary of known size.
 
-    `lent` is how many elements the state has that is lent: constants made of constants do not grow
-    beyond it, however often they are joined.
+    `state_size` is the number of elements of the state that was passed in: constants do not grow
+    beyond it, however often they are concatenated.
     """
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
     given = [var.type.numel for var in dict.fromkeys(op.reads())]
-    most = max(LARGEST, min(lent, sum(size for size in given if isinstance(size, int))))
-    return all(_is_small(var, most) for var in op.writes())
+    limit = max(LARGEST, min(state_size, sum(size for size in given if isinstance(size, int))))
+    return all(_is_small(var, limit) for var in op.writes())
 
 
-def _is_small(var: Var, most: int) -> bool:
+def _is_small(var: Var, limit: int) -> bool:
     size = var.type.numel
     own = var.role == "temp" and var.overwrites is None and not var.type.is_array
-    return own and isinstance(size, int) and size <= most
+    return own and isinstance(size, int) and size <= limit
 
 
-def _given(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
-    """The arrays in an op's slots; None where one of them is not known now."""
+def _constant_inputs(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
+    """Return the arrays of an op's slots; None if one of them is not constant."""
     slots = op.defn.slots
     found: dict[str, list[Array]] = {}
     for slot, vars in op.inputs.items():
         if all(var in values for var in vars):
             found[slot] = [values[var] for var in vars]
         elif slots[slot].shape_only and not any(_is_unsized(var) for var in vars):
-            found[slot] = [_of_shape(var) for var in vars]
+            found[slot] = [_shape_only_array(var) for var in vars]
         else:
             return None
     return found
@@ -104,8 +106,8 @@ def _is_unsized(var: Var) -> bool:
     return var.type.is_array or not all(isinstance(size, int) for size in var.type.shape)
 
 
-def _of_shape(var: Var) -> Array:
-    """An array of which only the shape will be asked."""
+def _shape_only_array(var: Var) -> Array:
+    """Return an array of which only the shape is used."""
     return np.broadcast_to(np.zeros((), var.type.dtype.numpy), var.type.at({}))
 
 
@@ -117,7 +119,7 @@ def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
 
 
 def _is_uniform(array: Array) -> bool:
-    """True for one number everywhere, told apart from the zero of the other sign; not for NaN."""
+    """Whether all elements are equal, including the sign of zero; False for NaN."""
     if array.size == 0 or not (array == array.flat[0]).all():
         return False
     signs = np.signbit(array) if is_floating(array.dtype) else array
@@ -125,7 +127,7 @@ def _is_uniform(array: Array) -> bool:
 
 
 def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
-    """Give a var the value it was found to have; who reads it reads the state that holds it."""
+    """Define a var as a constant; its readers read the state that contains it."""
     if _is_uniform(array):
         shape = [int(cast(int, size)) for size in var.type.shape]
         attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
@@ -141,6 +143,8 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
 
 
 def _number(number: float) -> dict[str, Any]:
-    """The attributes of `fill_constant` for a number; as text what a float does not hold."""
+    """Return the attributes of `fill_constant` for a number; as text if a float cannot represent
+    it.
+    """
     exact = {} if float(number) == number else {"str_value": str(number)}
     return {"value": float(number), **exact}

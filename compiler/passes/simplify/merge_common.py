@@ -1,4 +1,4 @@
-"""Compute once what is computed twice."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Hashable
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
 from compiler.passes.base import Context, Fact, Pass
-from compiler.passes.simplify.value_replacement import is_wanted, refuse
+from compiler.passes.simplify.value_replacement import is_wanted, replacement_obstacle
 
 LARGEST = 1 << 10
-"""Elements of the largest constant to share: a larger one is filled again sooner than held."""
+"""Maximum elements of a shared constant: a larger one is cheaper to fill again than to keep."""
 
 
 class MergeCommon(Pass):
-    """b = f(x); …; c = f(x)  =  b = f(x), and whoever reads c reads b.
+    """b = f(x); …; c = f(x)  =  b = f(x), and the readers of c read b.
 
-    Common subexpressions: ops of one type with the same attributes that read the same vars. Ops of
-    chance, with effects, with a body, or that write over something stay. So does what the backward
-    pass computes once more than the forward pass: that is done to save memory.
+    Ops of one type with the same attributes that read the same vars are merged. Ops that are
+    random, have effects or a body, or overwrite a value remain. So do ops that the backward pass
+    recomputes from the forward pass: that is done to save memory.
     """
 
     name = "merge_common"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Walk in order: once readers of c read b, what they compute is the same too."""
+        """Visit the ops in order: once readers of c read b, their results are common too."""
         first: dict[Hashable, Op] = {}
         for op in g.ops():
             if not _is_pure(op):
@@ -36,7 +36,9 @@ class MergeCommon(Pass):
 
 
 def _is_pure(op: Op) -> bool:
-    """True for an op whose outputs depend on its inputs and attributes alone, and are no lists."""
+    """Whether an op's outputs depend only on its inputs and attributes, and are not tensor
+    arrays.
+    """
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
     if any(var.type.is_array for var in op.writes()):
@@ -50,19 +52,19 @@ def _is_small(var: Var) -> bool:
 
 
 def _key(op: Op) -> Hashable:
-    """What two ops have in common exactly where they compute the same."""
+    """Return a key that is equal for two ops exactly if they compute the same."""
     inputs = tuple((slot, *op.inputs[slot]) for slot in op.defn.inputs() if slot in op.inputs)
     outputs = tuple((slot, len(vars)) for slot, vars in sorted(op.outputs.items()))
-    return (op.kind, repr(op.defn.attributes), _pass_over(op), inputs, outputs)
+    return (op.kind, repr(op.defn.attributes), _phase(op), inputs, outputs)
 
 
-def _pass_over(op: Op) -> int:
-    """Which pass over the network an op belongs to: forward, backward, an update."""
+def _phase(op: Op) -> int:
+    """Return the phase of an op: forward, backward or update."""
     return int(op.attrs.get("op_role", 0)) & ~int(OpRole.LOSS)
 
 
 def _merge(g: Graph, op: Op, known: Op) -> str:
-    """Let the readers of an op's outputs read those of the known one, or say why not."""
+    """Redirect the readers of an op's outputs to those of the known one, or return why not."""
     pairs = [
         pair
         for slot, vars in op.outputs.items()
@@ -71,8 +73,8 @@ def _merge(g: Graph, op: Op, known: Op) -> str:
     ]
     for copy, original in pairs:
         if copy in g.results:
-            return f"{copy.label!r} is fetched, which is the same as {original.label!r}"
-        if why := refuse(g, copy, original):
+            return f"{copy.label!r} is fetched and equals {original.label!r}"
+        if why := replacement_obstacle(g, copy, original):
             return why
     g.remove(op)
     for copy, original in pairs:

@@ -1,4 +1,4 @@
-"""Let elements change their shape once, or not at all."""
+"""Merges consecutive reshapes, and removes those that cancel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.simplify.value_replacement import drop_idle, is_wanted, merge
+from compiler.passes.simplify.value_replacement import is_wanted, merge, remove_if_unused
 
 _RESHAPES = frozenset(
     "reshape reshape2 flatten flatten2 squeeze squeeze2 unsqueeze unsqueeze2"
@@ -16,17 +16,17 @@ _RESHAPES = frozenset(
 
 
 class MergeReshapes(Pass):
-    """(x in shape a) in shape b  =  x in shape b; x as it is, where that is its own shape.
+    """(x in shape a) in shape b  =  x in shape b; x itself, if that is its own shape.
 
-    Squeezes, flattenings and the like are reshapes too. A shape in between that others read stays,
-    so then nothing would be won, unless the second of two gives back what the first was given.
+    Squeezes, flattenings and the like are reshapes too. An intermediate shape with other readers
+    remains; merging would then gain nothing, unless the second reshape restores the original shape.
     """
 
     name = "merge_reshapes"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Walk in order, so that three in a row become one."""
+        """Visit the ops in order, so that three consecutive ones become one."""
         for op in [op for op in g.ops() if op.kind in _RESHAPES]:
             below = g.producer(op["X"])
             if below is None or below.kind not in _RESHAPES:
@@ -36,37 +36,37 @@ class MergeReshapes(Pass):
 
 
 def _merge(g: Graph, op: Op, below: Op) -> str:
-    """Put one op in the place of two in a row, or say why not."""
+    """Replace two consecutive ops by one, or return why not."""
     x, between, out = below["X"], op["X"], op["Out"]
     if any(var.type.is_open for var in (x, between, out)):
-        return "only data decides its sizes"
+        return "its sizes are data-dependent"
     if any(is_wanted(g, var) for var in op.outputs.get("XShape", [])):
-        return "its gradient asks for the shape in between"
+        return "its gradient needs the intermediate shape"
     if g.overwriter(x) is not None:
-        return f"{x.label!r} is written over later"
+        return f"{x.label!r} is overwritten later"
     if x.type == out.type:
         why = merge(g, op, out, x)
-        drop_idle(g, below)
+        remove_if_unused(g, below)
         return why
     if g.readers(between) != [op] or between in g.results:
         return f"{between.label!r} has other readers"
     why = _reshape(g, op, x, out)
-    drop_idle(g, below)
+    remove_if_unused(g, below)
     return why
 
 
 def _reshape(g: Graph, op: Op, x: Var, out: Var) -> str:
-    """Make `out` of x by one reshape, where attributes can say its shape."""
-    sizes = _said(x.type.shape, out.type.shape)
+    """Compute `out` from x by one reshape, if its attributes can express the shape."""
+    sizes = _shape_attribute(x.type.shape, out.type.shape)
     if sizes.count(-1) > 1:
-        return f"no attribute can say the shape of {out!r}"
+        return f"the shape attribute cannot express {out!r}"
     attrs = {"shape": sizes} | role_of(op)
     g.replace(op, "reshape", {"X": [x]}, {"Out": [out]}, attrs)
     return ""
 
 
-def _said(given: Shape, wanted: Shape) -> list[int]:
-    """A shape as `reshape` is told it: 0 for a size that stays, -1 for one that is not a number."""
+def _shape_attribute(given: Shape, wanted: Shape) -> list[int]:
+    """Return the `shape` attribute of `reshape`: 0 for an unchanged size, -1 for a symbolic one."""
     before: list[Size | None] = [*given, *[None] * len(wanted)]
     return [
         size if isinstance(size, int) else 0 if size == before[axis] else -1

@@ -1,4 +1,4 @@
-"""Take dropout out of what is tested: there it leaves nothing to chance."""
+"""Removes dropout from inference, where it is deterministic."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from compiler.passes.simplify.value_replacement import is_wanted, merge
 
 
 class RemoveDropout(Pass):
-    """dropout(x), tested  =  x, where training scales up what it keeps; else x * (1 - p).
+    """dropout(x), inference  =  x, if training upscales; else x * (1 - p).
 
-    The product is a `scale`, which is pointwise and so can share a kernel. In training dropout
-    stays, and so it does where its mask is read.
+    The product is a `scale`, which is pointwise and can thus be fused. Dropout remains in training,
+    or if its mask is read.
     """
 
     name = "remove_dropout"
@@ -25,10 +25,10 @@ class RemoveDropout(Pass):
 
 
 def _remove(g: Graph, op: Op) -> str:
-    """Do it, or say why not."""
+    """Remove a dropout, or return why not."""
     attributes = op.defn.attributes
     if not attributes["is_test"]:
-        return "it leaves elements out by chance (training)"
+        return "it drops elements at random (training)"
     mask = next(iter(op.outputs.get("Mask", [])), None)
     if mask is not None and is_wanted(g, mask):
         return f"its mask {mask.label!r} is read"

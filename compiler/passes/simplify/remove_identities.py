@@ -1,4 +1,4 @@
-"""Take out ops that hand on what they are given."""
+"""Removes ops that return their input unchanged."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ from compiler.ir.analysis.memory_writes import shared
 from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.norm_folding import NORMS, is_frozen
-from compiler.passes.simplify.value_replacement import merge, refuse
+from compiler.passes.simplify.value_replacement import merge, replacement_obstacle
 
 _ALWAYS = frozenset({"assign", "cast", "sum", "concat", "c_sync_calc_stream", "c_sync_comm_stream"})
-"""Ops that hand on what they are given wherever the type stays; of a list, the only item."""
+"""Ops that return their input (of a list, the only item) if its type does not change."""
 
 _BY_SHAPE = frozenset(
     "expand expand_as slice reshape reshape2 flatten flatten2 squeeze squeeze2 unsqueeze unsqueeze2"
     " flatten_contiguous_range".split()
 )
-"""Those that hand it on wherever no size changes, if all sizes are known."""
+"""Ops that return their input if no size changes and all sizes are known."""
 
 _STATISTICS = ("Mean", "Variance")
-"""What a batch norm with kept statistics is given and, as `MeanOut` and `VarianceOut`, hands on."""
+"""Inputs that a batch norm with fixed statistics returns as `MeanOut` and `VarianceOut`."""
 
 
 class RemoveIdentities(Pass):
-    """y = x  =  whoever reads y reads x.
+    """y = x  =  the readers of y read x.
 
-    Copies, a scale by 1, a cast or a reshape to the same type, a sum of one, a transpose that moves
-    no axis, the gradients of a sum that spread nothing. So are the running statistics of a batch
-    norm that does not learn them: it hands them on as they are, and after this pass it writes no
-    state.
+    Copies, a scale by 1, a cast or a reshape to the same type, a sum of one value, a transpose by
+    the identity, gradients of a sum without broadcasting. So are the running statistics of a batch
+    norm that does not update them; after this pass it writes no state.
     """
 
     name = "remove_identities"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Statistics first, last writer first, so that a chain of them goes whole."""
+        """Visit statistics first, from the last writer, so that a chain of them is removed
+        entirely.
+        """
         for op in reversed(g.ops()):
             frozen = op.kind in NORMS and is_frozen(op.defn.attributes)
             if frozen and "MeanOut" in op.outputs and "VarianceOut" in op.outputs:
-                _let_go(g, op)
+                _bypass_statistics(g, op)
         for op in g.ops():
-            original = _handed_on(op)
+            original = _forwarded_input(op)
             if original is not None and (why := merge(g, op, op["Out"], original)):
                 ctx.note_missed(self.name, op, why)
             elif original is None:
@@ -48,12 +49,14 @@ class RemoveIdentities(Pass):
 
 
 def _share(g: Graph, op: Op) -> None:
-    """Let who reads an output read the input that it is, as the op says for memory; others stay."""
+    """Redirect readers of an output that equals an input, by the op's sharing rule; others
+    remain.
+    """
     same = {
         made: given
         for given, made, share in shared(op)
         if share.size is None and given in op.reads() and [made] in op.outputs.values()
-        and made not in g.results and not refuse(g, made, given)
+        and made not in g.results and not replacement_obstacle(g, made, given)
     }  # fmt: skip
     if not same:
         return
@@ -68,15 +71,15 @@ def _share(g: Graph, op: Op) -> None:
             g.drop(made)
 
 
-def _handed_on(op: Op) -> Var | None:
-    """The var whose value an op hands on as it is; None where it computes something."""
+def _forwarded_input(op: Op) -> Var | None:
+    """Return the var whose value an op returns unchanged; None if there is none."""
     given = op.inputs.get("X") or op.inputs.get("Input", [])
     if len(op.inputs) != 1 or len(given) != 1:
         return None
-    return given[0] if _hands_on(op, given[0]) else None
+    return given[0] if _is_identity(op, given[0]) else None
 
 
-def _hands_on(op: Op, given: Var) -> bool:
+def _is_identity(op: Op, given: Var) -> bool:
     attributes = op.defn.attributes
     if op.kind == "scale":
         return attributes["scale"] == 1.0 and not attributes["bias"]
@@ -87,10 +90,10 @@ def _hands_on(op: Op, given: Var) -> bool:
     return op.kind in _ALWAYS and given.type == op["Out"].type
 
 
-def _let_go(g: Graph, norm: Op) -> None:
-    """Let who reads statistics read what the batch norm was given, unless they are asked for."""
+def _bypass_statistics(g: Graph, norm: Op) -> None:
+    """Redirect readers of statistics to the batch norm's inputs, unless the outputs are needed."""
     pairs = {slot: (norm[slot], norm.outputs[slot + "Out"]) for slot in _STATISTICS}
-    if any(why for given, made in pairs.values() for why in _kept_for(g, given, made)):
+    if any(why for given, made in pairs.values() for why in _statistics_users(g, given, made)):
         return
     outputs = {s: vars for s, vars in norm.outputs.items() if s.removesuffix("Out") not in pairs}
     g.replace(norm, norm.kind, norm.inputs, outputs, norm.attrs)
@@ -99,7 +102,7 @@ def _let_go(g: Graph, norm: Op) -> None:
         g.drop(made[0])
 
 
-def _kept_for(g: Graph, given: Var, made: list[Var]) -> list[Var]:
-    """What needs the statistics that are handed on as a var of their own."""
+def _statistics_users(g: Graph, given: Var, made: list[Var]) -> list[Var]:
+    """Return the vars that require the returned statistics as a separate var."""
     others = [made[0]] if made[0] in g.results or made[0].overwrites is not given else []
     return others + [var for var in [g.overwriter(made[0])] if var is not None]

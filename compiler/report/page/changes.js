@@ -1,4 +1,4 @@
-// What the pass did: in its own words, what it declined and why, and the lines, side by side.
+// Changes of a pass: its description, its missed optimisations, and a side-by-side diff.
 
 const CONTEXT = 2;
 
@@ -11,19 +11,19 @@ views.changes = function showChanges() {
   fill(panel,
     el("h2", {}, stage.before ? stage.name : "as written", el("small", {}, stage.before ? [timeText(stage.ms), stage.changes || "no line changed"].join(" · ") : "")),
     el("p", { class: "equation" }, prose(equation)), rest.map((text) => el("p", { class: "lead" }, prose(text))),
-    stage.declined.map(declinedGroup), stage.rows.length || !stage.before ? table(stage) : "");
+    stage.missed.map(missedGroup), stage.rows.length || !stage.before ? table(stage) : "");
   panel.scrollTop = 0;
 };
 
-function declinedGroup([reason, ops]) {
-  const head = ops.length > 1 ? `Declined ${countText(ops.length)} ops: ` : "Declined: ";
-  return el("details", { class: "declined", open: ops.length <= 2 }, el("summary", {}, head, el("b", {}, reason)),
+function missedGroup([reason, ops]) {
+  const head = ops.length > 1 ? `Not applied to ${countText(ops.length)} ops: ` : "Not applied: ";
+  return el("details", { class: "missed", open: ops.length <= 2 }, el("summary", {}, head, el("b", {}, reason)),
     el("ul", {}, ops.map(([text, source, node]) => el("li", {},
       node >= 0 ? el("button", { type: "button", class: "link", onclick: () => go({ tab: "graph", op: node }) }, el("code", {}, text)) : el("code", {}, text),
       " ", el("span", { class: "quiet" }, sources[source].where)))));
 }
 
-// Every row of both sides: those that changed as given, those between them as they follow.
+// All rows of the diff: the changed ones, and the unchanged ones between them.
 function* rowsOf(stage) {
   const before = stage.before || stage;
   let [a, b] = [0, 0];
@@ -37,16 +37,16 @@ function* rowsOf(stage) {
   yield* same(before.lines.length, 0);
 }
 
-// Runs of lines that went, beside those that came in their place.
+// Pairs of removed and added lines of the same run, shown as replaced.
 function paired(rows) {
   const found = [];
   for (let i = 0; i < rows.length;) {
     let stop = i;
-    while (stop < rows.length && (rows[stop][0] === "gone" || rows[stop][0] === "come")) stop++;
-    const went = rows.slice(i, stop).filter((row) => row[0] === "gone");
-    const came = rows.slice(i, stop).filter((row) => row[0] === "come");
-    for (let k = 0; k < Math.max(went.length, came.length); k++) {
-      found.push([went[k] && came[k] ? "replaced" : went[k] ? "gone" : "come", went[k] ? went[k][1] : -1, came[k] ? came[k][2] : -1]);
+    while (stop < rows.length && (rows[stop][0] === "removed" || rows[stop][0] === "added")) stop++;
+    const removed = rows.slice(i, stop).filter((row) => row[0] === "removed");
+    const added = rows.slice(i, stop).filter((row) => row[0] === "added");
+    for (let k = 0; k < Math.max(removed.length, added.length); k++) {
+      found.push([removed[k] && added[k] ? "replaced" : removed[k] ? "removed" : "added", removed[k] ? removed[k][1] : -1, added[k] ? added[k][2] : -1]);
     }
     if (stop === i) found.push(rows[stop++]);
     i = stop;
@@ -82,7 +82,7 @@ function fold(stage, rows) {
   return row;
 }
 
-const SIDES = { same: ["", ""], edited: ["gone", "come"], replaced: ["gone", "come"], gone: ["gone", ""], come: ["", "come"], left: ["moved", ""], arrived: ["", "moved"] };
+const SIDES = { same: ["", ""], edited: ["removed", "added"], replaced: ["removed", "added"], removed: ["removed", ""], added: ["", "added"], moved_from: ["moved", ""], moved_to: ["", "moved"] };
 
 function diffRow(stage, [change, a, b]) {
   const left = a >= 0 ? lines[(stage.before || stage).lines[a]] : null;
@@ -93,13 +93,13 @@ function diffRow(stage, [change, a, b]) {
     el("td", { class: SIDES[change][1] }, b >= 0 ? String(b + 1) : ""), cell(right, fresh, 1));
 }
 
-// The user's line, as a quiet line below the op.
+// The user's source line, below the op.
 function sourceOf(source) {
   if (!source.where) return "";
   return el("span", { class: "source" }, el("span", { class: "where" }, source.where), source.text ? ["  ", el("code", {}, source.text)] : "");
 }
 
-// Two lines with, in bold, the words that only one of them has; plain where they are no kin.
+// Two lines with the words that differ in bold; plain if they have too little in common.
 function marked(left, right) {
   const [a, b] = [left, right].map((text) => text.match(/\w+|\W/g) || []);
   const kept = common(a, b);
@@ -107,7 +107,7 @@ function marked(left, right) {
   return [bold(a, new Set(kept.map(([i]) => i))), bold(b, new Set(kept.map(([, j]) => j)))];
 }
 
-// The longest common subsequence of two lists of words, as pairs of places.
+// The longest common subsequence of two lists of words, as pairs of indices.
 function common(a, b) {
   const width = b.length + 1, table = new Uint16Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i--) {

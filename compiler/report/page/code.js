@@ -1,4 +1,4 @@
-// The generated module, kernel by kernel, with the ops each came from; and as a whole.
+// The generated module: each kernel with its ops, and the full source.
 
 views.code = function showCode() {
   const panel = find("panel-code");
@@ -26,11 +26,11 @@ function showKernel(index) {
   const [first, stop] = data.code.kernels[index] || [0, 0];
   const source = data.code.source.split("\n");
   const step = steps[index];
-  const whole = el("details", {}, el("summary", {}, `The whole module, ${countText(source.length)} lines`));
+  const whole = el("details", {}, el("summary", {}, `The full module, ${countText(source.length)} lines`));
   whole.addEventListener("toggle", () => { if (whole.open && whole.childElementCount === 1) whole.append(listing(source, 0)); });
   fill(find("kernel"), el("h2", {}, step ? stepText(step) : "kernel", el("small", {}, `kernel ${index} of ${data.code.kernels.length}`)),
-    el("h3", {}, "made of"), el("ul", { class: "values" }, (step ? step.ops : []).map(opItem)),
-    el("h3", {}, "as code"), stop > first ? listing(source.slice(first, stop), first) : el("p", { class: "quiet" }, "The module has no lines for it."),
+    el("h3", {}, "ops"), el("ul", { class: "values" }, (step ? step.ops : []).map(opItem)),
+    el("h3", {}, "code"), stop > first ? listing(source.slice(first, stop), first) : el("p", { class: "quiet" }, "The module has no code for it."),
     functionsOf(source.slice(first, stop)), whole);
   find("kernel").scrollTop = 0;
 }
@@ -46,7 +46,7 @@ function functionsOf(body) {
   const text = body.filter((line) => !line.trimStart().startsWith("#")).join("\n");
   const called = data.code.functions.filter(([name]) => new RegExp(`\\b${name}[([]`).test(text));
   const source = data.code.source.split("\n");
-  return called.map(([name, first, stop]) => [el("h3", {}, "which calls ", el("code", {}, name)), listing(source.slice(first, stop), first)]);
+  return called.map(([name, first, stop]) => [el("h3", {}, "calls ", el("code", {}, name)), listing(source.slice(first, stop), first)]);
 }
 
 function listing(source, first) {

@@ -1,4 +1,4 @@
-// Small helpers: elements, numbers as people read them, colours of the page.
+// Helpers: DOM elements, number formatting, colours.
 
 // An element with attributes and children. Text is always text: nothing is parsed as HTML.
 function el(tag, attributes = {}, ...children) {
@@ -13,7 +13,7 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-// A sentence in which `this` is code.
+// Text in which `backquotes` mark code.
 const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
 
 const find = (id) => document.getElementById(id);
@@ -37,7 +37,7 @@ const changeText = (before, after, text = countText) =>
   before === after ? text(after) : `${text(before)} → ${text(after)}`;
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part / whole < 0.1 ? 1 : 0)} %` : "");
 
-// A colour of the style sheet, as a canvas needs it.
+// A colour of the style sheet, for a canvas.
 const colours = new Map();
 function colour(name) {
   if (!colours.has(name)) {
@@ -47,7 +47,7 @@ function colour(name) {
 }
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// A canvas as large as its box, in pixels of the screen; returns its context, scaled.
+// Resize a canvas to its box in device pixels; return its scaled context.
 function prepare(canvas) {
   const ratio = devicePixelRatio || 1;
   const { width, height } = canvas.getBoundingClientRect();
@@ -61,7 +61,7 @@ function prepare(canvas) {
   return { context, width, height };
 }
 
-// Do something once before the next frame, however often it is asked for.
+// Debounce an action to once per animation frame.
 function onceAFrame(action) {
   let waiting = false;
   return () => {

@@ -1,4 +1,4 @@
-// How the picture is drawn: links, nodes, the map beside them; more the closer one looks.
+// Drawing of the graph: links, nodes and minimap; more detail at higher zoom.
 
 const drawGraph = onceAFrame(() => {
   if (!graph.canvas || find("panel-graph").hidden) return;
@@ -23,7 +23,7 @@ const drawGraph = onceAFrame(() => {
   showWhatNow(stage);
 });
 
-// The way of a link: down or up from layer to layer, across between lanes.
+// The path of a link: down or up from layer to layer, across between lanes.
 function trace(path, link) {
   const a = centre(link.start), b = centre(link.stop);
   if (link.start.lane !== link.stop.lane || link.start.lane === 2) {
@@ -61,7 +61,7 @@ function drawLinks(context) {
   context.stroke(graph.paths.inside);
 }
 
-// The links of one node, drawn strongly; returns it with its neighbours.
+// Highlight the links of one node; return it with its neighbours.
 function drawNear(context, stage, node) {
   const near = new Set([node]);
   const made = new Path2D(), read = new Path2D();
@@ -87,7 +87,7 @@ function drawLanes(context, seen) {
   }
 }
 
-// What runs in each lane, at the top of what is seen, in the size of the page's text.
+// Lane titles at the top of the visible area, in the page's text size.
 function nameLanes(context) {
   if (data.lanes.length < 2) return;
   context.font = `600 13px ${colour("sans")}`;
@@ -109,21 +109,21 @@ function drawNode(context, stage, node, x, y, dimmed) {
   const { width, height } = NODE;
   const mark = marksOf(stage).get(node.id);
   const left = x - width / 2, top = y - height / 2;
-  context.globalAlpha = mark === "gone" ? 0.5 : dimmed ? 0.28 : 1;
+  context.globalAlpha = mark === "removed" ? 0.5 : dimmed ? 0.28 : 1;
   context.fillStyle = colour(`${familyOf(node)}`);
   context.beginPath();
   context.roundRect(left, top, width, height, node.kind === "feed" ? 17 : 7);
   context.fill();
-  const outline = { gone: "gone-line", come: "come-line", edited: "edited-line", arrived: "moved-line" }[mark];
+  const outline = { removed: "removed-line", added: "added-line", edited: "edited-line", moved_to: "moved-line" }[mark];
   const chosen = node.id === state.op;
   if (outline || chosen || node === graph.hover) {
     context.lineWidth = Math.max(chosen ? 3 : 2, (chosen ? 2.5 : 1.2) / camera.scale);
     context.strokeStyle = colour(chosen ? "ink" : outline || "ink");
-    context.setLineDash(mark === "gone" && !chosen ? [6, 4] : []);
+    context.setLineDash(mark === "removed" && !chosen ? [6, 4] : []);
     context.stroke();
     context.setLineDash([]);
   }
-  if (refusedIn(stage, node).length) {
+  if (missedIn(stage, node).length) {
     context.fillStyle = colour("edited-line");
     context.beginPath();
     context.arc(left + width - 9, top + 9, Math.max(4, 2.5 / camera.scale), 0, 7);
@@ -163,7 +163,7 @@ function clipped(context, text, width) {
   return `${text}…`;
 }
 
-// ---- the map ----
+// ---- minimap ----
 
 function mapFrame() {
   const { width, height } = graph.map.getBoundingClientRect();
@@ -178,7 +178,7 @@ function drawMap() {
   for (const node of nodes) {
     if (!visible(node)) continue;
     const at = centre(node), mark = marksOf(stage).get(node.id);
-    context.fillStyle = colour(mark ? `${{ gone: "gone", come: "come", edited: "edited", arrived: "moved" }[mark]}-line` : familyOf(node));
+    context.fillStyle = colour(mark ? `${{ removed: "removed", added: "added", edited: "edited", moved_to: "moved" }[mark]}-line` : familyOf(node));
     context.fillRect(x(at.x - NODE.width / 2), y(at.y) - 1, Math.max(2, NODE.width * scale), Math.max(1.5, NODE.height * scale));
   }
   context.strokeStyle = colour("accent");
@@ -186,13 +186,13 @@ function drawMap() {
   context.strokeRect(x(camera.x), y(camera.y), (seen.width / camera.scale) * scale, (seen.height / camera.scale) * scale);
 }
 
-// One sentence on what this pass did to the picture.
+// A summary of the changes of this pass.
 function showWhatNow(stage) {
   const marks = [...marksOf(stage).values()];
   const of = (mark) => marks.filter((each) => each === mark).length;
-  const refused = stage.declined.reduce((sum, [, ops]) => sum + ops.length, 0);
-  const said = [["come", "brought"], ["gone", "taken away"], ["edited", "labelled"], ["arrived", "moved"]]
+  const missed = stage.missed.reduce((sum, [, ops]) => sum + ops.length, 0);
+  const parts = [["added", "added"], ["removed", "removed"], ["edited", "labelled"], ["moved_to", "moved"]]
     .filter(([mark]) => of(mark)).map(([mark, word]) => el("span", { class: `mark ${mark}` }, `${countText(of(mark))} ${word}`));
-  if (refused) said.push(el("span", { class: "mark edited" }, `● ${countText(refused)} declined`));
-  fill(find("whatnow"), el("b", {}, stage.before ? stage.name : "as written"), said.length ? said : el("span", { class: "quiet" }, stage.before ? "changed nothing here" : `${countText(stage.place.size)} ops`));
+  if (missed) parts.push(el("span", { class: "mark edited" }, `● ${countText(missed)} missed`));
+  fill(find("whatnow"), el("b", {}, stage.before ? stage.name : "as written"), parts.length ? parts : el("span", { class: "quiet" }, stage.before ? "no changes" : `${countText(stage.place.size)} ops`));
 }

@@ -1,4 +1,4 @@
-// The graph as a picture on a canvas: pan, zoom, search, and the same places in every pass.
+// The graph on a canvas: pan, zoom, search; nodes have the same positions in every pass.
 
 const NODE = { width: 150, height: 34, across: 178, down: 54 };
 const camera = { x: 0, y: 0, scale: 1, placed: false };
@@ -23,14 +23,14 @@ views.graph = function showGraph() {
 function buildGraph() {
   graph.canvas = el("canvas", {
     class: "graph", tabindex: 0, role: "application",
-    "aria-label": "The graph. Up and down go from op to op, left and right from pass to pass, plus and minus zoom, slash searches.",
+    "aria-label": "The graph. Up and down select ops, left and right select passes, plus and minus zoom, slash searches.",
   });
   graph.map = el("canvas", { class: "map", "aria-hidden": "true" });
   const button = (text, label, action) => el("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
   const tools = el("div", { class: "zoom" }, button("+", "Zoom in (+)", () => zoom(1.35)), button("−", "Zoom out (-)", () => zoom(1 / 1.35)),
     button("⤢", "Show all (0)", showAll), button("↥", "Back to the start (Home)", home));
   fill(find("panel-graph"), el("div", { class: "stagebox" }, graph.canvas, graph.map, tools,
-    el("div", { class: "captions" }, el("p", { class: "whatnow", id: "whatnow" }), legend())), el("div", { class: "detail", id: "detail", role: "region", "aria-label": "The chosen op" }));
+    el("div", { class: "captions" }, el("p", { class: "whatnow", id: "whatnow" }), legend())), el("div", { class: "detail", id: "detail", role: "region", "aria-label": "The selected op" }));
   listen();
   new ResizeObserver(() => drawGraph()).observe(graph.canvas);
 }
@@ -78,7 +78,7 @@ function zoom(factor, at) {
   drawGraph();
 }
 
-// Bring a node to the middle, unless it is in sight already and nobody searched for it.
+// Centre a node, unless it is visible already and was not searched for.
 function centreOn(node) {
   const seen = box(), at = onScreen(node);
   const clear = at.x > 90 && at.x < seen.width - 150 && at.y > 60 && at.y < seen.height - 60;
@@ -92,7 +92,7 @@ function centreOn(node) {
   camera.y = y - seen.height / 2 / camera.scale;
 }
 
-// ---- hands ----
+// ---- pointer input ----
 
 function listen() {
   const { canvas } = graph;
@@ -149,7 +149,7 @@ function listen() {
   graph.map.addEventListener("pointermove", jump);
 }
 
-// The node at a point of the screen that is there in this pass, or went in it.
+// The node at a screen position that exists in this pass, or that it removed.
 function pick(point) {
   const x = point.x / camera.scale + camera.x, y = point.y / camera.scale + camera.y;
   const spare = Math.max(0, 6 / camera.scale - 8);
@@ -159,7 +159,7 @@ function pick(point) {
 
 function visible(node) {
   const stage = stages[state.stage];
-  return feedsOf(stage, node) || marksOf(stage).get(node.id) === "gone";
+  return feedsOf(stage, node) || marksOf(stage).get(node.id) === "removed";
 }
 
 function hover(event, node) {
@@ -169,8 +169,8 @@ function hover(event, node) {
   const outputs = node.outputs.slice(0, 4).map((v) => el("div", {}, el("code", {}, v.label), el("span", { class: "quiet" }, ` ${v.type}  ${bytesText(v.bytes)}`)));
   const mark = marksOf(stages[state.stage]).get(node.id);
   tip.show(event, el("b", {}, node.kind), mark ? el("span", { class: `mark ${mark}` }, WORDS[mark]) : "", outputs,
-    refusedIn(stages[state.stage], node).map((reason) => el("div", { class: "warn" }, `declined: ${reason}`)),
+    missedIn(stages[state.stage], node).map((reason) => el("div", { class: "warn" }, `not applied: ${reason}`)),
     node.source.where ? el("div", { class: "quiet" }, node.source.where, node.source.text ? `  ${node.source.text}` : "") : "");
 }
 
-const WORDS = { gone: "taken away by this pass", come: "brought by this pass", edited: "labelled by this pass", arrived: "moved by this pass" };
+const WORDS = { removed: "removed by this pass", added: "added by this pass", edited: "labelled by this pass", moved_to: "moved by this pass" };

@@ -1,4 +1,4 @@
-// Putting the page together: header, tabs, keys, and the address.
+// Page setup: header, tabs, keys, and the URL fragment.
 
 function buildPage() {
   find("title").textContent = data.title;
@@ -8,9 +8,9 @@ function buildPage() {
   }, text)));
   buildSearch();
   fill(find("keys"), el("h2", {}, "Keys"), el("dl", { class: "keys" }, [
-    ["← →", "the pass before, the next pass"], ["↑ ↓", "the op before, the next op; in Memory: the step"], ["/", "search ops, values and lines"],
-    ["1 … 5", "the views"], ["+ − 0", "in the graph: closer, farther, all"], ["Home", "in the graph: back to the start"], ["P", "in Memory: the peak"],
-    ["Esc", "choose none"], ["?", "this"]].map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)))),
+    ["← →", "previous, next pass"], ["↑ ↓", "previous, next op; in Memory: step"], ["/", "search ops, values and lines"],
+    ["1 … 5", "views"], ["+ − 0", "in the graph: zoom in, out, show all"], ["Home", "in the graph: back to the start"], ["P", "in Memory: peak"],
+    ["Esc", "deselect"], ["?", "this help"]].map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)))),
   el("form", { method: "dialog" }, el("button", {}, "Close")));
   find("help").addEventListener("click", () => find("keys").showModal());
   addEventListener("hashchange", () => { readAddress(); show(); });
@@ -51,7 +51,7 @@ function stepPass(by) {
   speak(`${stages[stage].name}: ${stages[stage].changes || "nothing changed"}`);
 }
 
-// The next op in order in the graph; in Memory the next step, elsewhere what a browser does.
+// Go to the next op in the graph, the next step in Memory, the next kernel in Code; else scroll.
 function stepOp(by) {
   if (state.tab === "memory" && arena.live.length) {
     go({ step: Math.max(0, Math.min(arena.live.length - 1, (state.step === null ? arena.peak : state.step) + by)) });

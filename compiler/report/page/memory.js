@@ -1,4 +1,4 @@
-// The arena over time: bars where buffers lie, the live bytes as a line, and any step explained.
+// The arena over time: buffers as bars, live bytes as a line, and a table of the selected step.
 
 const arena = { canvas: null, bars: [], live: [], peak: 0, from: 0, to: 1, hover: null };
 const MARGIN = { left: 76, right: 14, top: 26, bottom: 26 };
@@ -18,7 +18,7 @@ function readMemory() {
 views.memory = function showMemory() {
   readMemory();
   const panel = find("panel-memory");
-  if (!arena.bars.length) { fill(panel, el("p", { class: "quiet lead" }, "This program keeps nothing in the arena.")); return; }
+  if (!arena.bars.length) { fill(panel, el("p", { class: "quiet lead" }, "The arena of this program is empty.")); return; }
   if (!arena.canvas) buildMemory(panel);
   const step = state.step === null ? arena.peak : Math.min(state.step, arena.live.length - 1);
   find("step").value = step;
@@ -27,15 +27,15 @@ views.memory = function showMemory() {
 };
 
 function buildMemory(panel) {
-  arena.canvas = el("canvas", { class: "arena", role: "img", "aria-label": `The arena over ${arena.live.length} steps; below it the step that is chosen, as a table.` });
+  arena.canvas = el("canvas", { class: "arena", role: "img", "aria-label": `The arena over ${arena.live.length} steps; the table below lists the selected step.` });
   const facts = [
-    ["arena", bytesText(data.memory.arena)], ["alive at most", bytesText(arena.live[arena.peak])],
-    ["arena ÷ alive", (data.memory.arena / (arena.live[arena.peak] || 1)).toFixed(3)],
+    ["arena", bytesText(data.memory.arena)], ["largest live set", bytesText(arena.live[arena.peak])],
+    ["arena ÷ live", (data.memory.arena / (arena.live[arena.peak] || 1)).toFixed(3)],
     ["without sharing", bytesText(arena.bars.reduce((all, bar) => all + bar.bytes, 0))],
   ];
   fill(panel,
     el("h2", {}, "Memory", el("small", {}, data.memory.sizes)),
-    el("p", { class: "quiet lead" }, "Steps go to the right, addresses upwards; a bar is a buffer while it holds something, and the line above is what all of them hold together. Click a step to see what is alive in it; drag to zoom into time, double-click to see all."),
+    el("p", { class: "quiet lead" }, "The x-axis is the step, the y-axis the address; a bar is a buffer over its live range, and the dashed line the sum of live bytes. Click a step to list its live buffers; drag to zoom into a range of steps, double-click to reset."),
     el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
     arena.canvas,
     el("div", { class: "stepper" }, el("label", { for: "step" }, "step"), el("input", { id: "step", type: "range", min: 0, max: arena.live.length - 1, oninput: (event) => go({ step: Number(event.target.value) }) }),
@@ -49,26 +49,26 @@ function explainStep(step) {
   const alive = arena.bars.filter((bar) => bar.start <= step && step < bar.stop).sort((a, b) => b.bytes - a.bytes || a.id - b.id);
   const total = arena.live[step];
   const at = steps[step];
-  const head = step === arena.peak ? "The peak" : "Alive";
+  const head = step === arena.peak ? "Peak" : "Live";
   const op = at && at.ops.map((i) => last.nodes[i]).find((node) => node >= 0);
   fill(find("alive"),
-    el("h3", {}, `${head}: ${bytesText(total)} in step ${countText(step)} of ${countText(arena.live.length)}`, at ? el("small", {}, stepText(at), op !== undefined ? [" · ", opButton(nodes[op], nodes[op].source.where || "show")] : "") : el("small", {}, "the return of the results")),
+    el("h3", {}, `${head}: ${bytesText(total)} in step ${countText(step)} of ${countText(arena.live.length)}`, at ? el("small", {}, stepText(at), op !== undefined ? [" · ", opButton(nodes[op], nodes[op].source.where || "show")] : "") : el("small", {}, "return of the results")),
     el("p", { class: "quiet" }, reasonFor(step, alive)),
-    el("div", { class: "scroll" }, el("table", { class: "alive" }, el("thead", {}, el("tr", {}, ["", "value", "type", "bytes", "of all", "made in", "needed until", "line"].map((head, i) => el("th", { scope: "col", class: i === 3 || i === 4 ? "n" : "" }, head)))),
+    el("div", { class: "scroll" }, el("table", { class: "alive" }, el("thead", {}, el("tr", {}, ["", "value", "type", "bytes", "share", "written in", "last use", "line"].map((head, i) => el("th", { scope: "col", class: i === 3 || i === 4 ? "n" : "" }, head)))),
       el("tbody", {}, alive.map((bar) => aliveRow(bar, step, total, alive[0].bytes))))));
 }
 
-// Why this much is alive: how much of it is new, how much waits for a later step.
+// Why this much is live: how much of it is new, and how much is needed by a later step.
 function reasonFor(step, alive) {
   const sum = (bars) => bars.reduce((all, bar) => all + bar.bytes, 0);
   const fresh = alive.filter((bar) => bar.start === step), ending = alive.filter((bar) => bar.stop === step + 1), waiting = alive.filter((bar) => bar.start < step && bar.stop > step + 1);
-  const parts = [[fresh, "begin here"], [ending, "end here"], [waiting, "were made before and wait for a later step"]].filter(([bars]) => bars.length);
+  const parts = [[fresh, "begin here"], [ending, "end here"], [waiting, "are needed by a later step"]].filter(([bars]) => bars.length);
   const saved = sum(alive.filter((bar) => bar.start < step && isSaved(bar)));
-  const kept = saved ? ` ${bytesText(saved)}, ${percent(saved, sum(alive))} of all, are what forward made and backward still needs.` : "";
+  const kept = saved ? ` ${bytesText(saved)}, ${percent(saved, sum(alive))}, are activations saved for backward.` : "";
   return `${countText(alive.length)} buffers: ${parts.map(([bars, text]) => `${countText(bars.length)} (${bytesText(sum(bars))}) ${text}`).join(", ")}.${kept}`;
 }
 
-// Whether a buffer was filled by a forward op and is last needed by a gradient.
+// Whether a buffer is written by a forward op and last read by a gradient op.
 function isSaved(bar) {
   const lanes = (step) => (steps[step] ? steps[step].ops.map((op) => last.nodes[op]).filter((node) => node >= 0).map((node) => nodes[node].lane) : []);
   return lanes(bar.start).includes(0) && lanes(bar.stop - 1).includes(1);
@@ -79,11 +79,11 @@ function holding(bar, step) {
   return held.length ? vars[held[held.length - 1].value] : null;
 }
 
-// Everything a buffer holds in its life, in turn or in parts; "" for a single value.
+// All values a buffer holds in its live range, successively or as sub-buffers; "" for one value.
 function contents(bar) {
   const labels = [...new Set(bar.holds.map((each) => vars[each.value].label))];
   const more = labels.length > 8 ? ` and ${labels.length - 8} more` : "";
-  return labels.length > 1 ? `holds in turn or in parts: ${labels.slice(0, 8).join(", ")}${more}` : "";
+  return labels.length > 1 ? `holds, successively or as sub-buffers: ${labels.slice(0, 8).join(", ")}${more}` : "";
 }
 
 function aliveRow(bar, step, total, most) {
@@ -99,7 +99,7 @@ function aliveRow(bar, step, total, most) {
 
 const opButton = (node, text) => el("button", { type: "button", class: "link", onclick: () => go({ tab: "graph", op: node.id, stage: stages.length - 1 }) }, text);
 
-// ---- the picture ----
+// ---- drawing ----
 
 function barColour(bar) {
   const value = bar.holds.length ? maker.get(bar.holds[0].value) : null;
@@ -212,7 +212,7 @@ function listenArena() {
     if (arena.hover !== bar) { arena.hover = bar; drawArena(); }
     if (!bar) { tip.hide(); return; }
     const value = holding(bar, step), node = value && maker.get(value.id);
-    tip.show(event, el("b", {}, value ? value.label : "workspace"), el("div", {}, value ? el("code", {}, value.type) : "what a kernel needs besides its values", ` · ${bytesText(bar.bytes)}`),
+    tip.show(event, el("b", {}, value ? value.label : "workspace"), el("div", {}, value ? el("code", {}, value.type) : "workspace of a kernel", ` · ${bytesText(bar.bytes)}`),
       el("div", { class: "quiet" }, `steps ${bar.start} to ${bar.stop - 1}, at ${countText(bar.offset)}`), contents(bar) ? el("div", { class: "quiet" }, contents(bar)) : "", node && node.source.where ? el("div", { class: "quiet" }, node.source.where) : "");
   });
   canvas.addEventListener("pointerleave", () => { arena.hover = null; tip.hide(); drawArena(); });

@@ -1,4 +1,4 @@
-// What the page is about: the data of the compilation, with what follows from it.
+// The data of the compilation, and indices derived from it.
 
 const data = JSON.parse(find("data").textContent);
 const times = JSON.parse(find("times").textContent);
@@ -25,7 +25,7 @@ const links = data.links.map(([start, stop, label, stages, hub, way]) => {
   return link;
 });
 
-// A stage says only what differs from the one before it.
+// A stage contains only what differs from the previous one.
 const stages = [];
 data.stages.forEach((given, index) => {
   const before = stages[index - 1];
@@ -42,16 +42,16 @@ data.stages.forEach((given, index) => {
   stages.push(stage);
 });
 
-// Which nodes each pass declined, and why: node → [stage, reason] …
-const refusals = new Map();
-stages.forEach((stage) => stage.declined.forEach(([reason, ops]) => ops.forEach(([, , node]) => {
-  if (node >= 0) refusals.set(node, [...(refusals.get(node) || []), [stage, reason]]);
+// Missed optimisations: node → [stage, reason] …
+const missedOf = new Map();
+stages.forEach((stage) => stage.missed.forEach(([reason, ops]) => ops.forEach(([, , node]) => {
+  if (node >= 0) missedOf.set(node, [...(missedOf.get(node) || []), [stage, reason]]);
 })));
-const refusedIn = (stage, node) => (refusals.get(node.id) || []).filter(([each]) => each === stage).map(([, reason]) => reason);
+const missedIn = (stage, node) => (missedOf.get(node.id) || []).filter(([each]) => each === stage).map(([, reason]) => reason);
 
-const CHANGES = ["same", "edited", "gone", "come", "left", "arrived"];
+const CHANGES = ["same", "edited", "removed", "added", "moved_from", "moved_to"];
 
-// How a stage differs, node by node: gone, come, edited, or moved.
+// The change of each node in a stage: removed, added, edited, or moved.
 function marksOf(stage) {
   if (stage.marks) return stage.marks;
   stage.marks = new Map();
@@ -64,13 +64,13 @@ function marksOf(stage) {
   const [old, fresh] = [owner(stage.before), owner(stage)];
   for (const [change, a, b] of stage.rows) {
     const node = b >= 0 ? fresh.get(b) : old.get(a);
-    if (node === undefined || node < 0 || CHANGES[change] === "left") continue;
+    if (node === undefined || node < 0 || CHANGES[change] === "moved_from") continue;
     stage.marks.set(node, CHANGES[change]);
   }
   return stage.marks;
 }
 
-// The text of an op in a stage; of one that is not there, "".
+// The line of an op in a stage; null if it does not exist in it.
 function lineOf(stage, node) {
   const op = stage.place.get(node.id);
   return op === undefined ? null : lines[stage.lines[stage.starts[op]]];
@@ -78,7 +78,7 @@ function lineOf(stage, node) {
 
 function feedsOf(stage, node) { return node.kind === "feed" || stage.place.has(node.id); }
 
-// The ops of the last stage, kernel by kernel: these are the steps of the plan.
+// The ops of the last stage, grouped by kernel: the steps of the plan.
 const last = stages[stages.length - 1];
 const steps = [];
 last.nodes.forEach((node, op) => {
@@ -98,7 +98,7 @@ function stepText(step) {
 const maker = new Map();
 nodes.forEach((node) => node.outputs.forEach((v) => { if (!maker.has(v.id) || stepOfNode.has(node.id)) maker.set(v.id, node); }));
 
-// What kind of work an op does; its colour in the picture.
+// The kind of work of an op, which determines its colour.
 const FAMILIES = [
   ["product", /conv|^mul$|matmul|^fc$|^bmm$|^dot$|lookup_table|gru|lstm|^sequence_conv/],
   ["norm", /norm$|^lrn|softmax(?!_with)/],

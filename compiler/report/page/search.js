@@ -1,4 +1,4 @@
-// Search: ops by kind, values by name, and the user's lines; the best first.
+// Search of ops by kind, values by name, and source lines, best match first.
 
 const MOST = 60;
 let hits = [];
@@ -27,7 +27,7 @@ function showFound() {
     role: "option", id: `hit-${index}`, "aria-selected": String(index === active), onmousedown: (event) => { event.preventDefault(); choose(node); },
   }, el("b", {}, node.kind), " ", el("code", {}, nameOf(node)), el("span", { class: "quiet" }, node.source.where))),
   hits.length > MOST ? el("li", { class: "quiet" }, `and ${countText(hits.length - MOST)} more`) : "",
-  input.value.trim() && !hits.length ? el("li", { class: "quiet" }, "nothing in this pass") : "");
+  input.value.trim() && !hits.length ? el("li", { class: "quiet" }, "no match in this pass") : "");
   list.hidden = !input.value.trim() || document.activeElement !== input;
   input.setAttribute("aria-expanded", String(!list.hidden));
   if (active >= 0) input.setAttribute("aria-activedescendant", `hit-${active}`); else input.removeAttribute("aria-activedescendant");

@@ -1,10 +1,10 @@
-// What is looked at: a view, a pass, an op, a step, a kernel; kept in the address, so that it can be sent.
+// The selected view, pass, op, step and kernel; stored in the URL fragment, so that it can be shared.
 
 const TABS = [["overview", "Overview"], ["changes", "Changes"], ["graph", "Graph"], ["memory", "Memory"], ["code", "Code"]];
 const state = { tab: "overview", stage: stages.length - 1, op: null, step: null, kernel: null };
 const views = {};
 
-// Look at something else: `go({tab: "graph", op: node.id})`.
+// Change the selection: `go({tab: "graph", op: node.id})`.
 function go(change) {
   Object.assign(state, change);
   const address = addressOf(state);
@@ -20,7 +20,7 @@ function addressOf({ tab, stage, op, step, kernel }) {
   return `#${tab}/${encodeURIComponent(stages[stage].name)}${more.length ? `/${more.join("&")}` : ""}`;
 }
 
-// An op is called by the largest value it makes.
+// An op is named after its largest output.
 const nameOf = (node) => (node.main ? node.main.label : `${node.kind} ${node.id}`);
 
 function readAddress() {

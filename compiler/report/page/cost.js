@@ -1,31 +1,31 @@
-// The account: what kernels move and compute after each pass, and the least time a GPU needs for it.
+// Cost tables: bytes and operations of kernels after each pass, and the minimum time on a GPU.
 
-function accountTables() {
-  const account = data.account;
-  if (!account) return [];
-  const sizes = Object.entries(account.sizes).map(([name, size]) => `, ${name} = ${size}`).join("");
+function costTables() {
+  const cost = data.cost;
+  if (!cost) return [];
+  const sizes = Object.entries(cost.sizes).map(([name, size]) => `, ${name} = ${size}`).join("");
   return [
-    el("h2", {}, `Account, ${account.gpu}${sizes}`),
-    el("p", { class: "quiet lead" }, `Bytes that kernels move, beside the ideal: each input of a step read once, each output written once. The time is the least that bandwidth (${scaledText(account.bandwidth)}B/s) and arithmetic allow: ${account.source}.`),
-    accountTable(["after", "launches", "read", "written", "ideal", "of ideal", "operations", "copies", "on the host", "at least"], changedPasses(account.passes).map(accountRow)),
-    el("h3", {}, "Kernels that take longest"),
-    accountTable(["kernel", "where", "read", "written", "operations", "at least", "bound by"], slowestKernels(account.kernels).map(kernelRow)),
+    el("h2", {}, `Cost on ${cost.gpu}${sizes}`),
+    el("p", { class: "quiet lead" }, `Bytes that kernels move, compared with the ideal: each input of a step read once, each output written once. The minimum time is given by bandwidth (${scaledText(cost.bandwidth)}B/s) and arithmetic rates: ${cost.source}.`),
+    costTable(["after", "launches", "read", "written", "ideal", "of ideal", "operations", "copies", "on the host", "min time"], changedPasses(cost.passes).map(costRow)),
+    el("h3", {}, "Slowest kernels"),
+    costTable(["kernel", "where", "read", "written", "operations", "min time", "bound by"], slowestKernels(cost.kernels).map(kernelRow)),
   ];
 }
 
-function accountTable(heads, rows) {
+function costTable(heads, rows) {
   return el("div", { class: "scroll" }, el("table", { class: "alive" },
     el("thead", {}, el("tr", {}, heads.map((head, i) => el("th", { scope: "col", class: i ? "n" : "" }, head)))),
     el("tbody", {}, rows.map(([name, ...cells]) => el("tr", {}, el("th", { scope: "row" }, name), cells.map((cell) => el("td", { class: "n" }, cell)))))));
 }
 
-// The passes after which anything is another number.
+// The passes that change any of the numbers.
 function changedPasses(passes) {
   const text = (row) => JSON.stringify({ ...row, pass: "" });
   return passes.filter((row, index) => !index || text(row) !== text(passes[index - 1]));
 }
 
-function accountRow(row) {
+function costRow(row) {
   const moved = row.read + row.written;
   return [row.pass === "start" ? "as written" : row.pass, String(row.launches), `${scaledText(row.read)}B`, `${scaledText(row.written)}B`, `${scaledText(row.ideal)}B`,
     row.ideal ? `${(moved / row.ideal).toFixed(2)} ×` : "", scaledText(row.operations),
