@@ -1,4 +1,4 @@
-"""`fluid infer`: arrays, numbers or pictures through a saved model."""
+"""`fluid infer`: run a saved model on arrays, numbers or images."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
 WARM_UPS, REPEATS, PATIENCE = 2, 50, 1.0
-"""Runs before the clock starts; runs that `--time` makes at most, and seconds after which it begins
-no other.
+"""Warm-up runs, the most runs that `--time` makes, and the seconds after which it
+starts no more.
 """
 
 EVERY = 0.1
-"""Seconds between two lines about what takes a while."""
+"""Seconds between updates of the progress line."""
 
 
 def infer(given: argparse.Namespace) -> int:
-    """Describe a model, or feed it, print its outputs, and write, time and compare them."""
+    """Describe a model, or run it, print its outputs, and write, time and compare them."""
     with within(given.time_limit):
         return _inferred(given)
 
@@ -80,7 +80,7 @@ def _inferred(given: argparse.Namespace) -> int:
 
 
 def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> list[Any]:
-    """The results; where an op cannot use a feed that lacks its sequences, that is the error."""
+    """Run the model; if an op fails because a feed has no LoD, raise that as the error."""
     try:
         return predictor.run(feed)
     except CompileError as error:
@@ -94,7 +94,7 @@ def _layout(given: argparse.Namespace) -> Layout:
 
 
 def _loaded(given: argparse.Namespace) -> SavedModel:
-    """A saved model, or one in a package that `fluid compile` wrote."""
+    """Load a saved model, or one from a package that `fluid compile` wrote."""
     if is_package(given.model_dir):
         return load_package(given.model_dir)
     layout = _layout(given)
@@ -109,12 +109,12 @@ def _describe(layout: Layout) -> int:
 
 
 def _pictures(given: argparse.Namespace) -> PictureOptions:
-    """What becomes of pictures."""
+    """The image preprocessing options."""
     return PictureOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
 
 
 def _other(path: Path | None) -> dict[str, Array] | None:
-    """The results of another run, if there are any to compare with."""
+    """The results of the other run to compare with, if any."""
     if path is None:
         return None
     found = read_arrays(path)
@@ -124,7 +124,7 @@ def _other(path: Path | None) -> dict[str, Array] | None:
 def _kept(
     given: argparse.Namespace, arrays: Mapping[str, Array], theirs: Mapping[str, Array] | None
 ) -> int:
-    """Write and compare results; the exit code."""
+    """Write and compare results; returns the exit code."""
     if given.output:
         write_arrays(given.output, arrays)
         print(f"written to {given.output}: {', '.join(map(one_line, arrays))}")
@@ -136,13 +136,13 @@ def _kept(
 
 
 def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Array]:
-    """The results, with their offsets only where the other run has offsets too."""
+    """The results, with LoD offsets only if the other run has LoD offsets too."""
     told = any(LOD in name for name in theirs)
     return {name: array for name, array in arrays.items() if told or LOD not in name}
 
 
 def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """Results as arrays, each level of sequences as offsets `NAME@LOD0` and so on."""
+    """Results as arrays; each LoD level is an array of offsets named `NAME@LOD0`, `NAME@LOD1`, …"""
     arrays: dict[str, Array] = {}
     for name, value in outputs.items():
         arrays[name] = np.asarray(value)
@@ -156,7 +156,7 @@ def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -> str:
-    """Milliseconds of more runs: the median, the best, and what nine of ten stay below."""
+    """Time further runs and report the median, minimum and 90th percentile in milliseconds."""
     spent: list[float] = []
     with _progress("timing") as tell:
         for _ in range(WARM_UPS):
@@ -186,7 +186,7 @@ def _ms(seconds: float) -> str:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A line on a terminal about what takes a while, taken back at its end."""
+    """Show a progress line on a terminal, cleared at the end."""
     shown = 0.0
 
     def tell(done: int, of: int) -> None:

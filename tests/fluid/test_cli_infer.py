@@ -319,12 +319,12 @@ def test_time_of_so_many_runs(capsys):
         (("--repeat", "0"), "is not a whole number from 1 on"),
         (("--size", "0x3"), "is not HEIGHTxWIDTH"),
         (("--size", "a"), "is not HEIGHTxWIDTH"),
-        (("--mean", "a,b"), "is not one number or one a colour"),
+        (("--mean", "a,b"), "is not a number or one number per channel"),
         (("--lod", "words=x"), "is not [NAME=]LENGTHS"),
         (("--resize-short", "0"), "is not a whole number from 1 on"),
         (("--std", "1,0,1"), "that is 0"),
         (("--scale", "0"), "that is 0"),
-        (("--tolerance", "-1"), "is not a number from 0 on"),
+        (("--tolerance", "-1"), "is not a number >= 0"),
     ],
 )
 def test_options_that_make_no_sense(capsys, option, message):

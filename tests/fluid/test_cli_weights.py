@@ -67,7 +67,7 @@ def test_only_some(capsys, tmp_path: Path):
 
 def test_a_pattern_that_fits_nothing(capsys):
     message = refused(capsys, LINE, "--only", "fc_0.w")
-    assert "no parameter fits 'fc_0.w'; did you mean 'fc_0.w_0'?" in message
+    assert "no parameter matches 'fc_0.w'; did you mean 'fc_0.w_0'?" in message
     assert "there are fc_0.b_0, fc_0.w_0" in refused(capsys, LINE, "--only", "zzz")
 
 

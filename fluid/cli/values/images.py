@@ -1,7 +1,7 @@
-"""Pictures in files as feeds: decoded, brought to the size a model takes, and scaled.
+"""Image files as feeds: decoded, resized to the model's input size and normalised.
 
-A feed takes pictures where it has four axes, one of them for 1 or 3 colours: [batch, colours,
-height, width], or colours last. Numbers become (pixel · scale - mean) ÷ std.
+A feed accepts images if it has four axes, one of them of size 1 or 3 for the channels: NCHW or
+NHWC. Values become (pixel · scale - mean) ÷ std.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["ENDINGS", "PictureOptions", "is_picture", "read_pictures", "takes_pi
 ENDINGS = (
     ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
-"""How the names of pictures end."""
+"""File suffixes of images."""
 
 COLOURS = (1, 3)
 
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """What becomes of pixels, which are 0 to 255.
+    """How pixels (0 to 255) are resized and normalised.
 
-    `scale`, `mean` and `std` are one number or one for each colour; `bgr` puts blue first. `short`
-    is what the shorter side is resized to before the middle is cut out; without it a picture is
-    stretched to the model's size. `size` (height, width) is for models that take any.
+    `scale`, `mean` and `std` are one number or one per channel; `bgr` puts blue first. `short` is
+    the size the shorter edge is resized to before a center crop; without it an image is stretched
+    to the model's size. `size` (height, width) is for models with dynamic height and width.
     """
 
     scale: float = 1 / 255
@@ -47,7 +47,7 @@ class PictureOptions:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How many colours a feed has and where, and the sizes it fixes."""
+    """Number and position of the channels of a feed, and its height and width."""
 
     colours: int
     last: bool
@@ -55,7 +55,7 @@ class _Layout:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file is one by its name.
+    """Whether a file is an image, by its suffix.
 
     >>> is_picture(Path("cat.JPG")), is_picture(Path("cat.npy"))
     (True, False)
@@ -64,15 +64,15 @@ def is_picture(path: Path) -> bool:
 
 
 def takes_pictures(var: Variable) -> bool:
-    """Whether a feed has the shape and the elements of pictures."""
+    """Whether a feed has the shape and dtype of images."""
     return _layout(var) is not None
 
 
 def read_pictures(paths: Sequence[Path], var: Variable, options: PictureOptions) -> Array:
-    """A batch of pictures as a feed takes them.
+    """Read images into a batch with the layout and dtype of a feed.
 
-    Raises CommandError without Pillow, for a feed that takes no pictures, a file that is none, or
-    pictures of several sizes where the model takes any; OSError.
+    Raises CommandError without Pillow, for a feed that does not accept images, for a file that is
+    not an image, and for images of different sizes where the model's size is dynamic; OSError.
     """
     layout = _layout(var)
     if layout is None:
@@ -102,7 +102,7 @@ def _layout(var: Variable) -> _Layout | None:
 
 
 def _opened(path: Path, colours: int) -> Any:
-    """A picture as Pillow has it, upright."""
+    """Open an image with Pillow, with its EXIF orientation applied."""
     try:
         pillow = importlib.import_module("PIL.Image")
         upright = importlib.import_module("PIL.ImageOps").exif_transpose
@@ -121,7 +121,7 @@ def _opened(path: Path, colours: int) -> Any:
 
 
 def _prepared(picture: Any, layout: _Layout, options: PictureOptions) -> Array:
-    """Pixels [height, width, colours] in the size wanted, red first."""
+    """Pixels [height, width, channels] at the target size, in RGB order."""
     height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
     if options.short:
         ratio = options.short / min(picture.size)
@@ -135,7 +135,7 @@ def _prepared(picture: Any, layout: _Layout, options: PictureOptions) -> Array:
 
 
 def _middle(picture: Any, height: int, width: int) -> Any:
-    """The middle of a picture; CommandError where it is smaller."""
+    """Center crop of an image; raises CommandError if the image is smaller."""
     if picture.width < width or picture.height < height:
         raise CommandError(
             f"a picture of {picture.height}x{picture.width} has no middle of {height}x{width}: "
@@ -146,7 +146,7 @@ def _middle(picture: Any, height: int, width: int) -> Any:
 
 
 def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variable) -> Array:
-    """Numbers in the order of axes and of the element type the feed has."""
+    """Normalise and transpose pixels to the feed's layout and dtype."""
     pixels = pixels[..., ::-1] if options.bgr else pixels
     element = var.element.numpy
     if element.kind == "f":

@@ -1,4 +1,4 @@
-"""What `fluid infer` is given for the feeds of a model: arrays, numbers in text, pictures."""
+"""Parsing of `--input` and `--lod`: feeds from arrays, text and images."""
 
 from __future__ import annotations
 
@@ -30,29 +30,31 @@ _NUMERALS = frozenset("0123456789+-.eE ,;")
 
 @dataclass(frozen=True)
 class _Given:
-    """One `--input`: the name before its `=`, if it has one, and what stands behind."""
+    """One `--input`: the optional name before its `=`, and the value after it."""
 
     name: str | None
     value: str
 
     @property
     def path(self) -> Path:
-        """What it gives, as a file."""
+        """The value as a path."""
         return Path(self.value)
 
     @property
     def is_file(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the value names an existing file."""
         return _exists(self.value) and self.path.is_file()
 
     @property
     def is_folder(self) -> bool:
-        """Whether there is such a folder."""
+        """Whether the value names an existing folder."""
         return _exists(self.value) and self.path.is_dir()
 
 
 def _exists(name: str) -> bool:
-    """Whether a name is that of a file or a folder; numbers can be too long for one."""
+    """Whether a file or folder of this name exists; a list of numbers may be too
+    long for a name.
+    """
     try:
         return Path(name).exists()
     except OSError:
@@ -60,7 +62,7 @@ def _exists(name: str) -> bool:
 
 
 def lod_lengths(text: str) -> tuple[str | None, list[list[int]]]:
-    """What `--lod [NAME=]LENGTHS` stands for; ArgumentTypeError for anything else.
+    """Parse `--lod [NAME=]LENGTHS`; raises ArgumentTypeError for anything else.
 
     >>> lod_lengths("words=2,1/3,2,4")
     ('words', [[2, 1], [3, 2, 4]])
@@ -80,13 +82,13 @@ def read_feeds(
     lods: Sequence[tuple[str | None, list[list[int]]]] = (),
     options: PictureOptions | None = None,
 ) -> dict[str, Feed]:
-    """The feeds of a model in its order, from what `--input` and `--lod` say.
+    """The feeds of a model, in the model's order, from the values of `--input` and `--lod`.
 
-    Nothing is converted. What a model declares is a hint, as for `Executor.run`: arrays of other
-    element types and shapes are fed as they are, and its ops decide. A package has code for what
-    was declared alone. Raises CommandError for names the model is not fed or is given twice and for
-    files that cannot be read, FeedError for feeds that are missing; for a package FeedError for
-    another element type and ShapeError for sizes that do not fit; OSError.
+    Nothing is converted. As in `Executor.run`, the declared dtype and shape of a feed are a hint:
+    other arrays are fed as they are, and the ops decide. A package requires what was declared.
+    Raises CommandError for unknown or repeated names and files that cannot be read, FeedError for
+    missing feeds; for a package FeedError for another dtype and ShapeError for another shape;
+    OSError.
     """
     found: dict[str, Array | LoDTensor] = {}
     for given, arrays in _read(model, [_split(text) for text in inputs], options):
@@ -103,9 +105,9 @@ def read_feeds(
 
 
 def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
-    """CommandError for a feed that the model declares as sequences, and that has none.
+    """Raise CommandError for a feed that the model declares with LoD, but that has none.
 
-    Ops may do without them: this is for a run that failed.
+    Called after a failed run, since many ops need no LoD.
     """
     for var in model.feeds:
         if var.lod_level and not isinstance(feed[var.name], LoDTensor):
@@ -116,7 +118,7 @@ def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
 
 
 def _split(text: str) -> _Given:
-    """The name before the first `=`, if there is one; a file may have = in its name."""
+    """Split at the first `=`, unless the whole text is an existing file."""
     name, equals, value = text.partition("=")
     return _Given(name, value) if equals and not _exists(text) else _Given(None, text)
 
@@ -127,7 +129,7 @@ def _split(text: str) -> _Given:
 def _read(
     model: SavedModel, inputs: Sequence[_Given], options: PictureOptions | None
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
-    """What each input holds by the names of feeds; all pictures of a feed are one batch."""
+    """The feeds of each input by name; all images for one feed form one batch."""
     pictures: dict[str, list[Path]] = {}
     for given in inputs:
         if given.is_folder or (given.is_file and is_picture(given.path)):
@@ -141,7 +143,7 @@ def _read(
 
 
 def _pictures(path: Path) -> list[Path]:
-    """A picture, or those in a folder by name."""
+    """An image file, or the image files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
     found = sorted(each for each in path.iterdir() if is_picture(each))
@@ -185,7 +187,7 @@ def _decoded(path: Path) -> str:
 
 
 def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The arrays of an archive, or the one asked for with its offsets."""
+    """All arrays of an archive, or the named one with its LoD offsets."""
     if given.name is None:
         return arrays
     if given.name not in arrays:
@@ -195,7 +197,7 @@ def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
 
 
 def _target(model: SavedModel, given: _Given) -> Variable:
-    """The feed that is meant: the one named, or the only one."""
+    """The feed an input is for: the named one, or the only one."""
     names = [var.name for var in model.feeds]
     if given.name is None and len(names) != 1:
         hint = " ".join(f"--input {each}={each}.npy" for each in names)
@@ -220,7 +222,9 @@ def _cut(
     found: Mapping[str, Feed],
     lods: Sequence[tuple[str | None, list[list[int]]]],
 ) -> dict[str, Feed]:
-    """The feeds without the offsets among them, cut into sequences where lengths are given."""
+    """The feeds with LoD from offset arrays and `--lod`; the offset arrays
+    themselves are removed.
+    """
     feed = {name: value for name, value in found.items() if LOD not in name}
     for name, offsets in _offsets(found).items():
         feed[name] = _tensor(name, feed.get(name), offsets)
@@ -232,7 +236,7 @@ def _cut(
 
 
 def _offsets(found: Mapping[str, Feed]) -> dict[str, list[list[int]]]:
-    """The levels of each feed whose offsets are given as `NAME@LOD0`, `NAME@LOD1`, …"""
+    """The LoD levels of each feed whose offsets are passed as `NAME@LOD0`, `NAME@LOD1`, …"""
     levels: dict[str, list[list[int]]] = {}
     for name in sorted(name for name in found if LOD in name):
         array = found[name]
@@ -265,7 +269,7 @@ def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
 
 
 def _expect_as_declared(var: Variable, value: Feed) -> None:
-    """FeedError for another element type than declared, ShapeError for sizes that do not fit."""
+    """Raise FeedError if the dtype differs from the declared one, ShapeError if the shape does."""
     array = value.array if isinstance(value, LoDTensor) else value
     assert array is not None
     if array.dtype != var.element.numpy:

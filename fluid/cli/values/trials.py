@@ -1,4 +1,4 @@
-"""What `fluid bisect` and `fluid compare` run programs on: arrays from files, or made up."""
+"""The inputs of `fluid bisect` and `fluid compare`: arrays from files, or generated ones."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SEQUENCES = "@LOD"
 
 @dataclass(frozen=True)
 class Arrays:
-    """A number for everything that a program is fed and keeps, by name."""
+    """An array for each feed and each persistable variable of a program, by name."""
 
     feed: dict[str, Array]
     params: dict[str, Array]
 
 
 def read_given(texts: Sequence[str]) -> dict[str, Array]:
-    """The arrays that `--input [NAME=]FILE` names: a `.npz`, or a `.npy` with a name before it.
+    """Read the arrays of `--input [NAME=]FILE`: a `.npz`, or a `.npy` with a name.
 
-    Raises CommandError for a `.npy` without a name and for what is given twice; OSError.
+    Raises CommandError for a `.npy` without a name and for a name passed twice; OSError.
     """
     found: dict[str, Array] = {}
     for text in texts:
@@ -53,10 +53,10 @@ def _read(text: str) -> dict[str, Array]:
 
 
 def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> Arrays:
-    """The arrays that are given or that a model has; the rest is made up.
+    """The arrays passed by the user or held by a model; the others are generated.
 
-    Raises CommandError for a name or a size the program does not have, CompileError for an array
-    that does not fit.
+    Raises CommandError for a name or a dynamic dim the program does not have, CompileError for an
+    array that does not fit.
     """
     feeds = found.graph.feeds()
     state = [var for var in found.graph.params() if not var.version]
@@ -76,6 +76,6 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
 
 
 def execute(module: Module, feed: Mapping[str, Array], params: dict[str, Array]) -> Sequence[Array]:
-    """Run a module once on arrays by name, of which it takes those it is fed."""
+    """Run a module once with arrays by name; arrays that are not feeds of it are ignored."""
     wanted = {each.name: feed[each.name] for each in module.feeds}
     return [array.copy() for array in load(module, params=params)(wanted)]
