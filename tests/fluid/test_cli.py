@@ -259,7 +259,7 @@ def test_inspect_counts_what_kernels_move_after_each_pass(capsys, tmp_path):
     printed = run(capsys, "inspect", LENET, *more[:4], "--json", "-")
     assert json.loads(printed) == data
     assert '"account":{"gpu":"h200"' in page.read_text(encoding="utf-8")
-    assert "name a GPU with --roofline" in refused(capsys, "inspect", LENET, "--json", file)
+    assert "requires --roofline with the name of a GPU" in refused(capsys, "inspect", LENET, "--json", file)
 
 
 def test_inspect_takes_sequences_that_must_match(capsys, tmp_path):

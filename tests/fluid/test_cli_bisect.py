@@ -126,7 +126,7 @@ def test_what_only_one_reads_must_be_given(program: Path, capsys: Any) -> None:
     other = Path("other.ir")
     other.write_text(PROGRAM.replace("param w", "param v").replace("Y=w", "Y=v"))
     assert main(["compare", str(program), str(other)]) == 2
-    assert "net.ir reads 'w', which other.ir has not" in capsys.readouterr().err
+    assert "net.ir reads 'w', which other.ir does not have" in capsys.readouterr().err
 
 
 def test_a_trace_of_the_passes(program: Path, capsys: Any) -> None:

@@ -322,8 +322,8 @@ def test_time_of_so_many_runs(capsys):
         (("--mean", "a,b"), "is not a number or one number per channel"),
         (("--lod", "words=x"), "is not [NAME=]LENGTHS"),
         (("--resize-short", "0"), "is not a whole number from 1 on"),
-        (("--std", "1,0,1"), "that is 0"),
-        (("--scale", "0"), "that is 0"),
+        (("--std", "1,0,1"), "must not contain 0"),
+        (("--scale", "0"), "must not contain 0"),
         (("--tolerance", "-1"), "is not a number >= 0"),
     ],
 )

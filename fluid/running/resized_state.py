@@ -1,7 +1,7 @@
-"""Persistable variables whose size changes from run to run, such as rows that are collected.
+"""Persistable variables whose size changes between runs, such as collected rows.
 
-What is compiled has state of known sizes. A variable whose size only data decides is therefore fed
-from the scope, and what the program leaves in it is fetched and put back there.
+Compiled code requires state of static size. A persistable variable with a data-dependent size is
+therefore fed from the scope, and its final value is fetched and stored back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Run = Callable[..., list[Any]]
 
 @dataclass(frozen=True)
 class Resized:
-    """A program that is fed such variables; `names` are fed from the scope and put back."""
+    """A program with resized state as feeds; `names` are fed from the scope and stored back."""
 
     program: Program
     names: tuple[str, ...]
@@ -37,9 +37,9 @@ class Resized:
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        """Run the program; the fetched values, arrays or LoDTensors.
+        """Run the program; returns the fetched values, arrays or LoDTensors.
 
-        Raises NotInitialized where the scope has no value for a variable, and what a run raises.
+        Raises NotInitialized if a variable has no value in the scope, and the errors of the run.
         """
         given = with_lod(feed)
         values = {n: value_of(n, {}, scope) for n in self.names if n not in given} | given
@@ -53,13 +53,15 @@ class Resized:
 
 
 class ResizedState:
-    """What runs in place of programs with such variables, found out once a version of them."""
+    """A cache of rewritten programs, keyed by program version."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Program, tuple[int, Resized | None]] = WeakKeyDictionary()
 
     def resized(self, program: Program) -> Resized | None:
-        """What to run; None where all persistable variables that are read have known sizes."""
+        """The program to run instead; None if all persistable variables that it reads have static
+        sizes.
+        """
         version, found = self._known.get(program, (None, None))
         if version != program.version:
             found = _resized(program)
@@ -68,7 +70,7 @@ class ResizedState:
 
 
 def _resized(program: Program) -> Resized | None:
-    """The program with variables of open sizes as feeds, where it reads them and writes them."""
+    """The program with variables of dynamic size as feeds, if it both reads and writes them."""
     main = program.global_block()
     written = {name for op in main.ops for name in op.writes()}
     names = [name for name, var in main.vars.items() if name in written and _is_open(var)]
@@ -88,12 +90,12 @@ def _resized(program: Program) -> Resized | None:
 
 
 def _is_open(var: Variable) -> bool:
-    """Whether a variable is dense state of a size that is not declared."""
+    """Whether a variable is a persistable dense tensor with an undeclared size."""
     return var.persistable and var.dims is not None and -1 in var.shape
 
 
 def _set(scope: Scope, name: str, value: Any) -> None:
-    """Put a value into the scope."""
+    """Store a value in the scope."""
     tensor = scope.var(name).get_tensor()
     tensor.set(np.array(value), CPUPlace())
     tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])
