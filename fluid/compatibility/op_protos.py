@@ -161,7 +161,7 @@ class OpProtoHolder:
             raise ValueError(str(error)) from None
 
     def update_op_proto(self) -> None:
-        """Nothing is to be done: ops registered since are found when asked for."""
+        """Do nothing: newly registered ops are found on lookup."""
 
     @staticmethod
     def generated_op_attr_names() -> set[str]:

@@ -1,4 +1,4 @@
-"""What is said on the standard error stream where a script leans on something that is gone."""
+"""Notices on stderr about scripts that use something removed from Python or a package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`paddle.dataset.image`: pictures read, resized, cropped and turned for networks.
+"""`paddle.dataset.image`: reading, resizing, cropping and flipping of images.
 
-Pictures are uint8 [height, width, 3] in the order blue, green, red, as release 1.8 has them, or
-[height, width] in grey. Reading one needs the package Pillow.
+Images are uint8 [height, width, 3] in the order blue, green, red, as in release 1.8, or
+[height, width] in grey. Reading one requires the package Pillow.
 """
 
 from __future__ import annotations
