@@ -101,18 +101,18 @@ def run_bisect(given: argparse.Namespace) -> int:
     lend = given.lend or found.model is not None
     runs = execute if given.target == "numpy" else None
     trial = Trial(_options(given), given.target, given.tolerance, lend, runs)
-    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _tell)
+    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _log)
     if seen is None:
         stages = "every pass, and the code," if runs else "every pass"
         print(f"{given.path}: {stages} keeps all numbers within {given.tolerance:g}")
         return 0
     command = _again(given, seen, lend)
     _write(given.out, seen, command)
-    print(_told(given, seen, command))
+    print(_report(given, seen, command))
     return 1
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(f"fluid bisect: {line}", file=sys.stderr, flush=True)
 
 
@@ -150,7 +150,7 @@ def _write(path: Path, seen: Finding, command: str) -> None:
         write_arrays(path.with_suffix(".npz"), {**seen.feed, **seen.params})
 
 
-def _told(given: argparse.Namespace, seen: Finding, command: str) -> str:
+def _report(given: argparse.Namespace, seen: Finding, command: str) -> str:
     fault, (of, needed) = seen.fault, seen.ops
     moved = fault.difference
     far = f", by up to {moved.largest:.3g}" if moved.largest != float("inf") else ""

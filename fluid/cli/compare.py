@@ -34,7 +34,7 @@ def _paired(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str,
     for name in ours:
         if name not in theirs:
             have = ", ".join(theirs) or "nothing"
-            raise CommandError(f"--check: {name!r} is not there; there is {have}")
+            raise CommandError(f"--check: {name!r} is missing; there is {have}")
     return {name: name for name in ours}
 
 

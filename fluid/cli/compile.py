@@ -104,27 +104,29 @@ def compile_model(given: argparse.Namespace) -> int:
     )  # fmt: skip
     code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
     write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)
-    told = _with_costs(rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch)))
+    table_rows = _with_costs(
+        rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch))
+    )
     if given.json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(table_rows, indent=1))
     else:
-        _tell(stages, given, told)
+        _report(stages, given, table_rows)
     return 0
 
 
-def _tell(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+def _report(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what was written, the ops without a device kernel and why, and the kernel table."""
     module = stages.module
     print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
     if module.target == "numpy":
         return
-    _tell_host_ops(stages.context.missed)
+    _report_host_ops(stages.context.missed)
     print(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
     spilled = sum(bool(row["spilled"]) for row in rows)
     print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _tell_host_ops(missed: Sequence[Any]) -> None:
+def _report_host_ops(missed: Sequence[Any]) -> None:
     """Print the ops that have no device kernel, with the reason for each."""
     mine = [each for each in missed if each.name == "assign_targets"]
     if mine:
@@ -152,13 +154,13 @@ def _progress() -> Callable[[int, int, str], None]:
     """
     start, before = time.perf_counter(), -1
 
-    def told(done: int, whole: int, name: str) -> None:
+    def show(done: int, whole: int, name: str) -> None:
         nonlocal before
-        before = done - 1 if before < 0 else before  # those were built in another run
+        before = done - 1 if before < 0 else before  # these were cached
         left = (time.perf_counter() - start) / (done - before) * (whole - done)
         progress_line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
 
-    return told
+    return show
 
 
 def _with_costs(rows: Sequence[Mapping[str, Any]], costs: Account) -> list[dict[str, Any]]:
@@ -178,7 +180,7 @@ def _cost(kernel: str, costs: Account) -> dict[str, int]:
 def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ("kernel", "gpu", "registers", "spilled", "shared", "code", "launches", "moved", "ops")
     cells = [
-        (row["kernel"], row["gpu"], _said(row["registers"]), _said(row["spilled"]),
+        (row["kernel"], row["gpu"], _number_text(row["registers"]), _number_text(row["spilled"]),
          size_text(row["shared"]), size_text(row["bytes"]), str(row["launches"]),
          size_text(row["moved"]), f"{row['operations']:,}")
         for row in rows
@@ -186,5 +188,5 @@ def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
     return table([head, *cells], indent="", left=2)
 
 
-def _said(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "?" if number is None else str(number)

@@ -102,10 +102,12 @@ def target_of(given: argparse.Namespace) -> Layout:
     """
     for name in (given.to_model, given.to_params):
         if name is not None and Path(name).name != name:
-            raise CommandError(f"{name!r} is not the name of a file: the folder is DST")
+            raise CommandError(f"{name!r} is not a file name: the folder is DST")
     if given.target.suffix == LATER_MODEL:
         if given.to_model:
-            raise CommandError(f"DST says {given.target.name} and --to-model {given.to_model}")
+            raise CommandError(
+                f"DST {given.target.name} conflicts with --to-model {given.to_model}"
+            )
         params = given.to_params or given.target.stem + LATER_PARAMS
         return Layout(given.target.parent, given.target.name, params)
     combined = given.to_params or (COMBINED_FILE if given.combined else None)
@@ -127,7 +129,7 @@ def _expect_free(asked: Path, target: Layout, force: bool) -> None:
         taken = [path for path in target.files([]) if path.exists()]
     if taken:
         raise CommandError(
-            f"{taken[0]} is there already: choose another DST, or say --force to replace it"
+            f"{taken[0]} already exists: choose another DST, or pass --force to replace it"
         )
 
 
@@ -167,9 +169,11 @@ class FoundModel:
 
 def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> None:
     if tensor_path(target.folder, name) == target.program:
-        raise CommandError(f"a parameter is called {name!r}, as the program is: say --to-model")
+        raise CommandError(
+            f"a parameter is called {name!r}, like the program file: pass --to-model"
+        )
     if any(name.startswith(f"{other}/") for other in names):
-        raise CommandError(f"parameter {name!r} cannot have a file of its own: say --combined")
+        raise CommandError(f"parameter {name!r} cannot have its own file: pass --combined")
 
 
 def read_model(source: Layout) -> FoundModel:
@@ -233,7 +237,7 @@ def _model_files(target: Layout) -> list[Path]:
         return []
 
 
-# ---- what is said ----
+# ---- report ----
 
 
 def _report(source: Layout, target: Layout, model: FoundModel) -> str:

@@ -118,7 +118,7 @@ def _why_not(op: OpDesc) -> str:
 def described(found: Description) -> str:
     """Format a description as text."""
     parts = [_headline(found), _edges(found), _ops(found), _parameters(found), _missing(found)]
-    parts.append(_refused(found) or "every op of it is known here")
+    parts.append(_refused(found) or "all ops are supported")
     if found.feeds and not found.obstacles:
         parts.append(f"run it:\n  {_command(found)}")
     return "\n\n".join(filter(None, parts))
@@ -152,7 +152,7 @@ def _type(var: Variable) -> str:
 
 
 def _accepts(var: Variable) -> str:
-    return "takes pictures" if takes_pictures(var) else ""
+    return "accepts images" if takes_pictures(var) else ""
 
 
 def _ops(found: Description) -> str:
@@ -199,7 +199,7 @@ def _refused(found: Description) -> str:
         groups.setdefault((each.kind, each.why), []).append(each)
     if not groups:
         return ""
-    lines = [f"cannot run here: {count(len(found.obstacles), 'op')}"]
+    lines = [f"unsupported: {count(len(found.obstacles), 'op')}"]
     for (kind, why), group in groups.items():
         lines.append(one_line(f"  {kind} × {len(group)}: {why}"))
         lines += [
@@ -218,7 +218,7 @@ def _command(found: Description) -> str:
 
 def _file(var: Variable) -> str:
     if takes_pictures(var):
-        return "picture.png"
+        return "image.png"
     return "sequences.txt" if var.lod_level else f"{var.name}.npy"
 
 

@@ -113,7 +113,7 @@ def _side(path: Path, passes: str, fetch: Sequence[str]) -> _Side:
     if chosen is not None:
         raise CommandError(f"{path} is a module: passes cannot run on generated code")
     if not path.is_file():
-        raise CommandError(f"{path} is not there")
+        raise CommandError(f"{path} does not exist")
     try:
         return _Side(path, None, module=Module.load(path))
     except ParseError as error:
@@ -156,8 +156,8 @@ def _arrays(
 
 def _expect_shared(sides: Sequence[Subject], known: Mapping[str, Array]) -> None:
     """Raise CommandError for a feed or parameter that only one of the two has and that is not
-    known,
-    such as weights that a pass folded: a generated array would make the comparison meaningless.
+    known, such as weights that a pass folded: a generated array would make the comparison
+    meaningless.
     """
     for found, other in ((sides[0], sides[-1]), (sides[-1], sides[0])):
         for var in (*found.graph.feeds(), *(v for v in found.graph.params() if not v.version)):
@@ -211,7 +211,7 @@ def _of_graph(side: _Side, arrays: Arrays) -> Numbers:
     graph = side.found.graph
     params = {name: array.copy() for name, array in arrays.params.items()}
     if side.passes is not None:
-        lent = params if side.found.model is not None else None
-        run_passes(graph, pipeline(side.passes), Context(lent))
+        known = params if side.found.model is not None else None
+        run_passes(graph, pipeline(side.passes), Context(known))
     missing = [v for v in graph.params() if not v.version and v.name not in params]
     return numbers(graph, arrays.feed, params | inputs(missing, {}, {}))

@@ -59,7 +59,7 @@ def _inferred(given: argparse.Namespace) -> int:
         theirs = _other(given.check)
     if given.output:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
-    feed = read_feeds(model, given.input, given.lod, _pictures(given))
+    feed = read_feeds(model, given.input, given.lod, _image_options(given))
     loaded = time.perf_counter()
     predictor = model.predictor(given.dtype, given.memory_limit)
     with (
@@ -108,7 +108,7 @@ def _describe(layout: Layout) -> int:
     return 1 if found.obstacles else 0
 
 
-def _pictures(given: argparse.Namespace) -> PictureOptions:
+def _image_options(given: argparse.Namespace) -> PictureOptions:
     """The image preprocessing options."""
     return PictureOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
 
@@ -137,8 +137,8 @@ def _kept(
 
 def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Array]:
     """The results, with LoD offsets only if the other run has LoD offsets too."""
-    told = any(LOD in name for name in theirs)
-    return {name: array for name, array in arrays.items() if told or LOD not in name}
+    has_lod = any(LOD in name for name in theirs)
+    return {name: array for name, array in arrays.items() if has_lod or LOD not in name}
 
 
 def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -162,7 +162,7 @@ def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -
         for _ in range(WARM_UPS):
             predictor.run(feed)
         until = time.perf_counter() + PATIENCE
-        while _goes_on(spent, repeat, until):
+        while _continues(spent, repeat, until):
             start = time.perf_counter()
             predictor.run(feed)
             spent.append(time.perf_counter() - start)
@@ -174,7 +174,7 @@ def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -
     )
 
 
-def _goes_on(spent: Sequence[float], repeat: int | None, until: float) -> bool:
+def _continues(spent: Sequence[float], repeat: int | None, until: float) -> bool:
     if repeat is not None:
         return len(spent) < repeat
     return len(spent) < REPEATS and (not spent or time.perf_counter() < until)

@@ -57,7 +57,7 @@ def add_infer(commands: Any) -> None:
     command.set_defaults(command=infer)
     _add_model(command)
     _add_inputs(command)
-    _add_pictures(command)
+    _add_images(command)
     _add_results(command)
 
 
@@ -100,22 +100,25 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_pictures(command: argparse.ArgumentParser) -> None:
-    usual, group = PictureOptions(), command.add_argument_group("images")
+def _add_images(command: argparse.ArgumentParser) -> None:
+    default, group = PictureOptions(), command.add_argument_group("images")
     group.add_argument(
-        "--scale", type=factor, default=usual.scale, help="factor for pixel values (default: 1/255)"
+        "--scale",
+        type=factor,
+        default=default.scale,
+        help="factor for pixel values (default: 1/255)",
     )
     group.add_argument(
         "--mean",
         type=numbers,
-        default=usual.mean,
+        default=default.mean,
         metavar="M[,M,M]",
         help="mean, one or per channel (default: 0)",
     )
     group.add_argument(
         "--std",
         type=divisors,
-        default=usual.std,
+        default=default.std,
         metavar="S[,S,S]",
         help="std, one or per channel (default: 1)",
     )

@@ -92,7 +92,9 @@ def _program(path: Path, model: str | None) -> tuple[Path, str]:
     later = path.with_name(path.name + LATER_MODEL)
     if later.is_file():
         return path.parent, model or later.name
-    raise CommandError(f"{path} is not there: give the folder or the .pdmodel of a saved model")
+    raise CommandError(
+        f"{path} does not exist: expected the folder or the .pdmodel of a saved model"
+    )
 
 
 def _program_in(folder: Path) -> str:
@@ -101,7 +103,7 @@ def _program_in(folder: Path) -> str:
     later = sorted(file.name for file in folder.glob(f"*{LATER_MODEL}"))
     if len(later) == 1:
         return later[0]
-    hint = "say --model-filename NAME"
+    hint = "pass --model-filename NAME"
     if later:
         raise CommandError(f"{folder} holds {len(later)} programs, {', '.join(later)}: {hint}")
     raise CommandError(

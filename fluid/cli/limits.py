@@ -25,7 +25,7 @@ from runtime.memory.limit import bytes_text
 
 try:
     import resource
-except ImportError:  # no Unix
+except ImportError:  # not on Unix
     resource = None
 
 SPARE = 256 << 20

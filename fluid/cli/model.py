@@ -98,14 +98,14 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
 
 def _expect_files(folder: Path, model: str | None, params: str | None) -> None:
     if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "is not there"
-        raise CommandError(f"{folder} {what}: give the folder that save_inference_model wrote")
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise CommandError(f"{folder} {what}: expected the folder of a saved model")
     for name, option in ((model or MODEL_FILE, "--model-filename"), (params, "--params-filename")):
         if name is not None and not (folder / name).is_file():
             there = ", ".join(_some_names(folder)) or "nothing"
             raise CommandError(
                 f"{folder} holds no model: it has no file {name!r}, but {there}; "
-                f"if the file has another name, say {option} NAME"
+                f"if the file has another name, pass {option} NAME"
             )
 
 

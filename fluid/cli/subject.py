@@ -58,7 +58,9 @@ def _subject(path: Path, model: str | None, params: str | None, fetch: Sequence[
     if path.is_dir():
         return _of_model(path, load_model(path, model, params), fetch)
     if not path.is_file():
-        raise CommandError(f"{path} is not there: give a saved model, a program or a .ir file")
+        raise CommandError(
+            f"{path} does not exist: expected a saved model, a program or a .ir file"
+        )
     if path.stat().st_size > LARGEST:
         raise CommandError(f"{path} has {path.stat().st_size:,d} bytes, too many for a program")
     weights = path.with_suffix(".pdiparams")
@@ -80,7 +82,7 @@ def _of_text(path: Path, text: str, fetch: Sequence[str]) -> Subject:
     if _first_word(text) == "program":
         return _of_program(path, parse_program(text, str(path)), fetch)
     if fetch:
-        raise CommandError(f"{path} is a graph, which says itself what it returns: edit that line")
+        raise CommandError(f"{path} is a graph, whose outputs are fixed: edit its return line")
     return Subject(path, parse(text, str(path)))
 
 

@@ -142,12 +142,12 @@ class _View(ModuleType):
         shown = vars(self)["_shown"]
         is_layer = self.__name__.startswith("paddle.fluid.layers.")
         besides = (self.__name__.removeprefix("paddle."), *BESIDES) if is_layer else ()
-        places = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
-        return getattr(next((each for each in places if hasattr(each, name)), shown), name)
+        modules = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
+        return getattr(next((each for each in modules if hasattr(each, name)), shown), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)
-        if is_own:  # what importing sets
+        if is_own:  # attributes set by the import system
             vars(self)[name] = value
         else:
             setattr(vars(self)["_shown"], name, value)

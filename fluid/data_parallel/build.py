@@ -50,8 +50,7 @@ def build(
     """Build the programs of `ranks` ranks according to the strategy; see `BuildStrategy`.
 
     The all-reduces are distributed round-robin over `rings` rings. With `writes`, the files that
-    the
-    strategy names are written.
+    the strategy names are written.
     """
     built = _built(program, strategy, ranks, fetch, rings)
     if writes:

@@ -40,16 +40,15 @@ def insert_all_reduces(
     """All-reduce every parameter gradient over `ranks` ranks, after scaling the loss gradient.
 
     Returns the names of the reduced gradients, the last one first; with `params`, only the
-    gradients
-    of these.
+    gradients of these.
 
     After the op that writes the loss gradient comes `scale` by 1/ranks, unless `scale` is false.
     After each op with gradients in `op_role_var` come one `c_sync_calc_stream` and one
-    `c_allreduce_sum` per gradient, the last one first; ring ids alternate from the last op
-    with gradients to the first.
-    Before the first optimizer op comes one `c_sync_comm_stream` per ring. Gradients of
-    parameters with `is_distributed` are not reduced. Without `fuse` each gradient is reduced
-    separately, before the next op (attribute `use_calc_stream`). Only the global block is edited.
+    `c_allreduce_sum` per gradient, the last one first; ring ids alternate from the last op with
+    gradients to the first. Before the first optimizer op comes one `c_sync_comm_stream` per ring.
+    Gradients of parameters with `is_distributed` are not reduced. Without `fuse` each gradient is
+    reduced separately, before the next op (attribute `use_calc_stream`). Only the global block is
+    edited.
     """
     if scale:
         insert_gradient_scale(program, ranks)

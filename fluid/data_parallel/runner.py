@@ -84,8 +84,7 @@ class DataParallel:
 
         Unless `strict`, a program that computes no gradients may be fed less than one row or dict
         per device; then only the first devices run it. Raises the errors of splitting feeds,
-        compiling
-        and the step; WorkerError and RankError name the failing device.
+        compiling and the step; WorkerError and RankError name the failing device.
         """
         if self._execution._dry_run:
             return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
@@ -233,5 +232,5 @@ class DataParallel:
 def _kinds_of(share: Feed) -> tuple[Any, ...]:
     """Cache key of a feed: names, shapes, dtypes and which LoDs are shared."""
     kinds = [(name, array.shape, array.dtype) for name, array in share.items()]
-    twins = twins_of(share) if any(LOD in name for name in share) else {}
-    return (*kinds, *twins.items())
+    shared = twins_of(share) if any(LOD in name for name in share) else {}
+    return (*kinds, *shared.items())

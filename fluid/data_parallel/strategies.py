@@ -83,12 +83,10 @@ class BuildStrategy(_Strategy):
       trainers, then between groups; here or in the transpiler.
 
     Fields without an effect, since the compiler decides about fusion, memory reuse and the
-    schedule,
-    with equal results: `async_mode`,
-    `cache_runtime_context`, `enable_auto_fusion`, `enable_backward_optimizer_op_deps`,
-    `enable_inplace`, `fuse_all_optimizer_ops`, `fuse_bn_act_ops`, `fuse_broadcast_ops`,
-    `fuse_elewise_add_act_ops`, `fuse_relu_depthwise_conv`, `is_distribution`, `memory_optimize`,
-    `mkldnn_enabled_op_types`, `remove_unnecessary_lock`.
+    schedule, with equal results: `async_mode`, `cache_runtime_context`, `enable_auto_fusion`,
+    `enable_backward_optimizer_op_deps`, `enable_inplace`, `fuse_all_optimizer_ops`,
+    `fuse_bn_act_ops`, `fuse_broadcast_ops`, `fuse_elewise_add_act_ops`, `fuse_relu_depthwise_conv`,
+    `is_distribution`, `memory_optimize`, `mkldnn_enabled_op_types`, `remove_unnecessary_lock`.
 
     >>> strategy = BuildStrategy()
     >>> strategy.enable_inplace, strategy.reduce_strategy is BuildStrategy.ReduceStrategy.AllReduce
@@ -145,10 +143,10 @@ class ExecutionStrategy(_Strategy):
       those of the last one. A program with readers reads a new batch for each step.
     - `_dry_run`: `run` computes nothing and returns an empty array for each fetch.
 
-    Fields without an effect: `num_threads` and `use_thread_barrier` (ops of one
-    device run sequentially), `allow_op_delay`, `use_experimental_executor`, `use_cuda` (the
-    places decide), `num_iteration_per_drop_scope` (temporaries are in one arena of fixed size,
-    which is reused by every step; `ParallelExecutor.drop_local_exe_scopes` frees it).
+    Fields without an effect: `num_threads` and `use_thread_barrier` (ops of one device run
+    sequentially), `allow_op_delay`, `use_experimental_executor`, `use_cuda` (the places decide),
+    `num_iteration_per_drop_scope` (temporaries are in one arena of fixed size, which is reused by
+    every step; `ParallelExecutor.drop_local_exe_scopes` frees it).
     """
 
     _defaults = MappingProxyType(

@@ -49,7 +49,7 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
         raise ValueError(f"trainer_id must be from 0 to {count - 1}, but it is {number}")
     if count > 1 and not endpoints:
         raise ValueError(
-            f"num_trainers is {count}, but nothing says where the trainers meet: transpile the "
+            f"num_trainers is {count}, but no rendezvous endpoint is set: transpile the "
             "program by DistributeTranspiler (mode nccl2), or set "
             "build_strategy.trainers_endpoints"
         )

@@ -1,9 +1,9 @@
 """Parsing of samples from lines of text, and batching into feeds.
 
-A line has, for every variable in order, the number of values and then the values:
-`3 7 8 9 1 0` are the ids 7, 8, 9 and the label 0. Variables with LoD take any number of values,
-others the number in their shape. Ids are unsigned 64-bit integers; they are fed as int64.
-Source: `MultiSlotDataFeed` of release 1.8.5.
+A line has, for every variable in order, the number of values and then the values: `3 7 8 9 1 0` are
+the ids 7, 8, 9 and the label 0. Variables with LoD take any number of values, others the number in
+their shape. Ids are unsigned 64-bit integers; they are fed as int64. Source: `MultiSlotDataFeed` of
+release 1.8.5.
 """
 
 from __future__ import annotations

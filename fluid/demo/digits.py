@@ -80,14 +80,14 @@ def gallery(digits: Digits, predictions: Array, number: int = 4) -> str:
     """Digits next to each other with their predictions; the last one is wrong, if any is."""
     right = predictions.argmax(axis=1) == digits.labels[:, 0]
     shown = [*np.flatnonzero(right)[:number], *np.flatnonzero(~right)[:1]][-number:]
-    pictures = [picture(digits.pixels[index]) for index in shown]
+    images = [picture(digits.pixels[index]) for index in shown]
     captions = [_caption(predictions[index], int(digits.labels[index, 0])) for index in shown]
-    width = len(pictures[0][0])
-    rows = [*zip(*pictures, strict=True), [caption.center(width) for caption in captions]]
+    width = len(images[0][0])
+    rows = [*zip(*images, strict=True), [caption.center(width) for caption in captions]]
     return "\n".join(("  " + "  ".join(row)).rstrip() for row in rows)
 
 
 def _caption(probabilities: Array, label: int) -> str:
-    said = int(probabilities.argmax())
-    share = f"{said}, {probabilities[said]:.0%} sure"
-    return share if said == label else f"{share}: no, {label}"
+    predicted = int(probabilities.argmax())
+    share = f"{predicted}, {probabilities[predicted]:.0%} sure"
+    return share if predicted == label else f"{share}: no, {label}"

@@ -123,10 +123,10 @@ def _recorded(network: Network) -> str:
     ops = [len(program.global_block().ops) for program in (network.main, network.test)]
     numbers = sum(int(np.prod(var.shape)) for var in network.main.all_parameters())
     text = f"{ops[0]} ops to train and {ops[1]} to predict, {numbers:,} parameters"
-    return _told("fluid calls ─► Program", text)
+    return _line("fluid calls ─► Program", text)
 
 
-def _told(stage: str, text: str) -> str:
+def _line(stage: str, text: str) -> str:
     """Format the result of a stage as one line."""
     return f"{stage:<25}{text}".rstrip()
 
@@ -145,7 +145,7 @@ def train(executor: Executor, network: Network, digits: Digits, epochs: int, see
                 feed = {"image": batch.pixels, "label": batch.labels}
                 loss, accuracy = executor.run(network.main, feed=feed, fetch_list=fetched)
                 progress.step(loss.item(), accuracy.item())
-    return _told("Program ─► numbers", progress.summary())
+    return _line("Program ─► numbers", progress.summary())
 
 
 def _predict(executor: Executor, network: Network, digits: Digits) -> Array:
@@ -161,7 +161,7 @@ def accuracy(predictions: Array, digits: Digits) -> float:
 def _marked(predictions: Array, digits: Digits) -> str:
     share = f"held-out accuracy {accuracy(predictions, digits):.1%}"
     text = f"{share}, on {count(len(digits), 'digit')} it has never seen"
-    return f"{_told('', text)}\n\n{gallery(digits, predictions)}\n"
+    return f"{_line('', text)}\n\n{gallery(digits, predictions)}\n"
 
 
 # ---- a saved model ------------------------------------------------------------------------------
@@ -217,10 +217,10 @@ def compare(unfused: Study, fused: Study, digits: Digits, taught: Array) -> tupl
     times = f"{count(len(digits), 'digit')} in {slow:.1f} ms, {fast:.1f} ms with batch norms folded"
     limit = f"(limit {LIMIT:g})" if folding <= LIMIT else f"(MORE THAN {LIMIT:g})"
     return folding, "\n".join([
-        _told("Executable", times),
-        _told("numbers", f"probabilities moved by at most {saving:.2g} by saving and loading,"),
-        _told("", f"by at most {folding:.2g} by folding batch norms {limit};"),
-        _told("", f"held-out accuracy {accuracy(after, digits):.1%} still"),
+        _line("Executable", times),
+        _line("numbers", f"probabilities moved by at most {saving:.2g} by saving and loading,"),
+        _line("", f"by at most {folding:.2g} by folding batch norms {limit};"),
+        _line("", f"held-out accuracy {accuracy(after, digits):.1%} still"),
     ])  # fmt: skip
 
 
@@ -250,13 +250,13 @@ def _compiled(step: Study, unfused: Study, fused: Study) -> str:
     lines = count(len(fused.module.source.splitlines()), "line")
     return "\n\n".join([
         AGAIN,
-        _told("Graph ─► passes", "the training step:"),
+        _line("Graph ─► passes", "the training step:"),
         pass_table(step.stages, step.sizes),
-        _told("", "the saved model, whose batch norms fold into the weights before them:"),
+        _line("", "the saved model, whose batch norms fold into the weights before them:"),
         pass_table(fused.stages, fused.sizes),
-        _told("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
+        _line("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
         memory_table(memory),
-        _told("Module", f"{lines} of NumPy for the saved model, yours to read"),
+        _line("Module", f"{lines} of NumPy for the saved model, yours to read"),
     ])  # fmt: skip
 
 

@@ -38,8 +38,7 @@ def merged_values(program: Program) -> dict[str, Array]:
 
     For a program without communication, and an inference program derived from a trainer's, as
     `_trained_by` determines, only the variables it has. Empty for any other program. Raises
-    WireError
-    if a server does not answer.
+    WireError if a server does not answer.
     """
     trained: Program = getattr(program, "_trained_by", program)
     if serves(program) or getattr(trained, "_parameters_on_pservers", None) is None:

@@ -253,7 +253,7 @@ def _send(reader: Reader, connection: Connection) -> None:
     try:
         for sample in reader():
             if sample is None:
-                raise ValueError("a sample is None, which says nothing to those who read it")
+                raise ValueError("a sample is None, which readers do not accept")
             connection.send((sample,))
         connection.send("")
     except Exception as error:

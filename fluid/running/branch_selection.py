@@ -108,7 +108,9 @@ def _first_choice(program: Program) -> Operator | None:
         branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
         if op in inner or any(_holds(program, each, inner) for each in branches):
             return op
-    raise _differing(inner[0], "in a loop", "let the branches return values of one rank and type")
+    raise _differing(
+        inner[0], "in a loop", "return values of the same rank and dtype from all branches"
+    )
 
 
 def expect_one_type(program: Program) -> None:
@@ -123,7 +125,7 @@ def expect_one_type(program: Program) -> None:
 def _differing(op: Operator, where: str, hint: str) -> ShapeError:
     """The error for branches with results of different types."""
     listed = ", ".join(str(op.block._var_recursive(name).shape) for name in op.inputs["X"])
-    what = f"the ways have the shapes {listed} or differ in element type, {where}"
+    what = f"the branches have the shapes {listed} or differ in dtype, {where}"
     return ShapeError(f"select_input: {what}", op=op_text(op), source=op.source, hint=hint)
 
 

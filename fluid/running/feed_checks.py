@@ -90,7 +90,9 @@ def has_feed_operators(
     found = {op.output("Out")[0] for op in ops}
     _expect_holder([op.input("X")[0] for op in ops], feed_holder_name)
     if ops and found != set(feed_targets):
-        raise ValueError(f"feed ops are of {sorted(found)}, feed_targets of {sorted(feed_targets)}")
+        raise ValueError(
+            f"feed ops are for {sorted(found)}, but feed_targets are {sorted(feed_targets)}"
+        )
     return bool(ops)
 
 
@@ -103,7 +105,7 @@ def has_fetch_operators(
     names = [var.name for var in fetch_targets]
     _expect_holder([op.output("Out")[0] for op in ops], fetch_holder_name)
     if ops and found != names:
-        raise ValueError(f"fetch ops are of {found}, fetch_targets of {names}")
+        raise ValueError(f"fetch ops are for {found}, but fetch_targets are {names}")
     return bool(ops)
 
 
@@ -118,7 +120,7 @@ def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
     `dtype`.
     """
     if isinstance(data, list):
-        raise RuntimeError("a list may hold sequences: give an array or a LoDTensor")
+        raise RuntimeError("a list may contain sequences: pass an array or a LoDTensor")
     if np.isscalar(data):
         assert dtype is not None, "dtype should be given when casting python scalar to tensor"
         data = np.array([data]).astype(DType.of(convert_np_dtype_to_dtype_(dtype)).numpy)

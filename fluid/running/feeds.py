@@ -70,7 +70,7 @@ def sole(feed: Any) -> Any:
     """The single dict of a list with one entry per device."""
     if len(feed) != 1:
         raise AssertionError(
-            f"a list of {len(feed)} feeds needs a program compiled with data parallel; "
+            f"a list of {len(feed)} feeds requires a program compiled with data parallel; "
             "without one, feed a dict or a list of one"
         )
     return feed[0]
@@ -94,7 +94,7 @@ def _array(var: Variable, value: Any) -> Array:
     except (OverflowError, ValueError) as error:  # such as rows of several lengths
         raise FeedError(f"feed {var.name!r} must be an array, but {error}") from error
     if array.dtype == object:
-        raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")
+        raise FeedError(f"feed {var.name!r} must be an array, but received {value!r:.60}")
     return array
 
 

@@ -34,7 +34,9 @@ class OneValue(np.ndarray):
 
     def _number(self) -> Any:
         if self.size != 1:
-            raise TypeError(f"an array of shape {self.shape} is no number: it needs one element")
+            raise TypeError(
+                f"an array of shape {self.shape} is not a number: it must have one element"
+            )
         return self.item()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -69,7 +71,7 @@ def as_numpy(tensor: Any) -> Any:
     if isinstance(tensor, list):
         return [as_numpy(each) for each in tensor]
     if tensor.lod():
-        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
+        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} cannot be a plain array")
     return None if tensor.array is None else np.array(tensor)
 
 

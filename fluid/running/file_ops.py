@@ -56,7 +56,9 @@ class FileStages:
             known = dict[tuple[str, ...], Stages | None]()
             self._known[program] = program.version, known
         if fetch not in known:
-            known[fetch] = cut(program._copy(), fetch)  # which the key does not keep alive
+            known[fetch] = cut(
+                program._copy(), fetch
+            )  # a copy, so that the weak key is not kept alive
         return known[fetch]
 
 
@@ -82,9 +84,8 @@ class Stages:
         """Run all stages; returns the fetched values, arrays or LoDTensors.
 
         Raises FileAccessError before anything runs if an op may not access its file; then the
-        errors
-        of the stages, FileAccessError for a file that is missing or must not be replaced, and
-        CheckpointError for a file with other contents.
+        errors of the stages, FileAccessError for a file that is missing or must not be replaced,
+        and CheckpointError for a file with other contents.
         """
         paths = {step: allowed(step) for step in self.steps if isinstance(step, Operator)}
         values = with_lod(feed)
@@ -138,12 +139,12 @@ def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
 def cut(program: Program, fetch: tuple[str, ...]) -> Stages | None:
     """Split a program into stages; None if its main block has no file op."""
     ops: list[Any] = program.global_block().ops
-    places = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
-    if not places:
+    positions = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
+    if not positions:
         return None
     kept = frozenset(var.name for var in program.list_vars() if var.persistable)
     steps: list[Computed | Operator] = []
-    for start, end in zip([0, *(at + 1 for at in places)], [*places, len(ops)], strict=True):
+    for start, end in zip([0, *(at + 1 for at in positions)], [*positions, len(ops)], strict=True):
         if start < end:
             later = {name for op in ops[end:] for name in reads_of(program, op)} | {*fetch}
             steps.append(computed(program, start, end, later - kept))
@@ -174,8 +175,8 @@ def allowed(op: Operator) -> Path:
     check_slots(op)
     given = op.attrs.get("file_path")
     if op.attrs.get("model_from_memory") or op.attrs.get("save_to_memory"):
-        hint = "give the bytes to fluid.io.load_vars, or save to a file"
-        raise failure(op, "keeps tensors in memory, which is not supported", hint)
+        hint = "pass the bytes to fluid.io.load_vars, or save to a file"
+        raise failure(op, "saves to memory, which is not supported", hint)
     if not isinstance(given, str) or not given or "\0" in given:
         raise failure(op, "has no file", "give it a path")
     path, folder = Path(os.path.realpath(given)), os.environ.get(FOLDER)
@@ -185,7 +186,7 @@ def allowed(op: Operator) -> Path:
     verb = "write" if op.type in WRITES else "read"
     raise failure(
         op,
-        f"is of a program that was decoded and must not {verb} files",
+        f"is in a decoded program and must not {verb} files",
         f"set the environment variable {FOLDER} to a folder that holds the file if you trust the "
         "program with that folder, or remove the op",
     )
@@ -220,7 +221,7 @@ def part_of(op: Operator, tensor: Tensor) -> Tensor:
         return tensor
     flat, count = tensor[0].reshape(-1), prod(shape)
     if min(shape, default=0) < 0 or start + count > flat.size:
-        what = f"asks for {shape} from element {start} on of {flat.size}"
+        what = f"reads {shape} from element {start} of only {flat.size}"
         raise failure(op, what, "check its attributes 'seek' and 'shape'")
     return flat[start : start + count].reshape(shape), ()
 
@@ -228,7 +229,7 @@ def part_of(op: Operator, tensor: Tensor) -> Tensor:
 def save(op: Operator, path: Path, tensors: Mapping[str, LoDTensor]) -> None:
     """Write tensors to the file of an op, atomically."""
     if path.exists() and not op.attrs.get("overwrite", True):
-        raise failure(op, "must not replace what is there", "set its attribute 'overwrite'")
+        raise failure(op, "must not replace an existing file", "set its attribute 'overwrite'")
     records: list[tuple[str, Tensor]] = []
     for name in op.inputs["X"]:
         array = np.asarray(tensors[name])

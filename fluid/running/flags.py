@@ -60,8 +60,8 @@ def from_env(environ: Mapping[str, str] = os.environ) -> dict[str, bool | int | 
     >>> from_env({"FLAGS_check_nan_inf": "true"})["FLAGS_check_nan_inf"]
     True
     """
-    said = {name: _parsed(name, environ[name]) for name in DEFAULTS if name in environ}
-    return DEFAULTS | said
+    from_environ = {name: _parsed(name, environ[name]) for name in DEFAULTS if name in environ}
+    return DEFAULTS | from_environ
 
 
 def _parsed(name: str, text: str) -> bool | int | float | str:

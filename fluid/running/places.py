@@ -33,8 +33,7 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
     """The GPUs with these indices, those of `FLAGS_selected_gpus`, or all visible ones.
 
     `CUDA_VISIBLE_DEVICES` decides which are visible. With TRITON_INTERPRET=1 there are as many as
-    it
-    lists, or one. Raises AssertionError, as the reference does without CUDA, if there is no GPU.
+    it lists, or one. Raises AssertionError, as the reference does without CUDA, if there is no GPU.
     """
     if device_ids is None:
         device_ids = selected_gpus()
@@ -55,7 +54,7 @@ def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
     if chosen:
         numbers = chosen.split(",")
         if not all(number.strip().isdecimal() for number in numbers):
-            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not numbers with commas between")
+            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not comma-separated numbers")
         return [int(number) for number in numbers]
     if interprets():
         return list(range(max(1, len(environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")))))

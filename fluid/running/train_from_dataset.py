@@ -37,9 +37,7 @@ class FetchHandler:
         self, var_dict: Mapping[str, Variable] | None = None, period_secs: float = 60
     ) -> None:
         if var_dict is None:
-            raise AssertionError(
-                "FetchHandler takes var_dict: variables by the names to have them under"
-            )
+            raise AssertionError("FetchHandler requires var_dict: variables by name")
         self.var_dict, self.period_secs = dict(var_dict), period_secs
 
     @staticmethod
@@ -80,9 +78,8 @@ class RunsDatasets(ABC):
         Every `print_period` batches the values of `fetch_list` are printed after `fetch_info`;
         `fetch_handler` is called periodically with its own values. `thread` is the number of reader
         processes, by default that of the dataset; steps run sequentially, so equal files produce
-        equal
-        parameters. `debug` has no effect. Raises RuntimeError without a dataset, and the errors of
-        reading and running.
+        equal parameters. `debug` has no effect. Raises RuntimeError without a dataset, and the
+        errors of reading and running.
         """
         if dataset is None:
             raise RuntimeError("dataset is needed and should be initialized")

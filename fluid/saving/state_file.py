@@ -53,15 +53,15 @@ def _read(data: bytes, where: str) -> dict[Any, Any]:
     try:
         state = _Machine(2 * len(data)).run(data)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(f"{where} is no file of named arrays: {error}") from error
+        raise CheckpointError(f"{where} is not a file of named arrays: {error}") from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{where}: expected arrays by name, given {type(state).__name__}")
+        raise CheckpointError(f"{where}: expected arrays by name, got {type(state).__name__}")
     return state
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise CheckpointError(f"{where}: expected a text, given {type(value).__name__}")
+        raise CheckpointError(f"{where}: expected a string, got {type(value).__name__}")
     return value
 
 
@@ -69,7 +69,7 @@ def _value(value: Any, where: str) -> Array | dict[str, str]:
     if isinstance(value, dict):
         return {_text(name, where): _text(text, where) for name, text in value.items()}
     if not isinstance(value, _Shell) or value.array is None:
-        raise CheckpointError(f"{where}: expected an array, given {type(value).__name__}")
+        raise CheckpointError(f"{where}: expected an array, got {type(value).__name__}")
     return value.array
 
 
@@ -99,7 +99,7 @@ class _Shell:
 
 def _encoded(text: str, codec: str) -> bytes:
     if codec != "latin1":
-        raise ValueError(f"it asks for the codec {codec}")
+        raise ValueError(f"it uses the codec {codec}")
     return text.encode(codec)
 
 
@@ -169,19 +169,19 @@ class _Machine:
     def add(self, items: list[Any]) -> None:
         """Add alternating keys and values to the dict on top."""
         if not isinstance(self.stack[-1], dict):
-            raise ValueError("it adds items to what is no dict")
+            raise ValueError("it adds items to something other than a dict")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def extend(self, items: list[Any]) -> None:
         """Add items to the list on top."""
         if not isinstance(self.stack[-1], list):
-            raise ValueError("it adds items to what is no list")
+            raise ValueError("it adds items to something other than a list")
         self.stack[-1].extend(items)
 
     def name(self, name: str) -> None:
         """Push a global, if it is one that arrays need."""
         if name not in _NAMED:
-            raise ValueError(f"it asks for {name.replace(' ', '.')}")
+            raise ValueError(f"it uses {name.replace(' ', '.')}")
         self.stack.append(name)
 
     def call(self) -> None:
@@ -195,7 +195,7 @@ class _Machine:
         """Charge bytes to the budget; raises ValueError if it is exceeded."""
         self.left -= count
         if self.left < 0:
-            raise ValueError("its arrays have more data than it holds")
+            raise ValueError("its arrays have more data than the file")
 
     def build(self) -> None:
         """Set the byte order of a dtype, or the data of an array."""
@@ -205,14 +205,14 @@ class _Machine:
         elif isinstance(target, _Shell):
             target.array = self.array(*state[1:])
         else:
-            raise ValueError(f"it gives a state to {target!r}")
+            raise ValueError(f"it sets the state of {target!r}")
         self.stack.append(target)
 
     def array(self, shape: tuple[int, ...], kind: _Type, fortran: bool, data: Any) -> Array:
         """An array with a copy of the data."""
         raw = data.encode("latin1") if isinstance(data, str) else data
         if math.prod(shape) * kind.dtype.itemsize != len(raw):
-            raise ValueError(f"{len(raw)} bytes are no array of {kind.code} with shape {shape}")
+            raise ValueError(f"{len(raw)} bytes are not an array of {kind.code} with shape {shape}")
         self.spend(len(raw))
         found = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C")
         return np.array(found, found.dtype.newbyteorder("="), order="C")

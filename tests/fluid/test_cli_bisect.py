@@ -65,7 +65,7 @@ def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
     np.save("x.npy", np.ones((5, 4), "float32"))
     assert main(["bisect", str(program), "--input", "x=x.npy"]) == 0
     assert main(["bisect", str(program), "--input", "x.npy"]) == 2
-    assert "say whose array it is" in capsys.readouterr().err
+    assert "a .npy requires a name" in capsys.readouterr().err
     assert main(["bisect", str(program), "--input", "z=x.npy"]) == 2
     assert "has no feed and no state 'z'" in capsys.readouterr().err
     np.save("x.npy", np.ones((5, 3), "float32"))

@@ -95,7 +95,7 @@ def test_the_middle_after_the_shorter_side_was_resized(save):
     options = PictureOptions(scale=1.0, short=4)
     found = read_pictures([save(array)], feed(-1, 3, 4, 4), options)
     np.testing.assert_array_equal(found[0], array[:, 2:6].transpose(2, 0, 1))
-    with pytest.raises(CommandError, match="has no middle of 4x4"):
+    with pytest.raises(CommandError, match="is too small for a crop of 4x4"):
         read_pictures([save(array)], feed(-1, 3, 4, 4), PictureOptions(short=3))
 
 
@@ -104,7 +104,7 @@ def test_models_that_take_any_size(save):
     assert read_pictures([path], var, AS_THEY_ARE).shape == (1, 3, 5, 7)
     assert read_pictures([path], var, PictureOptions(size=(2, 3))).shape == (1, 3, 2, 3)
     other = save(pixels(4, 4), "b.png")
-    with pytest.raises(CommandError, match="say --size HEIGHTxWIDTH"):
+    with pytest.raises(CommandError, match="pass --size HEIGHTxWIDTH"):
         read_pictures([path, other], var, AS_THEY_ARE)
 
 
@@ -133,20 +133,20 @@ def test_which_feeds_take_pictures(shape, dtype, takes):
 
 def test_what_is_refused(save, tmp_path):
     path = save(pixels(4, 4))
-    with pytest.raises(CommandError, match=r"takes no pictures: it is float32 \[-1, 13\]"):
+    with pytest.raises(CommandError, match=r"does not accept images: it is float32 \[-1, 13\]"):
         read_pictures([path], feed(-1, 13), AS_THEY_ARE)
-    with pytest.raises(CommandError, match="--mean has 2 numbers for 3 colours"):
+    with pytest.raises(CommandError, match="--mean has 2 values for 3 channels"):
         read_pictures([path], feed(-1, 3, 4, 4), PictureOptions(mean=(1.0, 2.0)))
     for content in (b"", b"words", path.read_bytes()[:60]):
         broken = tmp_path / "broken.png"
         broken.write_bytes(content)
-        with pytest.raises(CommandError, match=r"broken\.png is no picture that can be read"):
+        with pytest.raises(CommandError, match=r"broken\.png is not a readable image"):
             read_pictures([broken], feed(-1, 3, 4, 4), AS_THEY_ARE)
 
 
 def test_without_pillow(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(CommandError, match="needs Pillow: pip install pillow"):
+    with pytest.raises(CommandError, match="requires Pillow: pip install pillow"):
         read_pictures([tmp_path / "a.png"], feed(-1, 3, 4, 4), AS_THEY_ARE)
 
 
@@ -169,4 +169,4 @@ def test_pictures_are_a_batch(capsys, save, tmp_path):
 def test_a_folder_without_pictures(capsys, tmp_path):
     model = GOLDEN / "resnet_cifar8__separate"
     assert cli.main(["infer", str(model), "--input", str(tmp_path)]) == 2
-    assert "is a folder without pictures" in capsys.readouterr().err
+    assert "is a folder without images" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_a_folder_of_parameters_alone(capsys, exe, tmp_path: Path):
 
 def test_what_cannot_be_read_or_written(capsys, tmp_path: Path):
     assert "holds no model" in refused(capsys, tmp_path)
-    assert "is not there" in refused(capsys, tmp_path / "none")
+    assert "does not exist" in refused(capsys, tmp_path / "none")
     assert "must end in .npz" in refused(capsys, LINE, "--npz", tmp_path / "w.txt")
     assert "holds one array, but there are 2" in refused(capsys, LINE, "--npz", tmp_path / "w.npy")
     assert not list(tmp_path.iterdir())

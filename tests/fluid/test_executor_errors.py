@@ -231,8 +231,8 @@ def test_shapes_and_types_are_held_against_the_declaration(
         (X.astype("int64"), "feed 'x' must be float32, but int64 was given"),
         (tuple(map(tuple, X.tolist())), "feed 'x' must be float32, but float64 was given"),
         ("abc", "feed 'x' must be float32, but <U3 was given"),
-        (None, "feed 'x' must be an array, but None was given"),
-        (object(), "feed 'x' must be an array, but <object object"),
+        (None, "feed 'x' must be an array, but received None"),
+        (object(), "feed 'x' must be an array, but received <object object"),
     ]:
         refused(case, ValueError, words, feed={"x": x, "y": Y})
 

@@ -319,7 +319,7 @@ def test_matlab_files_that_are_none(tmp_path: Path) -> None:
 def test_pictures_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIL", "PIL.Image"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DatasetError, match="reading pictures needs Pillow: pip install pillow"):
+    with pytest.raises(DatasetError, match="reading images requires Pillow: pip install pillow"):
         image.load_image_bytes(b"")
 
 

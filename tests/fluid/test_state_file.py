@@ -88,7 +88,7 @@ class Attack:
 def test_nothing_is_called(protocol: int, tmp_path: Path) -> None:
     file = tmp_path / "made"
     for attack in [Attack(os.system, f"touch {file}"), Attack(open, str(file), "w")]:
-        with pytest.raises(CheckpointError, match="state is no file of named arrays"):
+        with pytest.raises(CheckpointError, match="state is not a file of named arrays"):
             load_state(pickle.dumps({"w": attack}, protocol), "state")
     assert not file.exists()
 
@@ -129,7 +129,7 @@ def test_sizes_are_believed_only_with_data() -> None:
     data = dump_state({"w": np.zeros((2, 3), "float32")})
     assert data.count(b"K\x02K\x03\x86") == 1
     huge = data.replace(b"K\x02K\x03\x86", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86")
-    with pytest.raises(CheckpointError, match="24 bytes are no array of f4"):
+    with pytest.raises(CheckpointError, match="24 bytes are not an array of f4"):
         load_state(huge, "state")
 
 

@@ -63,12 +63,12 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
         version = npy.read_magic(file)
         shape, fortran, dtype = _READERS[version](file)
     except (ValueError, KeyError) as error:
-        raise CommandError(f"{where} is not an array as np.save writes it") from error
+        raise CommandError(f"{where} is not an array file of np.save") from error
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if dtype.hasobject:
         raise CommandError(f"{where} holds Python objects, which are not read: save numbers")
     if min(shape, default=1) < 0 or nbytes > held:
-        raise CommandError(f"{where} speaks of {nbytes} bytes, but is {held} bytes long")
+        raise CommandError(f"{where} declares {nbytes} bytes, but is {held} bytes long")
     data = file.read(nbytes)
     if len(data) != nbytes:
         raise CommandError(f"{where} ends after {len(data)} of {nbytes} bytes")

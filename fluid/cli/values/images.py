@@ -77,17 +77,16 @@ def read_pictures(paths: Sequence[Path], var: Variable, options: PictureOptions)
     layout = _layout(var)
     if layout is None:
         raise CommandError(
-            f"feed {var.name!r} takes no pictures: it is {shape_text(var)}, not four axes with one "
-            "for 1 or 3 colours"
+            f"feed {var.name!r} does not accept images: it is {shape_text(var)}, not four axes, "
+            "one of size 1 or 3"
         )
-    pictures = [_prepared(_opened(path, layout.colours), layout, options) for path in paths]
-    sizes = {picture.shape for picture in pictures}
+    images = [_prepared(_opened(path, layout.colours), layout, options) for path in paths]
+    sizes = {image.shape for image in images}
     if len(sizes) > 1:
         raise CommandError(
-            f"the pictures for feed {var.name!r} have several sizes, and it takes any: say "
-            "--size HEIGHTxWIDTH"
+            f"the images for feed {var.name!r} have different sizes: pass --size HEIGHTxWIDTH"
         )
-    return _scaled(np.stack(pictures), layout, options, var)
+    return _scaled(np.stack(images), layout, options, var)
 
 
 def _layout(var: Variable) -> _Layout | None:
@@ -107,42 +106,42 @@ def _opened(path: Path, colours: int) -> Any:
         pillow = importlib.import_module("PIL.Image")
         upright = importlib.import_module("PIL.ImageOps").exif_transpose
     except ImportError as error:
-        raise CommandError("reading pictures needs Pillow: pip install pillow") from error
+        raise CommandError("reading images requires Pillow: pip install pillow") from error
     known = (ValueError, SyntaxError, pillow.UnidentifiedImageError, pillow.DecompressionBombError)
     try:
-        with pillow.open(path) as picture:
-            return upright(picture).convert("L" if colours == 1 else "RGB")
+        with pillow.open(path) as image:
+            return upright(image).convert("L" if colours == 1 else "RGB")
     except known as error:
-        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+        raise CommandError(f"{path} is not a readable image: {error}") from error
     except OSError as error:
         if error.filename is not None:
             raise
-        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+        raise CommandError(f"{path} is not a readable image: {error}") from error
 
 
-def _prepared(picture: Any, layout: _Layout, options: PictureOptions) -> Array:
+def _prepared(image: Any, layout: _Layout, options: PictureOptions) -> Array:
     """Pixels [height, width, channels] at the target size, in RGB order."""
     height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
     if options.short:
-        ratio = options.short / min(picture.size)
-        picture = picture.resize([max(1, round(side * ratio)) for side in picture.size], 2)
+        ratio = options.short / min(image.size)
+        image = image.resize([max(1, round(side * ratio)) for side in image.size], 2)
     if options.short and height > 0:
-        picture = _middle(picture, height, width)
+        image = _middle(image, height, width)
     elif height > 0:
-        picture = picture.resize((width, height), 2)
-    pixels = np.asarray(picture, np.uint8)
+        image = image.resize((width, height), 2)
+    pixels = np.asarray(image, np.uint8)
     return pixels.reshape(*pixels.shape[:2], layout.colours)
 
 
-def _middle(picture: Any, height: int, width: int) -> Any:
+def _middle(image: Any, height: int, width: int) -> Any:
     """Center crop of an image; raises CommandError if the image is smaller."""
-    if picture.width < width or picture.height < height:
+    if image.width < width or image.height < height:
         raise CommandError(
-            f"a picture of {picture.height}x{picture.width} has no middle of {height}x{width}: "
-            "resize its shorter side to more by --resize-short"
+            f"an image of {image.height}x{image.width} is too small for a crop of "
+            f"{height}x{width}: choose a larger --resize-short"
         )
-    left, top = (picture.width - width) // 2, (picture.height - height) // 2
-    return picture.crop((left, top, left + width, top + height))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variable) -> Array:
@@ -152,8 +151,8 @@ def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variab
     if element.kind == "f":
         for name, numbers in (("--mean", options.mean), ("--std", options.std)):
             if len(numbers) not in (1, layout.colours):
-                given = f"{name} has {len(numbers)} numbers"
-                raise CommandError(f"{given} for {layout.colours} colours")
+                given = f"{name} has {len(numbers)} values"
+                raise CommandError(f"{given} for {layout.colours} channels")
         mean, std = (np.array(each, np.float32) for each in (options.mean, options.std))
         pixels = (pixels.astype(np.float32) * np.float32(options.scale) - mean) / std
     return np.ascontiguousarray(pixels if layout.last else pixels.transpose(0, 3, 1, 2), element)

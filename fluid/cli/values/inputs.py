@@ -94,7 +94,9 @@ def read_feeds(
     for given, arrays in _read(model, [_split(text) for text in inputs], options):
         for name, array in arrays.items():
             if name in found:
-                raise CommandError(f"feed {name!r} is given twice: by {given.value} and before")
+                raise CommandError(
+                    f"feed {name!r} is passed twice, the second time by {given.value}"
+                )
             found[name] = array
     feed = _cut(model, found, lods)
     _expect_all(model, feed)
@@ -112,8 +114,8 @@ def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
     for var in model.feeds:
         if var.lod_level and not isinstance(feed[var.name], LoDTensor):
             raise CommandError(
-                f"feed {var.name!r} is sequences: say how long each is by --lod {var.name}=3,2,…, "
-                f"or give a .npz that has their offsets as {var.name}{LOD}0"
+                f"feed {var.name!r} is sequences: pass their lengths with "
+                f"--lod {var.name}=3,2,…, or a .npz with their offsets as {var.name}{LOD}0"
             )
 
 
@@ -130,25 +132,25 @@ def _read(
     model: SavedModel, inputs: Sequence[_Given], options: PictureOptions | None
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
     """The feeds of each input by name; all images for one feed form one batch."""
-    pictures: dict[str, list[Path]] = {}
+    images: dict[str, list[Path]] = {}
     for given in inputs:
         if given.is_folder or (given.is_file and is_picture(given.path)):
-            pictures.setdefault(_target(model, given).name, []).extend(_pictures(given.path))
+            images.setdefault(_target(model, given).name, []).extend(_image_files(given.path))
         else:
             yield given, _arrays(model, given)
-    for name, paths in pictures.items():
+    for name, paths in images.items():
         var = next(var for var in model.feeds if var.name == name)
         batch = read_pictures(paths, var, options or PictureOptions())
         yield _Given(name, str(paths[0])), {name: batch}
 
 
-def _pictures(path: Path) -> list[Path]:
+def _image_files(path: Path) -> list[Path]:
     """An image file, or the image files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
     found = sorted(each for each in path.iterdir() if is_picture(each))
     if not found:
-        raise CommandError(f"{path} is a folder without pictures ({', '.join(ENDINGS)})")
+        raise CommandError(f"{path} is a folder without images ({', '.join(ENDINGS)})")
     return found
 
 
@@ -173,7 +175,7 @@ def _text(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
     elif given.value.strip() and set(given.value) <= _NUMERALS:
         text, where = given.value.replace(";", "\n"), f"--input {given.value!r:.40}"
     else:
-        raise CommandError(f"{given.value} is not there, or is no file")
+        raise CommandError(f"{given.value} does not exist or is not a file")
     var = _target(model, given)
     return {var.name: parse_numbers(text, var, where)}
 
@@ -182,7 +184,7 @@ def _decoded(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        kinds = "an array (.npy, .npz), a picture by its name, nor text in UTF-8"
+        kinds = "an array (.npy, .npz), an image, nor UTF-8 text"
         raise CommandError(f"{path} is neither {kinds}") from error
 
 
@@ -201,7 +203,7 @@ def _target(model: SavedModel, given: _Given) -> Variable:
     names = [var.name for var in model.feeds]
     if given.name is None and len(names) != 1:
         hint = " ".join(f"--input {each}={each}.npy" for each in names)
-        raise CommandError(f"the model has {count(len(names), 'feed')}; say which: {hint}")
+        raise CommandError(f"the model has {count(len(names), 'feed')}; name one: {hint}")
     name = given.name or names[0]
     _expect_feed(model, name, given.value)
     return model.feeds[names.index(name)]
@@ -243,13 +245,13 @@ def _offsets(found: Mapping[str, Feed]) -> dict[str, list[list[int]]]:
         if not isinstance(array, LoDTensor) and array.dtype.kind in "iu" and array.ndim == 1:
             levels.setdefault(name.partition(LOD)[0], []).append(array.tolist())
         else:
-            raise CommandError(f"{name} must be offsets: whole numbers in one row")
+            raise CommandError(f"{name} must be LoD offsets: one axis of integers")
     return levels
 
 
 def _tensor(name: str, value: Feed | None, offsets: list[list[int]]) -> LoDTensor:
     if value is None:
-        raise CommandError(f"the sequences of {name!r} are given, but not {name!r} itself")
+        raise CommandError(f"LoD of {name!r} is passed, but not {name!r} itself")
     tensor = LoDTensor(value.array if isinstance(value, LoDTensor) else value)
     try:
         tensor.set_lod(offsets)
@@ -265,7 +267,7 @@ def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
     missing = [var for var in model.feeds if var.name not in feed]
     if missing:
         needed = [(var.name, str(var.element.numpy), var.dims or ()) for var in missing]
-        raise missing_feed(needed, hint=f"give it: --input {missing[0].name}=FILE.npy")
+        raise missing_feed(needed, hint=f"pass it with --input {missing[0].name}=FILE.npy")
 
 
 def _expect_as_declared(var: Variable, value: Feed) -> None:

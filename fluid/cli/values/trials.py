@@ -35,7 +35,7 @@ def read_given(texts: Sequence[str]) -> dict[str, Array]:
     for text in texts:
         for name, array in _read(text).items():
             if name in found:
-                raise CommandError(f"--input {text}: {name!r} is given twice")
+                raise CommandError(f"--input {text}: {name!r} is passed twice")
             found[name] = array
     return found
 
@@ -48,7 +48,7 @@ def _read(text: str) -> dict[str, Array]:
     if isinstance(arrays, dict):
         return arrays
     if not name:
-        raise CommandError(f"--input {text}: say whose array it is, like x={text}")
+        raise CommandError(f"--input {text}: a .npy requires a name, like x={text}")
     return {name: arrays}
 
 

@@ -8,7 +8,7 @@ __all__ = ["Notices"]
 
 
 class Notices:
-    """Says each thing once."""
+    """Prints each notice once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

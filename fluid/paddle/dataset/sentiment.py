@@ -49,10 +49,10 @@ def load_sentiment_data() -> list[Sample]:
     """All reviews, alternating negative and positive: word indices, and 0 or 1."""
     blame, praise = _reviews("neg"), _reviews("pos")
     numbers = dict(_word_dict(blame + praise))
-    turns = chain.from_iterable(zip(blame, praise, strict=False))
+    alternating = chain.from_iterable(zip(blame, praise, strict=False))
     return [
-        ([numbers[word.lower()] for word in review], place % 2)
-        for place, review in enumerate(turns)
+        ([numbers[word.lower()] for word in review], index % 2)
+        for index, review in enumerate(alternating)
     ]
 
 

@@ -31,8 +31,7 @@ def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[Any, Any]
     """Indices of the most frequent words of a language, marks first; with `reverse`, the inverse.
 
     A dictionary that release 1.8 stored next to the archive is used. Raises ValueError for
-    languages
-    other than `en` and `de`.
+    languages other than `en` and `de`.
     """
     _expect_language(lang)
     archive, size = _archive(), min(dict_size, MOST[lang])
