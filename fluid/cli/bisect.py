@@ -20,7 +20,7 @@ from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import subject
 from fluid.cli.values.arrays import write_arrays
-from fluid.cli.values.trials import arrays_for, execute, read_given
+from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 
 BISECT = """\
 Find the first compiler pass that changes a value, and the op at which it does; then write a minimal
@@ -96,7 +96,7 @@ def run_bisect(given: argparse.Namespace) -> int:
     if given.out.suffix != ".ir":
         raise CommandError(f"--out {given.out} must end in .ir")
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
-    arrays = arrays_for(found, read_given(given.input), dict(given.size))
+    arrays = arrays_for(found, read_input_arrays(given.input), dict(given.size))
     repeatable(found.graph)
     lend = given.lend or found.model is not None
     runs = execute if given.target == "numpy" else None

@@ -137,7 +137,7 @@ def _expect_free(asked: Path, target: Layout, force: bool) -> None:
 
 
 @dataclass(frozen=True)
-class FoundModel:
+class ConvertedModel:
     """A model as read: serialised program without call stacks, and parameters by name.
 
     `before` is the size of the program in bytes as it was read, `version` the release that wrote
@@ -176,7 +176,7 @@ def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> 
         raise CommandError(f"parameter {name!r} cannot have its own file: pass --combined")
 
 
-def read_model(source: Layout) -> FoundModel:
+def read_model(source: Layout) -> ConvertedModel:
     """Read the program and parameters of a model and check that they match.
 
     Raises CommandError where they do not match, and the errors of reading corrupt files.
@@ -186,7 +186,7 @@ def read_model(source: Layout) -> FoundModel:
         data = source.program.read_bytes()
         params = _read_params(source, names)
     message = parse(data)
-    return FoundModel(
+    return ConvertedModel(
         program_version(message), len(data), dump(without_call_stacks(message)), params
     )
 
@@ -240,7 +240,7 @@ def _model_files(target: Layout) -> list[Path]:
 # ---- report ----
 
 
-def _report(source: Layout, target: Layout, model: FoundModel) -> str:
+def _report(source: Layout, target: Layout, model: ConvertedModel) -> str:
     nbytes = sum(array.nbytes for array, _ in model.params.values())
     params = f"{count(len(model.params), 'parameter')} with {size_text(nbytes)}"
     sizes = f"{size_text(len(model.program))} without call stacks, {size_text(model.before)} before"

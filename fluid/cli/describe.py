@@ -24,7 +24,7 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import Layout
 from fluid.cli.model import shape_text
-from fluid.cli.values.images import takes_pictures
+from fluid.cli.values.images import accepts_images
 from fluid.framework import Program, Variable
 from fluid.inference.packages import model_of
 from fluid.saving.inference_model import edges
@@ -152,7 +152,7 @@ def _type(var: Variable) -> str:
 
 
 def _accepts(var: Variable) -> str:
-    return "accepts images" if takes_pictures(var) else ""
+    return "accepts images" if accepts_images(var) else ""
 
 
 def _ops(found: Description) -> str:
@@ -217,7 +217,7 @@ def _command(found: Description) -> str:
 
 
 def _file(var: Variable) -> str:
-    if takes_pictures(var):
+    if accepts_images(var):
         return "image.png"
     return "sequences.txt" if var.lod_level else f"{var.name}.npy"
 

@@ -21,7 +21,7 @@ from fluid.cli.infer_arguments import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject, subject
-from fluid.cli.values.trials import Arrays, arrays_for, execute, read_given
+from fluid.cli.values.trials import Arrays, arrays_for, execute, read_input_arrays
 
 COMPARE = """\
 Run two programs on the same inputs and show the first and the largest differences. Values are
@@ -95,7 +95,7 @@ def run_compare(given: argparse.Namespace) -> int:
     passes = given.b or ("none" if given.theirs else "all")
     ours = _side(given.ours, given.a, given.fetch)
     theirs = _side(given.theirs or given.ours, passes, given.fetch)
-    arrays = _arrays(ours, theirs, read_given(given.input), dict(given.size))
+    arrays = _arrays(ours, theirs, read_input_arrays(given.input), dict(given.size))
     found = compare(_numbers(ours, arrays), _numbers(theirs, arrays), given.tolerance)
     if not found.left:
         raise CommandError("the two have no result and no state of the same name: see --fetch")

@@ -19,11 +19,11 @@ from compiler.report.table import count
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate
-from fluid.cli.limits import at_most, expect_small, within
+from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import SavedModel, load_model, load_package
 from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
-from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import Feed, expect_sequences, read_feeds
 from fluid.cli.values.results import shown
 from fluid.inference.packages import is_package
@@ -98,7 +98,7 @@ def _loaded(given: argparse.Namespace) -> SavedModel:
     if is_package(given.model_dir):
         return load_package(given.model_dir)
     layout = _layout(given)
-    expect_small(layout, given.memory_limit)
+    check_model_size(layout, given.memory_limit)
     return load_model(layout.folder, layout.model, layout.params)
 
 
@@ -108,9 +108,9 @@ def _describe(layout: Layout) -> int:
     return 1 if found.obstacles else 0
 
 
-def _image_options(given: argparse.Namespace) -> PictureOptions:
+def _image_options(given: argparse.Namespace) -> ImageOptions:
     """The image preprocessing options."""
-    return PictureOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
+    return ImageOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
 
 
 def _other(path: Path | None) -> dict[str, Array] | None:

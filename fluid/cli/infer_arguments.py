@@ -9,7 +9,7 @@ from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
-from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
 from fluid.cli.values.results import NUMBERS
 
@@ -101,7 +101,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
 
 
 def _add_images(command: argparse.ArgumentParser) -> None:
-    default, group = PictureOptions(), command.add_argument_group("images")
+    default, group = ImageOptions(), command.add_argument_group("images")
     group.add_argument(
         "--scale",
         type=factor,
@@ -143,7 +143,7 @@ def _add_results(command: argparse.ArgumentParser) -> None:
         "--output", type=Path, metavar="FILE", help="write results to a .npz (or .npy)"
     )
     group.add_argument(
-        "--show", type=shown_numbers, default=NUMBERS, metavar="N",
+        "--show", type=parse_show, default=NUMBERS, metavar="N",
         help="elements of each result to print, or all (default: %(default)s)",
     )  # fmt: skip
     group.add_argument(
@@ -252,10 +252,10 @@ def size(text: str) -> tuple[int, int]:
     return int(height), int(width or height)
 
 
-def shown_numbers(text: str) -> int:
+def parse_show(text: str) -> int:
     """Parse `--show`, -1 for `all`; raises ArgumentTypeError for anything else.
 
-    >>> shown_numbers("12"), shown_numbers("all")
+    >>> parse_show("12"), parse_show("all")
     (12, -1)
     """
     if text == "all":

@@ -37,7 +37,7 @@ _DATA = 5
 _WARM_UP = 1024
 
 
-def expect_small(layout: Layout, limit: int | None) -> None:
+def check_model_size(layout: Layout, limit: int | None) -> None:
     """Raise CommandError if the files of a model are larger than the limit."""
     if limit is None:
         return

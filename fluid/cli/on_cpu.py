@@ -19,7 +19,7 @@ class CUDAPlace:
 
     def __new__(cls, device_id: int = 0) -> Any:
         """Return a CPUPlace."""
-        tell_once()
+        print_notice_once()
         return CPUPlace()
 
 
@@ -29,7 +29,7 @@ def cuda_places(device_ids: Any = None) -> list[CPUPlace]:
     return [CUDAPlace(each) for each in ([numbers] if isinstance(numbers, int) else numbers)]
 
 
-def tell_once() -> None:
+def print_notice_once() -> None:
     """Print a notice the first time."""
     if not _TOLD:
         _TOLD.append(True)

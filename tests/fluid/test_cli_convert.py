@@ -280,7 +280,7 @@ def test_contradictions(capsys, arguments: list[str], message: str, tmp_path: Pa
 
 def test_a_name_that_is_file_and_folder(tmp_path: Path):
     tensor = np.zeros(2, "float32"), ()
-    model = converting.FoundModel(0, 0, b"", {"a": tensor, "a/b": tensor})
+    model = converting.ConvertedModel(0, 0, b"", {"a": tensor, "a/b": tensor})
     with pytest.raises(CommandError, match="'a/b' cannot have its own file: pass --combined"):
         model.write(Layout(tmp_path / "b", "__model__"))
     model.write(Layout(tmp_path / "b", "__model__", "__params__"))

@@ -18,7 +18,7 @@ from compiler.ir.types import Array
 from fluid.cli.model import CommandError, shape_text
 from fluid.framework import Variable
 
-__all__ = ["ENDINGS", "PictureOptions", "is_picture", "read_pictures", "takes_pictures"]
+__all__ = ["ENDINGS", "ImageOptions", "is_image_file", "read_images", "accepts_images"]
 
 ENDINGS = (
     ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
@@ -29,7 +29,7 @@ COLOURS = (1, 3)
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class ImageOptions:
     """How pixels (0 to 255) are resized and normalised.
 
     `scale`, `mean` and `std` are one number or one per channel; `bgr` puts blue first. `short` is
@@ -54,21 +54,21 @@ class _Layout:
     size: tuple[int, int]
 
 
-def is_picture(path: Path) -> bool:
+def is_image_file(path: Path) -> bool:
     """Whether a file is an image, by its suffix.
 
-    >>> is_picture(Path("cat.JPG")), is_picture(Path("cat.npy"))
+    >>> is_image_file(Path("cat.JPG")), is_image_file(Path("cat.npy"))
     (True, False)
     """
     return path.suffix.lower() in ENDINGS
 
 
-def takes_pictures(var: Variable) -> bool:
+def accepts_images(var: Variable) -> bool:
     """Whether a feed has the shape and dtype of images."""
     return _layout(var) is not None
 
 
-def read_pictures(paths: Sequence[Path], var: Variable, options: PictureOptions) -> Array:
+def read_images(paths: Sequence[Path], var: Variable, options: ImageOptions) -> Array:
     """Read images into a batch with the layout and dtype of a feed.
 
     Raises CommandError without Pillow, for a feed that does not accept images, for a file that is
@@ -119,7 +119,7 @@ def _opened(path: Path, colours: int) -> Any:
         raise CommandError(f"{path} is not a readable image: {error}") from error
 
 
-def _prepared(image: Any, layout: _Layout, options: PictureOptions) -> Array:
+def _prepared(image: Any, layout: _Layout, options: ImageOptions) -> Array:
     """Pixels [height, width, channels] at the target size, in RGB order."""
     height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
     if options.short:
@@ -144,7 +144,7 @@ def _middle(image: Any, height: int, width: int) -> Any:
     return image.crop((left, top, left + width, top + height))
 
 
-def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variable) -> Array:
+def _scaled(pixels: Array, layout: _Layout, options: ImageOptions, var: Variable) -> Array:
     """Normalise and transpose pixels to the feed's layout and dtype."""
     pixels = pixels[..., ::-1] if options.bgr else pixels
     element = var.element.numpy

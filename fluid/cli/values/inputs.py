@@ -14,7 +14,7 @@ from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
 from fluid.cli.values.arrays import is_archive_or_array, read_arrays
-from fluid.cli.values.images import ENDINGS, PictureOptions, is_picture, read_pictures
+from fluid.cli.values.images import ENDINGS, ImageOptions, is_image_file, read_images
 from fluid.cli.values.text import parse_numbers
 from fluid.framework import Variable
 from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape
@@ -80,7 +80,7 @@ def read_feeds(
     model: SavedModel,
     inputs: Sequence[str],
     lods: Sequence[tuple[str | None, list[list[int]]]] = (),
-    options: PictureOptions | None = None,
+    options: ImageOptions | None = None,
 ) -> dict[str, Feed]:
     """The feeds of a model, in the model's order, from the values of `--input` and `--lod`.
 
@@ -129,18 +129,18 @@ def _split(text: str) -> _Given:
 
 
 def _read(
-    model: SavedModel, inputs: Sequence[_Given], options: PictureOptions | None
+    model: SavedModel, inputs: Sequence[_Given], options: ImageOptions | None
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
     """The feeds of each input by name; all images for one feed form one batch."""
     images: dict[str, list[Path]] = {}
     for given in inputs:
-        if given.is_folder or (given.is_file and is_picture(given.path)):
+        if given.is_folder or (given.is_file and is_image_file(given.path)):
             images.setdefault(_target(model, given).name, []).extend(_image_files(given.path))
         else:
             yield given, _arrays(model, given)
     for name, paths in images.items():
         var = next(var for var in model.feeds if var.name == name)
-        batch = read_pictures(paths, var, options or PictureOptions())
+        batch = read_images(paths, var, options or ImageOptions())
         yield _Given(name, str(paths[0])), {name: batch}
 
 
@@ -148,7 +148,7 @@ def _image_files(path: Path) -> list[Path]:
     """An image file, or the image files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
-    found = sorted(each for each in path.iterdir() if is_picture(each))
+    found = sorted(each for each in path.iterdir() if is_image_file(each))
     if not found:
         raise CommandError(f"{path} is a folder without images ({', '.join(ENDINGS)})")
     return found

@@ -26,7 +26,7 @@ class Arrays:
     params: dict[str, Array]
 
 
-def read_given(texts: Sequence[str]) -> dict[str, Array]:
+def read_input_arrays(texts: Sequence[str]) -> dict[str, Array]:
     """Read the arrays of `--input [NAME=]FILE`: a `.npz`, or a `.npy` with a name.
 
     Raises CommandError for a `.npy` without a name and for a name passed twice; OSError.
