@@ -277,7 +277,7 @@ def test_a_program_that_fixes_the_batch_runs_for_that_batch(fresh_programs: Any)
         (3, TypeError, "feed must be a dict from names to arrays, not int"),
         ("x", TypeError, "feed must be a dict from names to arrays, not str"),
         ([3], TypeError, "feed must be a dict from names to arrays, not int"),
-        ([FEED, FEED], AssertionError, "a list of 2 feeds needs a program compiled with data par"),
+        ([FEED, FEED], AssertionError, "a list of 2 feeds requires a program compiled with data par"),
         ([], AssertionError, "a list of 0 feeds"),
         ({3: X}, TypeError, "a key of feed must be a name, not int"),
         ({"x": X.tolist(), "y": Y}, RuntimeError, "feed 'x' is a Python list: feed np.array(…, dt"),
