@@ -70,7 +70,7 @@ def sole(feed: Any) -> Any:
     """The single dict of a list with one entry per device."""
     if len(feed) != 1:
         raise AssertionError(
-            f"a list of {len(feed)} feeds needs a program compiled with data parallel; "
+            f"a list of {len(feed)} feeds requires a program compiled with data parallel; "
             "without one, feed a dict or a list of one"
         )
     return feed[0]
