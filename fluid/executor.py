@@ -24,7 +24,6 @@ from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.framework import Program, Variable, default_main_program
 from fluid.profiler import recorder
-from fluid.resized_state import ResizedState
 from fluid.running import feed_checks, flags
 from fluid.running.branch_selection import BranchesTaken
 from fluid.running.compilation import compile_constant, compile_program, digest
@@ -33,6 +32,7 @@ from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import Lent, changes_state
+from fluid.running.resized_state import ResizedState
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective.on_demand import RingsOnDemand

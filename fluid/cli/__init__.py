@@ -1,1 +1,3 @@
-"""The commands users type: `fluid demo`, `fluid inspect`, `fluid infer`."""
+"""The subcommands of `fluid`: `demo`, `inspect`, `infer`, `run` and the others;
+`main` parses them.
+"""

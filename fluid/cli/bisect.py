@@ -1,4 +1,4 @@
-"""`fluid bisect`: which pass first moves a number, at which op, and the smallest program for it."""
+"""`fluid bisect`: the first pass that changes a value, the op it changes, and a minimal program."""
 
 from __future__ import annotations
 
@@ -20,79 +20,99 @@ from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import subject
 from fluid.cli.values.arrays import write_arrays
-from fluid.cli.values.trials import arrays_for, execute, read_given
+from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 
 BISECT = """\
-Find the pass of the compiler that first changes a number, and the op it changes it at; then write
-the smallest program that shows it, with the arrays it needs. The truth is what the program means
-op by op before any pass. Behind the passes the generated code is compared in the same way.
+Find the first compiler pass that changes a value, and the op at which it does; then write a minimal
+program that reproduces it, with its input arrays. The reference values come from running the
+program op by op without any pass. After the passes, the generated code is compared the same way.
 
-Arrays that are not given are made up, the same ones every time. The state of a saved model is known
-while it is compiled, so that batch norms and constants are folded; that of other programs is so
-with --lend.
+Inputs that are not given are generated, and are the same in every run. Passes see the parameter
+values of a saved model, so batch norms and constants are folded; for other programs use --lend.
 
-The exit code is 0 where every stage agrees, 1 where one does not, 2 for what is wrong with the
-command, the program or its inputs.
+Exit code: 0 if every stage agrees, 1 if one does not, 2 for an error in the command, the program or
+its inputs.
 """
 BISECT_EXAMPLES = """\
 examples:
   fluid bisect out/demo/model --input out/demo/digits.npz
   fluid bisect train.pdmodel --input x=x.npy --tolerance 1e-3
-  fluid bisect train.pdmodel --disable fuse_pointwise     is it still off without that pass?
+  fluid bisect train.pdmodel --disable fuse_pointwise     does it still differ without that pass?
   fluid bisect smallest.ir --input smallest.npz --only fold_constants --lend
 """
 
 
 def add_bisect(commands: Any) -> None:
-    """Let the command line take `bisect`."""
+    """Add `bisect` to the subcommands."""
     command = commands.add_parser(
         "bisect",
-        help="find the pass and the op that first change a number",
+        help="find the first pass and op that change a value",
         description=BISECT,
         epilog=BISECT_EXAMPLES,
     )
     command.set_defaults(command=run_bisect)
     add = command.add_argument
     add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
-    add("--model-filename", metavar="FILE", help="the program, if it is not __model__")
-    add("--params-filename", metavar="FILE", help="the parameters, if all are in one file")
-    add("--fetch", action="append", default=[], metavar="NAME", help="look at this instead")
+    add("--model-filename", metavar="FILE", help="name of the program file (default: __model__)")
+    add(
+        "--params-filename",
+        metavar="FILE",
+        help="name of the combined parameter file, if there is one",
+    )
+    add(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="fetch this variable; repeatable",
+    )
     add("--input", action="append", default=[], metavar="[NAME=]FILE",
-        help="arrays of feeds or state: a .npz, or NAME= and a .npy; repeatable")  # fmt: skip
+        help="arrays of feeds or parameters: FILE.npz or NAME=FILE.npy; repeatable")  # fmt: skip
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
-        help="what an open size is where no array says it (3)")  # fmt: skip
+        help="value of a dynamic dim that no array determines (default: 3)")  # fmt: skip
     add("--tolerance", type=tolerance, default=TOLERANCE, metavar="T",
-        help="how far a number may move, by the largest of its array (%(default)s)")  # fmt: skip
-    add("--target", choices=sorted(TARGETS), default="numpy", help="(%(default)s)")
-    add("--lend", action="store_true", help="let passes know the state, as of a saved model")
-    add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
-    add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
+        help="tolerance relative to an array's largest magnitude (%(default)s)")  # fmt: skip
+    add(
+        "--target",
+        choices=sorted(TARGETS),
+        default="numpy",
+        help="code to generate (default: %(default)s)",
+    )
+    add(
+        "--lend",
+        action="store_true",
+        help="let passes see the parameter values, as for a saved model",
+    )
+    add(
+        "--only", action="append", default=[], metavar="PASS", help="run only this pass; repeatable"
+    )
+    add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
     add("--out", type=Path, default=Path("smallest.ir"), metavar="FILE",
-        help="the smallest program; its arrays go beside it, as .npz (%(default)s)")  # fmt: skip
+        help="minimal program; its arrays go to a .npz next to it (%(default)s)")  # fmt: skip
 
 
 def run_bisect(given: argparse.Namespace) -> int:
-    """Search, tell what was found and write the smallest program; 1 where a stage is off."""
+    """Bisect, print the result and write the minimal program; exit code 1 where a stage differs."""
     if given.out.suffix != ".ir":
         raise CommandError(f"--out {given.out} must end in .ir")
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
-    arrays = arrays_for(found, read_given(given.input), dict(given.size))
+    arrays = arrays_for(found, read_input_arrays(given.input), dict(given.size))
     repeatable(found.graph)
     lend = given.lend or found.model is not None
     runs = execute if given.target == "numpy" else None
     trial = Trial(_options(given), given.target, given.tolerance, lend, runs)
-    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _tell)
+    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _log)
     if seen is None:
         stages = "every pass, and the code," if runs else "every pass"
         print(f"{given.path}: {stages} keeps all numbers within {given.tolerance:g}")
         return 0
     command = _again(given, seen, lend)
     _write(given.out, seen, command)
-    print(_told(given, seen, command))
+    print(_report(given, seen, command))
     return 1
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(f"fluid bisect: {line}", file=sys.stderr, flush=True)
 
 
@@ -106,7 +126,7 @@ def _options(given: argparse.Namespace) -> Options:
 
 
 def _again(given: argparse.Namespace, seen: Finding, lend: bool) -> str:
-    """The command that shows the fault again, in the smallest program."""
+    """The command that reproduces the failure with the minimal program."""
     words = ["fluid", "bisect", str(given.out), "--input", str(given.out.with_suffix(".npz"))]
     if not (seen.feed or seen.params):
         words = words[:3]
@@ -122,7 +142,7 @@ def _again(given: argparse.Namespace, seen: Finding, lend: bool) -> str:
 
 
 def _write(path: Path, seen: Finding, command: str) -> None:
-    """The smallest program, which says what it shows, and its arrays."""
+    """Write the minimal program, with a comment about what it shows, and its arrays."""
     found = seen.fault.difference
     lines = [f"// {seen.fault.stage}: {found.name!r}: {found.why}", f"// {command}", seen.program]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -130,7 +150,7 @@ def _write(path: Path, seen: Finding, command: str) -> None:
         write_arrays(path.with_suffix(".npz"), {**seen.feed, **seen.params})
 
 
-def _told(given: argparse.Namespace, seen: Finding, command: str) -> str:
+def _report(given: argparse.Namespace, seen: Finding, command: str) -> str:
     fault, (of, needed) = seen.fault, seen.ops
     moved = fault.difference
     far = f", by up to {moved.largest:.3g}" if moved.largest != float("inf") else ""

@@ -1,4 +1,4 @@
-"""`fluid infer --check`: what came out beside what another run has written."""
+"""`fluid infer --check`: compare results with those of another run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["compare", "compared"]
 def compare(
     ours: Mapping[str, Array], theirs: Mapping[str, Array], tolerance: float
 ) -> list[Difference]:
-    """A difference for each result, by name; by order where no name is shared.
+    """Compare each result with the one of the same name, or by position where no name is shared.
 
-    Floats may differ by `tolerance` times the largest number of the other result, NaN is like NaN;
-    whole numbers, truth values and offsets must be equal. Raises CommandError where the other has
-    not all results.
+    Floats may differ by `tolerance` times the largest magnitude of the other result, NaN equals
+    NaN; integers, booleans and LoD offsets must be equal. Raises CommandError where `theirs` lacks
+    a result.
     """
     return [
         difference(name, ours[name], theirs[other], tolerance)
@@ -28,18 +28,18 @@ def compare(
 
 
 def _paired(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, str]:
-    """The name the other has for each of our results."""
+    """Map each of our names to the matching name of the other run."""
     if not ours.keys() & theirs.keys() and len(ours) == len(theirs):
         return dict(zip(ours, theirs, strict=True))
     for name in ours:
         if name not in theirs:
             have = ", ".join(theirs) or "nothing"
-            raise CommandError(f"--check: {name!r} is not there; there is {have}")
+            raise CommandError(f"--check: {name!r} is missing; there is {have}")
     return {name: name for name in ours}
 
 
 def compared(found: list[Difference], against: str) -> str:
-    """A table for people.
+    """Format the differences as a table.
 
     >>> print(compared([Difference("y", 1e-6, 2e-6, "")], "b.npz"))
     against b.npz  largest difference  relative

@@ -1,4 +1,6 @@
-"""`fluid compile`: a saved model as code, its kernels built for GPUs that are not here."""
+"""`fluid compile`: ahead-of-time compilation of a saved model, also for GPUs that are not
+installed.
+"""
 
 from __future__ import annotations
 
@@ -21,64 +23,77 @@ from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
 
 COMPILE = """\
-Compile a saved model into a package: a folder with a module of generated code, the parameters as it
-takes them, and for GPUs the machine code of every kernel. It is made on any Linux machine, and runs
-where such a GPU is without compiling anything: no Triton kernel is compiled there, and neither nvcc
-nor gcc is asked for. The table tells of each kernel its registers, what did not fit into them, its
-shared memory and code, and how often a run launches it, what it moves and computes then.
+Compile a saved model ahead of time into a package: a folder with generated code, the parameters
+and, for GPUs, the machine code of every kernel. A package can be built on any Linux machine,
+without the GPU. Where the GPU is, it runs without compiling: Triton kernels are not compiled again,
+and neither nvcc nor gcc is needed. The printed table shows for each kernel its registers, spilled
+registers, shared memory and code size, and per run its launches, bytes moved and operations.
 
-Kernels that were built before, for any model, come from ~/.cache/fluid, or from the folder that
-FLUID_CACHE names; what is not used is dropped when they take more than FLUID_CACHE_SIZE (2GB).
+Compiled kernels are cached in ~/.cache/fluid, or in the folder in FLUID_CACHE; the least recently
+used are removed when the cache exceeds FLUID_CACHE_SIZE (2GB).
 
-Run a package with `fluid infer OUT` or `fluid.load_compiled("OUT")`. Its module.py is Python that
-is executed: load packages only from where you would run programs from. Each file is held against
-the SHA-256 in kernels.json, so that a file that was damaged or changed is told and not used.
+Run a package with `fluid infer OUT` or `fluid.load_compiled("OUT")`. Its module.py is Python code
+that is executed: load only packages that you trust. Each file is checked against its SHA-256 in
+kernels.json, and a damaged or modified file is an error.
 """
 COMPILE_EXAMPLES = """\
 examples:
   fluid compile DIR -o out                                   NumPy code, out/module.py
   fluid compile DIR --target cuda:90 -o out                  for an H100 or H200
   fluid compile DIR --target cuda:80,cuda:100,hip:gfx942 -o out
-  fluid infer out --input x.npy                              on the machine with the GPU
+  fluid infer out --input x.npy                              run it, on the machine with the GPU
 """
 
 
 def add_compile(commands: Any) -> None:
-    """Add the command to those of `fluid`."""
+    """Add `compile` to the subcommands."""
     command = commands.add_parser(
         "compile",
-        help="write a saved model as code, its kernels built for GPUs that need not be here",
+        help="compile a saved model ahead of time into a package",
         description=COMPILE,
         epilog=COMPILE_EXAMPLES,
     )
     command.set_defaults(command=compile_model)
     command.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="a saved model")
-    command.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="where to")
+    command.add_argument(
+        "-o", "--out", type=Path, required=True, metavar="DIR", help="output folder"
+    )
     command.add_argument(
         "--target", default="numpy", metavar="GPU[,GPU…]",
-        help="cuda:80, cuda:90, cuda:100, hip:gfx942, … (numpy unless given)",
+        help="cuda:80, cuda:90, cuda:100, hip:gfx942, … (default: numpy)",
     )  # fmt: skip
     command.add_argument(
         "--without-params", action="store_true",
-        help="leave the parameters out; fluid.load_compiled is given them, as the model saved them",
+        help="omit the parameters; pass them to fluid.load_compiled, as the model saved them",
     )  # fmt: skip
     command.add_argument(
-        "--large", action="store_true", help="values may have 2^31 elements or more"
+        "--large",
+        action="store_true",
+        help="support tensors with 2^31 elements or more (64-bit indices)",
     )
     command.add_argument(
         "--batch", type=int, default=1, metavar="N",
-        help="what the table takes every open size for (%(default)s); the code is for any",
+        help="value of dynamic dims in the table (default: %(default)s); the code accepts any",
     )  # fmt: skip
     command.add_argument(
-        "--processes", type=int, metavar="N", help="kernels compiled at once (one a processor)"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="kernels compiled in parallel (default: one per CPU)",
     )
     command.add_argument("--json", action="store_true", help="print the table as JSON")
-    command.add_argument("--model-filename", metavar="FILE", help="if it is not __model__")
-    command.add_argument("--params-filename", metavar="FILE", help="if all are in one file")
+    command.add_argument(
+        "--model-filename", metavar="FILE", help="name of the program file (default: __model__)"
+    )
+    command.add_argument(
+        "--params-filename",
+        metavar="FILE",
+        help="name of the combined parameter file, if there is one",
+    )
 
 
 def compile_model(given: argparse.Namespace) -> int:
-    """Write the package, its kernels built before; show what they need."""
+    """Write the package with its compiled kernels and print what they use."""
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
     gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.ahead.gpus")
     targets = gpus.gpus(given.target) if gpus else []
@@ -89,31 +104,33 @@ def compile_model(given: argparse.Namespace) -> int:
     )  # fmt: skip
     code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
     write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)
-    told = _with_costs(rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch)))
+    table_rows = _with_costs(
+        rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch))
+    )
     if given.json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(table_rows, indent=1))
     else:
-        _tell(stages, given, told)
+        _report(stages, given, table_rows)
     return 0
 
 
-def _tell(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
-    """What was written, what has no kernels and why, and the table."""
+def _report(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what was written, the ops without a device kernel and why, and the kernel table."""
     module = stages.module
     print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
     if module.target == "numpy":
         return
-    _tell_host_ops(stages.context.missed)
+    _report_host_ops(stages.context.missed)
     print(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
     spilled = sum(bool(row["spilled"]) for row in rows)
     print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _tell_host_ops(missed: Sequence[Any]) -> None:
-    """What no kernel is written for, by name and reason."""
+def _report_host_ops(missed: Sequence[Any]) -> None:
+    """Print the ops that have no device kernel, with the reason for each."""
     mine = [each for each in missed if each.name == "assign_targets"]
     if mine:
-        print(f"{count(len(mine), 'op')} will run on the host:")
+        print(f"{count(len(mine), 'op')} without a device kernel, run on the host:")
     for each in mine:
         print(f"  {one_line(each.op)}: {one_line(each.reason)}")
 
@@ -121,7 +138,7 @@ def _tell_host_ops(missed: Sequence[Any]) -> None:
 def _built(
     module: Any, targets: Sequence[Any], given: argparse.Namespace
 ) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """The code of the kernels by file, and a row for each."""
+    """Compile the kernels; return the binaries by file name and a table row for each kernel."""
     ahead = import_module("compiler.codegen.ahead.build")
     manifest = import_module("compiler.codegen.ahead.manifest")
     cache = Cache.from_env()
@@ -132,20 +149,22 @@ def _built(
 
 
 def _progress() -> Callable[[int, int, str], None]:
-    """What writes a line on a terminal, how many kernels are done and how long the rest takes."""
+    """Return a callback that shows on a terminal how many kernels are compiled and
+    the time left.
+    """
     start, before = time.perf_counter(), -1
 
-    def told(done: int, whole: int, name: str) -> None:
+    def show(done: int, whole: int, name: str) -> None:
         nonlocal before
-        before = done - 1 if before < 0 else before  # those were built in another run
+        before = done - 1 if before < 0 else before  # these were cached
         left = (time.perf_counter() - start) / (done - before) * (whole - done)
         progress_line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
 
-    return told
+    return show
 
 
 def _with_costs(rows: Sequence[Mapping[str, Any]], costs: Account) -> list[dict[str, Any]]:
-    """The rows of kernels with what all their launches in one run move and compute."""
+    """Add to each kernel's row the launches, bytes and operations of one run."""
     return [{**row, **_cost(str(row["kernel"]), costs)} for row in rows]
 
 
@@ -161,7 +180,7 @@ def _cost(kernel: str, costs: Account) -> dict[str, int]:
 def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ("kernel", "gpu", "registers", "spilled", "shared", "code", "launches", "moved", "ops")
     cells = [
-        (row["kernel"], row["gpu"], _said(row["registers"]), _said(row["spilled"]),
+        (row["kernel"], row["gpu"], _number_text(row["registers"]), _number_text(row["spilled"]),
          size_text(row["shared"]), size_text(row["bytes"]), str(row["launches"]),
          size_text(row["moved"]), f"{row['operations']:,}")
         for row in rows
@@ -169,5 +188,5 @@ def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
     return table([head, *cells], indent="", left=2)
 
 
-def _said(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "?" if number is None else str(number)

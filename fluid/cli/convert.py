@@ -1,8 +1,8 @@
-"""`fluid convert`: a saved model in other files, its program and parameters the same.
+"""`fluid convert`: a saved model in another file layout, with the same program and parameters.
 
-The program is taken apart only as far as the file format goes: whatever release wrote it, what this
-one does not know of it is kept. Everything is read and checked before anything is written, and what
-was there before stays if writing fails.
+The program is parsed only as far as the protobuf format, so fields of other releases that are
+unknown here are kept. Everything is read and checked before anything is written, and the old files
+remain if writing fails.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from runtime.files.checkpoint import Tensor, combined_writer, tensor_path, tenso
 from runtime.tensors.scope import Scope
 
 CONVERT = """\
-Write a saved model into other files: parameters in a file each or all in one, as __model__ or as
-.pdmodel and .pdiparams. The source is read whichever of these it is. Ops and numbers stay as they
-are, so a program of a later release stays one; only the call stacks of ops are dropped, which tell
-of the folders of whoever saved it.
+Write a saved model in another file layout: one file per parameter or all in one, as __model__ or
+as .pdmodel and .pdiparams. The layout of the source is detected. Ops and values do not change, so a
+program of a later release still has the ops of that release. Only the call stacks of ops are
+removed, since they contain the paths of the machine that saved the model.
 """
 CONVERT_EXAMPLES = f"""\
 examples:
@@ -47,20 +47,20 @@ examples:
 
 
 def add_convert(commands: Any) -> None:
-    """Add the command to those of `fluid`."""
+    """Add `convert` to the subcommands."""
     command = commands.add_parser(
         "convert",
-        help="write a saved model into other files: together, one by one, .pdmodel",
+        help="write a saved model in another file layout, such as .pdmodel",
         description=CONVERT,
         epilog=CONVERT_EXAMPLES,
     )
     command.set_defaults(command=convert)
     _add_paths(command)
     for option, what in (
-        ("--model-filename", "the program of SRC, if it has an unusual name"),
-        ("--params-filename", "the parameters of SRC, if their file has"),
-        ("--to-model", f"what the program is called in the folder DST ({MODEL_FILE})"),
-        ("--to-params", f"what the file of all parameters is called ({COMBINED_FILE})"),
+        ("--model-filename", "name of the program file in SRC, if unusual"),
+        ("--params-filename", "name of the combined parameter file in SRC, if unusual"),
+        ("--to-model", f"name of the program file in DST (default: {MODEL_FILE})"),
+        ("--to-params", f"name of the combined parameter file in DST (default: {COMBINED_FILE})"),
     ):
         command.add_argument(option, metavar="FILE", help=what)
 
@@ -70,17 +70,20 @@ def _add_paths(command: argparse.ArgumentParser) -> None:
         "source", type=Path, metavar="SRC", help="the folder of a saved model, or its .pdmodel"
     )
     command.add_argument(
-        "target", type=Path, metavar="DST", help="a folder, or NAME.pdmodel for NAME.pdiparams too"
+        "target",
+        type=Path,
+        metavar="DST",
+        help="a folder, or NAME.pdmodel to write NAME.pdiparams too",
     )
     command.add_argument("--combined", action="store_true", help="all parameters in one file")
     command.add_argument(
         "--force", action="store_true",
-        help="replace the model that is there; other files of its folder stay",
+        help="replace an existing model; other files in the folder remain",
     )  # fmt: skip
 
 
 def convert(given: argparse.Namespace) -> int:
-    """Read the source, write the target, say what was written."""
+    """Read the source model, write the target and print a report."""
     target = target_of(given)
     _expect_free(given.target, target, given.force)
     source = locate(given.source, given.model_filename, given.params_filename)
@@ -94,13 +97,17 @@ def convert(given: argparse.Namespace) -> int:
 
 
 def target_of(given: argparse.Namespace) -> Layout:
-    """The files that the arguments ask for; CommandError where they contradict each other."""
+    """The target files that the arguments name; raises CommandError where the
+    arguments conflict.
+    """
     for name in (given.to_model, given.to_params):
         if name is not None and Path(name).name != name:
-            raise CommandError(f"{name!r} is not the name of a file: the folder is DST")
+            raise CommandError(f"{name!r} is not a file name: the folder is DST")
     if given.target.suffix == LATER_MODEL:
         if given.to_model:
-            raise CommandError(f"DST says {given.target.name} and --to-model {given.to_model}")
+            raise CommandError(
+                f"DST {given.target.name} conflicts with --to-model {given.to_model}"
+            )
         params = given.to_params or given.target.stem + LATER_PARAMS
         return Layout(given.target.parent, given.target.name, params)
     combined = given.to_params or (COMBINED_FILE if given.combined else None)
@@ -122,7 +129,7 @@ def _expect_free(asked: Path, target: Layout, force: bool) -> None:
         taken = [path for path in target.files([]) if path.exists()]
     if taken:
         raise CommandError(
-            f"{taken[0]} is there already: choose another DST, or say --force to replace it"
+            f"{taken[0]} already exists: choose another DST, or pass --force to replace it"
         )
 
 
@@ -130,8 +137,12 @@ def _expect_free(asked: Path, target: Layout, force: bool) -> None:
 
 
 @dataclass(frozen=True)
-class FoundModel:
-    """The bytes of a program, as they were and without call stacks, and its parameters by name."""
+class ConvertedModel:
+    """A model as read: serialised program without call stacks, and parameters by name.
+
+    `before` is the size of the program in bytes as it was read, `version` the release that wrote
+    it.
+    """
 
     version: int
     before: int
@@ -139,10 +150,10 @@ class FoundModel:
     params: Mapping[str, Tensor]
 
     def write(self, target: Layout) -> None:
-        """Write every file of the target, and remove the rest of the model that was there.
+        """Write every target file, and remove the other files of the model that was there.
 
-        All of it happens or nothing, also where the process is killed. Raises CommandError where a
-        parameter cannot have a file of its own, and what `save_files` raises.
+        The write is atomic, even if the process is killed. Raises CommandError where a
+        parameter cannot have its own file, and the errors of `save_files`.
         """
         removed = [path.relative_to(target.folder).as_posix() for path in _model_files(target)]
         save_files(target.folder, self._files(target), removed)
@@ -158,22 +169,24 @@ class FoundModel:
 
 def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> None:
     if tensor_path(target.folder, name) == target.program:
-        raise CommandError(f"a parameter is called {name!r}, as the program is: say --to-model")
+        raise CommandError(
+            f"a parameter is called {name!r}, like the program file: pass --to-model"
+        )
     if any(name.startswith(f"{other}/") for other in names):
-        raise CommandError(f"parameter {name!r} cannot have a file of its own: say --combined")
+        raise CommandError(f"parameter {name!r} cannot have its own file: pass --combined")
 
 
-def read_model(source: Layout) -> FoundModel:
-    """The program and parameters of a model, which are held against each other.
+def read_model(source: Layout) -> ConvertedModel:
+    """Read the program and parameters of a model and check that they match.
 
-    Raises CommandError where they do not belong together, and what reading corrupt files raises.
+    Raises CommandError where they do not match, and the errors of reading corrupt files.
     """
     with reading(source.folder):
         names = saved_names(source.program)
         data = source.program.read_bytes()
         params = _read_params(source, names)
     message = parse(data)
-    return FoundModel(
+    return ConvertedModel(
         program_version(message), len(data), dump(without_call_stacks(message)), params
     )
 
@@ -192,7 +205,7 @@ def _read_params(source: Layout, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def without_call_stacks(message: Message) -> Message:
-    """A program's message without the attribute that says where each op was written down."""
+    """Remove the call-stack attribute of every op from a program message."""
     blocks = message.many("blocks", Message)
     return _with(message, "blocks", [_with(b, "ops", map(_without, _ops(b))) for b in blocks])
 
@@ -216,7 +229,7 @@ def _with(message: Message, field: str, items: Iterable[Message]) -> Message:
 
 
 def _model_files(target: Layout) -> list[Path]:
-    """The files of the model whose program would be written over."""
+    """The files of the model whose program would be overwritten."""
     try:
         there = locate(target.folder, target.model)
         return [path for path in there.files(saved_names(there.program)) if path.is_file()]
@@ -224,10 +237,10 @@ def _model_files(target: Layout) -> list[Path]:
         return []
 
 
-# ---- what is said ----
+# ---- report ----
 
 
-def _report(source: Layout, target: Layout, model: FoundModel) -> str:
+def _report(source: Layout, target: Layout, model: ConvertedModel) -> str:
     nbytes = sum(array.nbytes for array, _ in model.params.values())
     params = f"{count(len(model.params), 'parameter')} with {size_text(nbytes)}"
     sizes = f"{size_text(len(model.program))} without call stacks, {size_text(model.before)} before"
@@ -238,7 +251,7 @@ def _report(source: Layout, target: Layout, model: FoundModel) -> str:
 
 
 def _release(version: int) -> str:
-    """A version as people say it.
+    """Format a version number as a string.
 
     >>> _release(2_003_002)
     '2.3.2'

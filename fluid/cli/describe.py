@@ -1,7 +1,7 @@
-"""`fluid infer --describe`: what a model takes, gives and is made of, before anything of it runs.
+"""`fluid infer --describe`: a model's feeds, fetches, ops and parameters, without running it.
 
-Only the program is read, so a model is described whose parameters are missing, or whose ops are
-not known here: those are listed with where they stand.
+Only the program is read, so a model can be described if parameters are missing or ops are
+unsupported: those are listed with their block and op index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import Layout
 from fluid.cli.model import shape_text
-from fluid.cli.values.images import takes_pictures
+from fluid.cli.values.images import accepts_images
 from fluid.framework import Program, Variable
 from fluid.inference.packages import model_of
 from fluid.saving.inference_model import edges
@@ -35,15 +35,17 @@ from runtime.gpu.package import read_package
 __all__ = ["Description", "Obstacle", "describe", "described"]
 
 LISTED = 20
-"""Parameters listed by name; of more, the largest."""
+"""Number of parameters listed by name; if there are more, the largest are listed."""
 
 NAMED = 5
-"""Ops of a kind that are listed where they cannot run."""
+"""Number of unsupported ops listed for each op type."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """An op that cannot run here: its kind, why, where it stands, the op and the user's line."""
+    """An op that cannot run here: its type, the reason, its location, its text and
+    the user's line.
+    """
 
     kind: str
     why: str
@@ -54,7 +56,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Description:
-    """What a program says of a model."""
+    """The interface and contents of a model, read from its program."""
 
     layout: Layout
     program: Program
@@ -66,9 +68,9 @@ class Description:
 
 
 def describe(layout: Layout) -> Description:
-    """Read the program of a model and hold its ops against those there are.
+    """Read the program of a model and check that its ops are supported.
 
-    Raises CompileError for a file that is no program; OSError.
+    Raises CompileError for a file that is not a program, and OSError.
     """
     with reading(layout.folder):
         return _described(layout)
@@ -100,7 +102,7 @@ def _obstacles(program: Program) -> Iterator[Obstacle]:
 
 
 def _why_not(op: OpDesc) -> str:
-    """Why an op cannot run here; empty where nothing is known against it."""
+    """Why an op cannot run here; empty if no reason is known."""
     try:
         check_slots(op)
         check_attributes(op.type, op.attrs)
@@ -114,9 +116,9 @@ def _why_not(op: OpDesc) -> str:
 
 
 def described(found: Description) -> str:
-    """A description for people."""
+    """Format a description as text."""
     parts = [_headline(found), _edges(found), _ops(found), _parameters(found), _missing(found)]
-    parts.append(_refused(found) or "every op of it is known here")
+    parts.append(_refused(found) or "all ops are supported")
     if found.feeds and not found.obstacles:
         parts.append(f"run it:\n  {_command(found)}")
     return "\n\n".join(filter(None, parts))
@@ -142,7 +144,7 @@ def _edges(found: Description) -> str:
 
 
 def _type(var: Variable) -> str:
-    """Element type, shape and levels of sequences."""
+    """Dtype, shape and number of LoD levels."""
     if not var.holds_tensor or var.dims is None:
         return var.kind.name.lower().replace("_", " ")
     levels = f", {count(var.lod_level, 'level')} of sequences" if var.lod_level else ""
@@ -150,7 +152,7 @@ def _type(var: Variable) -> str:
 
 
 def _accepts(var: Variable) -> str:
-    return "takes pictures" if takes_pictures(var) else ""
+    return "accepts images" if accepts_images(var) else ""
 
 
 def _ops(found: Description) -> str:
@@ -161,7 +163,7 @@ def _ops(found: Description) -> str:
 
 
 def _parameters(found: Description) -> str:
-    """Name, type and bytes of each parameter, or of the largest; as the program declares them."""
+    """Name, type and bytes of each parameter, or of the largest, as the program declares them."""
     if not found.params:
         return "  no parameters"
     numbers, nbytes = (sum(each) for each in zip(*map(_sizes, found.params), strict=True))
@@ -176,7 +178,7 @@ def _parameters(found: Description) -> str:
 
 
 def _sizes(var: Variable) -> tuple[int, int]:
-    """Numbers and bytes of a parameter; none where the program leaves a size open."""
+    """Number of elements and bytes of a parameter; 0 if a dim is dynamic."""
     numbers = 0 if var.dims is None or min(var.dims, default=0) < 0 else prod(var.dims)
     return numbers, numbers * var.element.numpy.itemsize
 
@@ -191,13 +193,13 @@ def _missing(found: Description) -> str:
 
 
 def _refused(found: Description) -> str:
-    """The ops that cannot run here by kind and reason, with where they stand."""
+    """The unsupported ops by type and reason, with their locations."""
     groups: dict[tuple[str, str], list[Obstacle]] = {}
     for each in found.obstacles:
         groups.setdefault((each.kind, each.why), []).append(each)
     if not groups:
         return ""
-    lines = [f"cannot run here: {count(len(found.obstacles), 'op')}"]
+    lines = [f"unsupported: {count(len(found.obstacles), 'op')}"]
     for (kind, why), group in groups.items():
         lines.append(one_line(f"  {kind} × {len(group)}: {why}"))
         lines += [
@@ -209,19 +211,19 @@ def _refused(found: Description) -> str:
 
 
 def _command(found: Description) -> str:
-    """A command line that feeds it."""
+    """An example command line that feeds the model."""
     inputs = (f"--input {quote(f'{var.name}={_file(var)}')}" for var in found.feeds)
     return one_line(f"fluid infer {found.layout.program} {' '.join(inputs)}")
 
 
 def _file(var: Variable) -> str:
-    if takes_pictures(var):
-        return "picture.png"
+    if accepts_images(var):
+        return "image.png"
     return "sequences.txt" if var.lod_level else f"{var.name}.npy"
 
 
 def package_described(folder: Path) -> str:
-    """What is in a package that `fluid compile` wrote: for which GPUs, its feeds and fetches."""
+    """Describe a package that `fluid compile` wrote: its GPUs, feeds and fetches."""
     with reading(folder):
         package = read_package(folder)
         model = model_of(package)

@@ -1,4 +1,4 @@
-"""`fluid compare`: two programs or stages, value by value."""
+"""`fluid compare`: compare two programs or compiler stages, value by value."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from fluid.cli.infer_arguments import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject, subject
-from fluid.cli.values.trials import Arrays, arrays_for, execute, read_given
+from fluid.cli.values.trials import Arrays, arrays_for, execute, read_input_arrays
 
 COMPARE = """\
-Run two programs on the same numbers and tell where they first differ, and where most. Values meet
-by name. Each may be a saved model's folder, a program, a graph as text (.ir, such as a stage that
-fluid inspect --dump wrote) or a generated module (.py, which is run, and of which only results are
-seen). With one path, the program as it is stands beside what the passes make of it.
+Run two programs on the same inputs and show the first and the largest differences. Values are
+matched by name. Each program may be the folder of a saved model, a program file, a graph as text
+(.ir, such as a stage of fluid inspect --dump) or a generated module (.py, which is executed, and of
+which only the results are compared). With one path, the unmodified program is compared with the
+program after all passes.
 
-PASSES are 'none', 'all', names with commas between, or 'all' and names with a minus before them:
+PASSES is 'none', 'all', a comma-separated list of names, or 'all' and names with a minus:
 all,-fuse_pointwise.
 
-The exit code is 0 where results agree, 1 where they do not, 2 for what is wrong with the command.
+Exit code: 0 if the results agree, 1 if they differ, 2 for an error in the command.
 """
 COMPARE_EXAMPLES = """\
 examples:
-  fluid compare out/demo/model                       as it is, and behind all passes
+  fluid compare out/demo/model                       before and after all passes
   fluid compare stages/00-start.ir stages/03-fuse_batch_norm.ir --input stages.npz
   fluid compare model model --a all --b all,-fuse_batch_norm
   fluid compare stages/00-start.ir stages/main.py
@@ -45,7 +46,7 @@ examples:
 
 @dataclass(frozen=True)
 class _Side:
-    """A program to run, or a module; and the passes that run over it."""
+    """A program with the passes to run on it, or a generated module."""
 
     path: Path
     passes: Options | None
@@ -54,38 +55,50 @@ class _Side:
 
 
 def add_compare(commands: Any) -> None:
-    """Let the command line take `compare`."""
+    """Add `compare` to the subcommands."""
     command = commands.add_parser(
         "compare",
-        help="run two programs or stages and tell where they first differ",
+        help="run two programs or stages and show the first difference",
         description=COMPARE,
         epilog=COMPARE_EXAMPLES,
     )
     command.set_defaults(command=run_compare)
     add = command.add_argument
     add("ours", type=Path, metavar="A", help="a saved model's folder, a program, .ir, or .py")
-    add("theirs", type=Path, metavar="B", nargs="?", help="another; A again if it is left out")
-    add("--a", metavar="PASSES", default="none", help="what runs over A (%(default)s)")
-    add("--b", metavar="PASSES", help="what runs over B (none; all where it is left out)")
-    add("--fetch", action="append", default=[], metavar="NAME", help="look at this instead")
+    add("theirs", type=Path, metavar="B", nargs="?", help="another one (default: A)")
+    add("--a", metavar="PASSES", default="none", help="passes to run on A (default: %(default)s)")
+    add("--b", metavar="PASSES", help="passes to run on B (default: none, or all without B)")
+    add(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="fetch this variable; repeatable",
+    )
     add("--input", action="append", default=[], metavar="[NAME=]FILE",
-        help="arrays of feeds or state: a .npz, or NAME= and a .npy; repeatable")  # fmt: skip
+        help="arrays of feeds or parameters: FILE.npz or NAME=FILE.npy; repeatable")  # fmt: skip
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
-        help="what an open size is where no array says it (3)")  # fmt: skip
+        help="value of a dynamic dim that no array determines (default: 3)")  # fmt: skip
     add("--tolerance", type=tolerance, default=TOLERANCE, metavar="T",
-        help="how far apart numbers may be, by the largest of B's (%(default)s)")  # fmt: skip
-    add("--show", type=int, default=5, metavar="N", help="how many differences (%(default)s)")
+        help="tolerance relative to the largest magnitude in B (default: %(default)s)")  # fmt: skip
+    add(
+        "--show",
+        type=int,
+        default=5,
+        metavar="N",
+        help="number of differences to show (default: %(default)s)",
+    )
 
 
 def run_compare(given: argparse.Namespace) -> int:
-    """Run both and print where they differ; 1 where results do."""
+    """Run both programs and print their differences; exit code 1 where results differ."""
     passes = given.b or ("none" if given.theirs else "all")
     ours = _side(given.ours, given.a, given.fetch)
     theirs = _side(given.theirs or given.ours, passes, given.fetch)
-    arrays = _arrays(ours, theirs, read_given(given.input), dict(given.size))
+    arrays = _arrays(ours, theirs, read_input_arrays(given.input), dict(given.size))
     found = compare(_numbers(ours, arrays), _numbers(theirs, arrays), given.tolerance)
     if not found.left:
-        raise CommandError("the two leave no result and no state of the same name: see --fetch")
+        raise CommandError("the two have no result and no state of the same name: see --fetch")
     print(f"A  {ours.path}  {given.a}\nB  {theirs.path}  {passes}\n")
     print(comparison_text(found, given.show))
     return 0 if found.agrees else 1
@@ -98,9 +111,9 @@ def _side(path: Path, passes: str, fetch: Sequence[str]) -> _Side:
         repeatable(found.graph)
         return _Side(path, chosen, found)
     if chosen is not None:
-        raise CommandError(f"{path} is a module: no pass can run over it any more")
+        raise CommandError(f"{path} is a module: passes cannot run on generated code")
     if not path.is_file():
-        raise CommandError(f"{path} is not there")
+        raise CommandError(f"{path} does not exist")
     try:
         return _Side(path, None, module=Module.load(path))
     except ParseError as error:
@@ -108,7 +121,7 @@ def _side(path: Path, passes: str, fetch: Sequence[str]) -> _Side:
 
 
 def _passes(text: str) -> Options | None:
-    """The options for passes as `--a` has them; None for none."""
+    """Parse the value of `--a` or `--b` into pass options; None for no passes."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     less = [name[1:] for name in names if name.startswith("-")]
     more = [name for name in names if not name.startswith("-")]
@@ -125,10 +138,12 @@ def _passes(text: str) -> Options | None:
 def _arrays(
     ours: _Side, theirs: _Side, given: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> Arrays:
-    """One array for each name, for both: of what is given, of a model, or made up."""
+    """One array per name, shared by both: given by the user, from a model, or generated."""
     sides = [side.found for side in (ours, theirs) if side.found is not None]
     if not sides:
-        raise CommandError("give one program or graph: two modules alone do not say their feeds")
+        raise CommandError(
+            "expected at least one program or graph: generated modules do not declare their feeds"
+        )
     known = _known(sides, given)
     _expect_shared(sides, known)
     made = Arrays({}, {})
@@ -140,20 +155,21 @@ def _arrays(
 
 
 def _expect_shared(sides: Sequence[Subject], known: Mapping[str, Array]) -> None:
-    """CommandError for what only one of two is fed or keeps, such as weights that a pass folded:
-    a made-up array for it would say nothing.
+    """Raise CommandError for a feed or parameter that only one of the two has and that is not
+    known, such as weights that a pass folded: a generated array would make the comparison
+    meaningless.
     """
     for found, other in ((sides[0], sides[-1]), (sides[-1], sides[0])):
         for var in (*found.graph.feeds(), *(v for v in found.graph.params() if not v.version)):
             if var.name not in known and not _has(other, var.name):
                 raise CommandError(
-                    f"{found.path} reads {var.name!r}, which {other.path} has not: give it by "
-                    f"--input {var.name}=FILE.npy, or let the passes run here, by --b"
+                    f"{found.path} reads {var.name!r}, which {other.path} does not have: pass it "
+                    f"with --input {var.name}=FILE.npy, or run the passes here, with --b"
                 )
 
 
 def _known(sides: Sequence[Subject], given: Mapping[str, Array]) -> dict[str, Array]:
-    """What is given, and what models hold."""
+    """The arrays the user passed and those of the models."""
     for name in given:
         if not any(_has(found, name) for found in sides):
             raise CommandError(f"neither program has a feed or state {name!r}")
@@ -171,12 +187,14 @@ def _is_open(found: Subject, name: str) -> bool:
 
 
 def _numbers(side: _Side, arrays: Arrays) -> Numbers:
-    """What a side computes, for passes with the state known where it came with a model."""
+    """Compute the values of one side; passes see parameter values if it is a saved
+    model.
+    """
     try:
         return _of_module(side.module, arrays) if side.module else _of_graph(side, arrays)
     except KeyError as error:
         raise CommandError(
-            f"{side.path} needs {error}, which nobody has: give it by --input"
+            f"{side.path} needs {error}, which has no value: pass it with --input"
         ) from error
 
 
@@ -193,7 +211,7 @@ def _of_graph(side: _Side, arrays: Arrays) -> Numbers:
     graph = side.found.graph
     params = {name: array.copy() for name, array in arrays.params.items()}
     if side.passes is not None:
-        lent = params if side.found.model is not None else None
-        run_passes(graph, pipeline(side.passes), Context(lent))
+        known = params if side.found.model is not None else None
+        run_passes(graph, pipeline(side.passes), Context(known))
     missing = [v for v in graph.params() if not v.version and v.name not in params]
     return numbers(graph, arrays.feed, params | inputs(missing, {}, {}))

@@ -1,4 +1,4 @@
-"""`fluid infer`: arrays, numbers or pictures through a saved model."""
+"""`fluid infer`: run a saved model on arrays, numbers or images."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from compiler.report.table import count
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate
-from fluid.cli.limits import at_most, expect_small, within
+from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import SavedModel, load_model, load_package
 from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
-from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import Feed, expect_sequences, read_feeds
 from fluid.cli.values.results import shown
 from fluid.inference.packages import is_package
@@ -33,16 +33,16 @@ from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
 WARM_UPS, REPEATS, PATIENCE = 2, 50, 1.0
-"""Runs before the clock starts; runs that `--time` makes at most, and seconds after which it begins
-no other.
+"""Warm-up runs, the most runs that `--time` makes, and the seconds after which it
+starts no more.
 """
 
 EVERY = 0.1
-"""Seconds between two lines about what takes a while."""
+"""Seconds between updates of the progress line."""
 
 
 def infer(given: argparse.Namespace) -> int:
-    """Describe a model, or feed it, print its outputs, and write, time and compare them."""
+    """Describe a model, or run it, print its outputs, and write, time and compare them."""
     with within(given.time_limit):
         return _inferred(given)
 
@@ -59,7 +59,7 @@ def _inferred(given: argparse.Namespace) -> int:
         theirs = _other(given.check)
     if given.output:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
-    feed = read_feeds(model, given.input, given.lod, _pictures(given))
+    feed = read_feeds(model, given.input, given.lod, _image_options(given))
     loaded = time.perf_counter()
     predictor = model.predictor(given.dtype, given.memory_limit)
     with (
@@ -80,7 +80,7 @@ def _inferred(given: argparse.Namespace) -> int:
 
 
 def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> list[Any]:
-    """The results; where an op cannot use a feed that lacks its sequences, that is the error."""
+    """Run the model; if an op fails because a feed has no LoD, raise that as the error."""
     try:
         return predictor.run(feed)
     except CompileError as error:
@@ -94,11 +94,11 @@ def _layout(given: argparse.Namespace) -> Layout:
 
 
 def _loaded(given: argparse.Namespace) -> SavedModel:
-    """A saved model, or one in a package that `fluid compile` wrote."""
+    """Load a saved model, or one from a package that `fluid compile` wrote."""
     if is_package(given.model_dir):
         return load_package(given.model_dir)
     layout = _layout(given)
-    expect_small(layout, given.memory_limit)
+    check_model_size(layout, given.memory_limit)
     return load_model(layout.folder, layout.model, layout.params)
 
 
@@ -108,13 +108,13 @@ def _describe(layout: Layout) -> int:
     return 1 if found.obstacles else 0
 
 
-def _pictures(given: argparse.Namespace) -> PictureOptions:
-    """What becomes of pictures."""
-    return PictureOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
+def _image_options(given: argparse.Namespace) -> ImageOptions:
+    """The image preprocessing options."""
+    return ImageOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
 
 
 def _other(path: Path | None) -> dict[str, Array] | None:
-    """The results of another run, if there are any to compare with."""
+    """The results of the other run to compare with, if any."""
     if path is None:
         return None
     found = read_arrays(path)
@@ -124,7 +124,7 @@ def _other(path: Path | None) -> dict[str, Array] | None:
 def _kept(
     given: argparse.Namespace, arrays: Mapping[str, Array], theirs: Mapping[str, Array] | None
 ) -> int:
-    """Write and compare results; the exit code."""
+    """Write and compare results; returns the exit code."""
     if given.output:
         write_arrays(given.output, arrays)
         print(f"written to {given.output}: {', '.join(map(one_line, arrays))}")
@@ -136,13 +136,13 @@ def _kept(
 
 
 def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Array]:
-    """The results, with their offsets only where the other run has offsets too."""
-    told = any(LOD in name for name in theirs)
-    return {name: array for name, array in arrays.items() if told or LOD not in name}
+    """The results, with LoD offsets only if the other run has LoD offsets too."""
+    has_lod = any(LOD in name for name in theirs)
+    return {name: array for name, array in arrays.items() if has_lod or LOD not in name}
 
 
 def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """Results as arrays, each level of sequences as offsets `NAME@LOD0` and so on."""
+    """Results as arrays; each LoD level is an array of offsets named `NAME@LOD0`, `NAME@LOD1`, …"""
     arrays: dict[str, Array] = {}
     for name, value in outputs.items():
         arrays[name] = np.asarray(value)
@@ -156,13 +156,13 @@ def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -> str:
-    """Milliseconds of more runs: the median, the best, and what nine of ten stay below."""
+    """Time further runs and report the median, minimum and 90th percentile in milliseconds."""
     spent: list[float] = []
     with _progress("timing") as tell:
         for _ in range(WARM_UPS):
             predictor.run(feed)
         until = time.perf_counter() + PATIENCE
-        while _goes_on(spent, repeat, until):
+        while _continues(spent, repeat, until):
             start = time.perf_counter()
             predictor.run(feed)
             spent.append(time.perf_counter() - start)
@@ -174,7 +174,7 @@ def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -
     )
 
 
-def _goes_on(spent: Sequence[float], repeat: int | None, until: float) -> bool:
+def _continues(spent: Sequence[float], repeat: int | None, until: float) -> bool:
     if repeat is not None:
         return len(spent) < repeat
     return len(spent) < REPEATS and (not spent or time.perf_counter() < until)
@@ -186,7 +186,7 @@ def _ms(seconds: float) -> str:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A line on a terminal about what takes a while, taken back at its end."""
+    """Show a progress line on a terminal, cleared at the end."""
     shown = 0.0
 
     def tell(done: int, of: int) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of `fluid infer`, and the help that teaches them."""
+"""The arguments and help text of `fluid infer`."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
-from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
 from fluid.cli.values.results import NUMBERS
 
 INFER = """\
 Run a saved model: a folder or a program file of Paddle 1.x, or a .pdmodel of later releases.
-What each feed is given is told by its file:
+The type of each input is detected from its file:
 
-  .npy, .npz     arrays of the very element types and shapes that the model declares; in a .npz they
-                 have the names of feeds, and NAME@LOD0, NAME@LOD1, ... are offsets of sequences
-  other text     numbers: a line is a row of the batch, or a sequence where the feed is sequences;
-                 - is standard input, and numbers may also stand on the command line: "1 2; 3 4"
-  .png, .jpg ... pictures (with Pillow), where a feed is [batch, colours, height, width] or has its
-                 colours last; several, or a folder, are a batch. They are resized to the model's
-                 size, and numbers become (pixel * scale - mean) / std
+  .npy, .npz     arrays with the dtypes and shapes that the model declares; a .npz holds several
+                 feeds by name, and NAME@LOD0, NAME@LOD1, ... are the LoD offsets of NAME
+  other text     numbers: a line is a row of the batch, or a sequence if the feed has LoD;
+                 - is standard input, and numbers can be given directly: "1 2; 3 4"
+  .png, .jpg ... images (requires Pillow), if the feed is [batch, channels, height, width] or
+                 [batch, height, width, channels]; several files or a folder form a batch. They are
+                 resized to the model's size and normalised: (pixel * scale - mean) / std
 
-The exit code is 0; 1 where --check finds results beyond the tolerance, or --describe ops that are
-not known here; 2 for what is wrong with the command, the model or the inputs; 124 after
---time-limit; 130 after Ctrl-C.
+Exit code: 0 on success; 1 if --check finds results beyond the tolerance, or --describe finds
+unsupported ops; 2 for an error in the command, the model or the inputs; 124 after --time-limit;
+130 after Ctrl-C.
 """
 INFER_EXAMPLES = """\
 examples:
   fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
   fluid infer DIR --input x.npy --dtype bf16 --check theirs.npz --tolerance 0.02
-  fluid infer DIR --describe                          feeds, fetches, ops, sizes; nothing is run
+  fluid infer DIR --describe                          show feeds, fetches, ops and sizes, do not run
   fluid infer DIR --input img=x.npy --input scale="1.5; 2.5"
   fluid infer DIR --input feeds.npz --check theirs.npz --tolerance 1e-4
-  fluid infer DIR --input words=ids.txt               a line of ids is a sequence
+  fluid infer DIR --input words=ids.txt               each line of ids is a sequence
   fluid infer DIR --input words=ids.npy --lod words=3,2,4
-  fluid infer DIR --input x.npy --memory-limit 2GiB --time-limit 60   models of others
+  fluid infer DIR --input x.npy --memory-limit 2GiB --time-limit 60   for untrusted models
   fluid infer DIR --input cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 """
 
 TOLERANCE = 1e-4
-"""How far results may be from those of `--check`, relative to the largest."""
+"""Default tolerance of `--check`, relative to the largest magnitude."""
 
 
 def add_infer(commands: Any) -> None:
-    """Add the command to those of `fluid`."""
+    """Add `infer` to the subcommands."""
     command = commands.add_parser(
         "infer",
-        help="run a saved model on arrays, numbers or pictures from files",
+        help="run a saved model on arrays, numbers or images from files",
         description=INFER,
         epilog=INFER_EXAMPLES,
     )
     command.set_defaults(command=infer)
     _add_model(command)
     _add_inputs(command)
-    _add_pictures(command)
+    _add_images(command)
     _add_results(command)
 
 
@@ -67,88 +67,109 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         help="a folder from save_inference_model, or its program file",
     )  # fmt: skip
     command.add_argument(
-        "--model-filename", metavar="FILE", help="the program, if it has an unusual name"
+        "--model-filename", metavar="FILE", help="name of the program file, if unusual"
     )
     command.add_argument(
-        "--params-filename", metavar="FILE", help="the parameters, if their file has"
+        "--params-filename", metavar="FILE", help="name of the combined parameter file, if unusual"
     )
     command.add_argument(
         "--dtype", choices=["fp32", *NARROW],
-        help="what products, and what follows them, compute in (fp32)",
+        help="dtype of matrix products and the ops fused into them (default: fp32)",
     )  # fmt: skip
     command.add_argument(
         "--memory-limit", type=memory_limit, metavar="BYTES",
-        help="refuse a run that takes more, before it takes it: 2GiB, 500MB (none)",
+        help="fail before a run allocates more than this, such as 2GiB or 500MB (default: none)",
     )  # fmt: skip
     command.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS",
-        help="stop what takes longer, with the exit code 124 (none)",
+        help="stop after this time, with exit code 124 (default: none)",
     )  # fmt: skip
     command.add_argument(
-        "--describe", action="store_true", help="say what the model is, and run nothing"
+        "--describe", action="store_true", help="describe the model, do not run it"
     )
 
 
 def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]FILE",
-        help="what a feed is given; for the only feed no name is needed; may be given again",
+        help="value of a feed; NAME is optional if there is only one feed; repeatable",
     )  # fmt: skip
     command.add_argument(
         "--lod", action="append", type=lod_lengths, default=[], metavar="[NAME=]LENGTHS",
-        help="how long its sequences are: 3,2,4; of two levels, the outer first: 2,1/3,2,4",
+        help="sequence lengths of a feed: 3,2,4; for two LoD levels the outer first: 2,1/3,2,4",
     )  # fmt: skip
 
 
-def _add_pictures(command: argparse.ArgumentParser) -> None:
-    usual, group = PictureOptions(), command.add_argument_group("pictures")
+def _add_images(command: argparse.ArgumentParser) -> None:
+    default, group = ImageOptions(), command.add_argument_group("images")
     group.add_argument(
-        "--scale", type=factor, default=usual.scale, help="what pixels are multiplied by (1/255)"
+        "--scale",
+        type=factor,
+        default=default.scale,
+        help="factor for pixel values (default: 1/255)",
     )
     group.add_argument(
-        "--mean", type=numbers, default=usual.mean, metavar="M[,M,M]", help="for each colour (0)"
+        "--mean",
+        type=numbers,
+        default=default.mean,
+        metavar="M[,M,M]",
+        help="mean, one or per channel (default: 0)",
     )
     group.add_argument(
-        "--std", type=divisors, default=usual.std, metavar="S[,S,S]", help="for each colour (1)"
+        "--std",
+        type=divisors,
+        default=default.std,
+        metavar="S[,S,S]",
+        help="std, one or per channel (default: 1)",
     )
     group.add_argument(
-        "--bgr", action="store_true", help="blue first, as OpenCV reads pictures (red first)"
+        "--bgr", action="store_true", help="channel order BGR, as in OpenCV (default: RGB)"
     )
     group.add_argument(
         "--resize-short", type=positive, metavar="N", dest="short",
-        help="resize the shorter side to this and cut out the middle, rather than stretch",
+        help="resize the shorter edge to N and crop the center, instead of stretching",
     )  # fmt: skip
     group.add_argument(
-        "--size", type=size, metavar="HxW", help="for a model that takes any (the picture's own)"
+        "--size",
+        type=size,
+        metavar="HxW",
+        help="image size for a model with dynamic size (default: unchanged)",
     )
 
 
 def _add_results(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("results")
-    group.add_argument("--output", type=Path, metavar="FILE", help="write them to a .npz (or .npy)")
     group.add_argument(
-        "--show", type=shown_numbers, default=NUMBERS, metavar="N",
-        help="how many numbers of each to print, or all (%(default)s)",
+        "--output", type=Path, metavar="FILE", help="write results to a .npz (or .npy)"
+    )
+    group.add_argument(
+        "--show", type=parse_show, default=NUMBERS, metavar="N",
+        help="elements of each result to print, or all (default: %(default)s)",
     )  # fmt: skip
-    group.add_argument("--time", action="store_true", help="run again and again, say how long")
     group.add_argument(
-        "--repeat", type=positive, metavar="N", help="--time with exactly so many runs"
+        "--time", action="store_true", help="run repeatedly and print the time per run"
+    )
+    group.add_argument(
+        "--repeat", type=positive, metavar="N", help="like --time, with exactly N runs"
     )
     group.add_argument(
         "--trace", type=Path, metavar="FILE",
         help="write a Chrome trace of the first run: passes, steps, bytes",
     )  # fmt: skip
     group.add_argument(
-        "--check", type=Path, metavar="FILE", help="compare with a .npz (or .npy) of another run"
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="compare with the results of another run, a .npz or .npy",
     )
     group.add_argument(
         "--tolerance", type=tolerance, default=TOLERANCE, metavar="T",
-        help="how far from it they may be, by the largest number there (%(default)s)",
+        help="tolerance of --check, relative to the largest magnitude (default: %(default)s)",
     )  # fmt: skip
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """What `--mean` stands for; ArgumentTypeError for anything else.
+    """Parse `--mean`; raises ArgumentTypeError for anything but numbers.
 
     >>> numbers("0.5,1")
     (0.5, 1.0)
@@ -156,39 +177,41 @@ def numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(number) for number in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one number or one a colour") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number or one number per channel"
+        ) from None
 
 
 def divisors(text: str) -> tuple[float, ...]:
-    """What `--std` stands for; ArgumentTypeError for anything else, and where one is 0."""
+    """Parse `--std`; raises ArgumentTypeError for anything but numbers other than 0."""
     found = numbers(text)
     if 0 in found:
-        raise argparse.ArgumentTypeError(f"{text!r} has a number that is 0")
+        raise argparse.ArgumentTypeError(f"{text!r} must not contain 0")
     return found
 
 
 def factor(text: str) -> float:
-    """What `--scale` stands for; ArgumentTypeError for several numbers and for 0."""
+    """Parse `--scale`; raises ArgumentTypeError for several numbers and for 0."""
     found = divisors(text)
     if len(found) != 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a single number")
     return found[0]
 
 
 def tolerance(text: str) -> float:
-    """What `--tolerance` stands for; ArgumentTypeError for anything else.
+    """Parse `--tolerance`; raises ArgumentTypeError for anything but a finite number of at least 0.
 
     >>> tolerance("1e-3")
     0.001
     """
     (found, *more) = numbers(text)
     if more or not 0 <= found < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number >= 0")
     return found
 
 
 def seconds(text: str) -> float:
-    """What `--time-limit` stands for; ArgumentTypeError for anything but a number above 0."""
+    """Parse `--time-limit`; raises ArgumentTypeError for anything but a number above 0."""
     try:
         found = float(text)
     except ValueError:
@@ -199,7 +222,7 @@ def seconds(text: str) -> float:
 
 
 def memory_limit(text: str) -> int:
-    """What `--memory-limit` stands for, in bytes; ArgumentTypeError for anything else.
+    """Parse `--memory-limit` into bytes; raises ArgumentTypeError if it is not a size.
 
     >>> memory_limit("2KiB")
     2048
@@ -207,18 +230,18 @@ def memory_limit(text: str) -> int:
     try:
         return limit_bytes(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, like 500MB or 2GiB") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size, like 500MB or 2GiB") from None
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on; ArgumentTypeError for anything else."""
+    """Parse a positive integer; raises ArgumentTypeError for anything else."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 
 def size(text: str) -> tuple[int, int]:
-    """What `--size` stands for: height and width; ArgumentTypeError for anything else.
+    """Parse `--size` into height and width; raises ArgumentTypeError for anything else.
 
     >>> size("224"), size("32x100")
     ((224, 224), (32, 100))
@@ -229,10 +252,10 @@ def size(text: str) -> tuple[int, int]:
     return int(height), int(width or height)
 
 
-def shown_numbers(text: str) -> int:
-    """What `--show` stands for; -1 for all. ArgumentTypeError for anything else.
+def parse_show(text: str) -> int:
+    """Parse `--show`, -1 for `all`; raises ArgumentTypeError for anything else.
 
-    >>> shown_numbers("12"), shown_numbers("all")
+    >>> parse_show("12"), parse_show("all")
     (12, -1)
     """
     if text == "all":

@@ -1,4 +1,4 @@
-"""`fluid inspect`: what is in a model or a program, and what each pass makes of it."""
+"""`fluid inspect`: the contents of a model or program, and the effect of each pass on it."""
 
 from __future__ import annotations
 
@@ -30,64 +30,93 @@ from fluid.cli.subject import Subject, kinds, subject
 from runtime.profiler import Span, trace
 
 LISTED = 20
-"""Parameters listed by name; of more, the largest."""
+"""Number of parameters listed by name; if there are more, the largest are listed."""
 
 INSPECT = """\
-Show the ops, feeds, fetches and parameters of a saved model, and what each pass of the compiler
-makes of it. Models saved by Paddle 1.x are read as they are; so are programs that train, and graphs
-that the compiler wrote as text.
+Show the ops, feeds, fetches and parameters of a saved model, and the effect of each compiler pass.
+Accepts models saved by Paddle 1.x, training programs, and graphs in the compiler's text format.
 """
 INSPECT_EXAMPLES = """\
 examples:
   fluid inspect out/demo/model
   fluid inspect out/demo/model --html report.html     every pass, the graph, the memory, the code
   fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
-  fluid inspect train.pdmodel --html report.html      a program that trains; its loss is fetched
+  fluid inspect train.pdmodel --html report.html      a training program; its loss is fetched
   fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
-  fluid inspect out/demo/model --roofline h200        bytes and least time of the kernels, by pass
+  fluid inspect out/demo/model --roofline h200        bytes and minimum time of kernels, per pass
   fluid inspect DIR --roofline h200 --batch 256 --dtype bf16 --json account.json
   fluid inspect DIR --model-filename model --params-filename params
 """
 
 
 def add_inspect(commands: Any) -> None:
-    """Let the command line take `inspect`."""
+    """Add `inspect` to the subcommands."""
     command = commands.add_parser(
         "inspect",
-        help="show a saved model or program before and after each pass",
+        help="show a model or program, and the effect of each compiler pass",
         description=INSPECT,
         epilog=INSPECT_EXAMPLES,
     )
     command.set_defaults(command=inspect)
     add = partial(command.add_argument)
     add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
-    add("--model-filename", metavar="FILE", help="the program, if it is not __model__")
-    add("--params-filename", metavar="FILE", help="the parameters, if all are in one file")
-    add("--html", type=Path, metavar="FILE", help="write a page about all passes")
-    add("--dump", type=Path, metavar="DIR", help="write every stage: .ir, .dot, __model__, a table")
+    add("--model-filename", metavar="FILE", help="name of the program file (default: __model__)")
+    add(
+        "--params-filename",
+        metavar="FILE",
+        help="name of the combined parameter file, if there is one",
+    )
+    add("--html", type=Path, metavar="FILE", help="write an HTML report of all passes")
+    add(
+        "--dump",
+        type=Path,
+        metavar="DIR",
+        help="write the graph after every pass: .ir, .dot, __model__, a table",
+    )
     add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of the passes")
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
-        help=f"what an open size stands for ({Options.typical})")  # fmt: skip
-    add("--batch", type=positive, metavar="N", help="the same as --size N=NUMBER")
-    add("--fetch", action="append", default=[], metavar="NAME", help="fetch this instead")
-    add("--target", choices=list(TARGETS), help="the code to write (numpy; triton with --roofline)")
-    add("--dtype", choices=["fp32", *NARROW], help="what products compute in, for inference (fp32)")
-    add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
-    add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
-    add("--stop-after", metavar="PASS", help="leave out the passes behind this one")
+        help=f"value of a dynamic dim (default: {Options.typical})")  # fmt: skip
+    add("--batch", type=positive, metavar="N", help="batch size, the same as --size N=NUMBER")
+    add(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="fetch this variable; repeatable",
+    )
+    add(
+        "--target",
+        choices=list(TARGETS),
+        help="code to generate (default: numpy; triton with --roofline)",
+    )
+    add(
+        "--dtype",
+        choices=["fp32", *NARROW],
+        help="dtype of matrix products, for inference (default: fp32)",
+    )
+    add(
+        "--only", action="append", default=[], metavar="PASS", help="run only this pass; repeatable"
+    )
+    add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
+    add("--stop-after", metavar="PASS", help="skip the passes after this one")
     add("--roofline", choices=sorted(GPUS), metavar="GPU",
-        help=f"launches, bytes, least time after each pass: {', '.join(sorted(GPUS))}")  # fmt: skip
-    add("--json", type=Path, metavar="FILE", help="write what --roofline counts as JSON (- prints)")
+        help=f"launches, bytes and minimum time per pass: {', '.join(sorted(GPUS))}")  # fmt: skip
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the --roofline numbers as JSON (- for stdout)",
+    )
     add("--sources", type=Path, action="append", default=[], metavar="DIR",
-        help="where the scripts are whose lines the page shows (.)")  # fmt: skip
+        help="folder of the scripts whose lines the report shows (default: .)")  # fmt: skip
 
 
 def inspect(given: argparse.Namespace) -> int:
-    """Print what a model holds and what the passes did; write the report and dumps asked for."""
+    """Print the contents of a model and the effect of the passes; write the requested files."""
     start = time.perf_counter()
     options, gpu = _options(given), GPUS.get(given.roofline)
     if given.json and gpu is None:
-        raise CommandError("--json writes what --roofline counts: name a GPU with --roofline")
+        raise CommandError("--json requires --roofline with the name of a GPU")
     target = given.target or ("numpy" if gpu is None else "triton")
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
@@ -121,14 +150,14 @@ def _write_json(seen: Study, gpu: Gpu, path: Path) -> None:
 
 
 def _trace(seen: Study) -> str:
-    """The passes one behind the other, as a Chrome trace."""
+    """The passes as consecutive spans of a Chrome trace."""
     ends = list(accumulate(int(stage.milliseconds * 1e6) for stage in seen.stages))
     pairs = zip(seen.stages, [0, *ends], ends, strict=False)
     return trace((), [Span((stage.name,), start, stop) for stage, start, stop in pairs])
 
 
 def size(text: str) -> tuple[str, int]:
-    """What `--size NAME=NUMBER` stands for; ArgumentTypeError for anything else.
+    """Parse `--size NAME=NUMBER`; raises ArgumentTypeError for anything else.
 
     >>> size("N=8")
     ('N', 8)
@@ -140,12 +169,12 @@ def size(text: str) -> tuple[str, int]:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on; ArgumentTypeError for anything else."""
+    """Parse a positive integer; raises ArgumentTypeError for anything else."""
     return size(f"N={text}")[1]
 
 
 def _options(given: argparse.Namespace) -> Options:
-    """The settings of the environment, with the passes left out that were asked to be."""
+    """The options of the environment, with the passes disabled that the command line disables."""
     options = Options.from_env()
     try:
         off = left_out([*options.disable, *given.disable], given.only, given.stop_after)
@@ -158,7 +187,7 @@ def _options(given: argparse.Namespace) -> Options:
 def _study(
     found: Subject, sizes: Mapping[str, int], options: Options, dump: Path | None, target: str
 ) -> Study:
-    """The graph compiled under watch; sizes that nobody gave are `Options.typical`."""
+    """Compile the graph and record each pass; unspecified dims are `Options.typical`."""
     known = {name for var in found.graph.feeds() for name in var.type.names}
     for name in sizes:
         if name not in known:
@@ -173,7 +202,7 @@ def _study(
 
 
 def _contents(found: Subject) -> str:
-    """Ops, feeds, fetches and parameters."""
+    """Ops, feeds, fetches and parameters as text."""
     counts = Counter(kinds(found))
     pairs = ((one_line(kind), times) for kind, times in counts.items())
     ops = ", ".join(f"{kind} × {times}" if times > 1 else kind for kind, times in pairs)
@@ -189,7 +218,7 @@ def _contents(found: Subject) -> str:
 
 
 def _edges(found: Subject) -> list[tuple[str, str, str]]:
-    """What is fed and what is fetched, with types."""
+    """The feeds and fetches, with types."""
     if found.model is None:
         graph = found.graph
         sides = [("feed", var) for var in graph.feeds()] + [("fetch", v) for v in graph.results]
@@ -200,7 +229,7 @@ def _edges(found: Subject) -> list[tuple[str, str, str]]:
 
 
 def _state_text(graph: Graph) -> str:
-    """How much state a program keeps."""
+    """Number and bytes of a program's persistable variables."""
     sizes = [var.type.nbytes for var in graph.params()]
     nbytes = sum((each for each in sizes if isinstance(each, int)), start=0)
     return f"{count(len(sizes), 'variable')} of state, {size_text(nbytes)}"
@@ -234,6 +263,6 @@ def _compilation(seen: Study) -> str:
 
 
 def _summary(found: Subject) -> dict[str, str]:
-    """What stays in sight on the page."""
+    """The summary that stays visible at the top of the HTML page."""
     state = _params_text(found.model) if found.model else _state_text(found.graph)
     return {"from": found.path.name or str(found.path), "state": state}

@@ -1,8 +1,8 @@
-"""Where the files of a saved model lie: one program, and its parameters together or one by one.
+"""The file layout of a saved model: the program, and parameters combined or one per file.
 
 Fluid saves `__model__` and a file for each parameter, or one file for all under a name of the
-user's choice; later releases save `NAME.pdmodel` and `NAME.pdiparams`. The commands take any of
-these for what it is.
+user's choice; later releases save `NAME.pdmodel` and `NAME.pdiparams`. The commands detect which
+layout a model has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runtime.files.checkpoint import tensor_path
 LATER_MODEL, LATER_PARAMS = ".pdmodel", ".pdiparams"
 COMBINED_FILE = "__params__"
 _COMBINED = (COMBINED_FILE, "params")
-"""What a file with all parameters is called most often."""
+"""The usual names of a combined parameter file."""
 _LISTED = 8
 
 
@@ -37,13 +37,13 @@ class Layout:
 
     @property
     def program(self) -> Path:
-        """The file of the program."""
+        """Path of the program file."""
         return self.folder / self.model
 
     def files(self, names: Sequence[str]) -> list[Path]:
-        """Every file of a model whose parameters have these names.
+        """Paths of all files of a model with these parameter names.
 
-        Raises CheckpointError for a name that no file can have.
+        Raises CheckpointError for a name that cannot be a file name.
         """
         if self.params is not None:
             return [self.program, self.folder / self.params]
@@ -55,10 +55,10 @@ class Layout:
 
 
 def locate(path: Path, model: str | None = None, params: str | None = None) -> Layout:
-    """The layout of the model in a folder, of a program file, or of a NAME without its .pdmodel.
+    """Find the layout of a model from a folder, a program file, or a NAME without its .pdmodel.
 
-    `model` and `params` name files where they are not called as usual. Raises CommandError where
-    there is no program or more than one, and what reading a corrupt program raises.
+    `model` and `params` name files with unusual names. Raises CommandError where there is no
+    program or more than one, and the errors of reading a corrupt program.
     """
     with reading(path if path.is_dir() else path.parent):
         return _located(path, model, params)
@@ -74,9 +74,9 @@ def _located(path: Path, model: str | None, params: str | None) -> Layout:
 
 
 def saved_names(program: Path) -> list[str]:
-    """The names of what is saved beside a program, in order of its variables.
+    """The names of a program's persistable variables, in order of declaration.
 
-    Raises CompileError for a file that is no program; OSError.
+    Raises CompileError for a file that is not a program, and OSError.
     """
     found = load_program(program.read_bytes(), str(program), factory=Program).list_vars()
     kept = [var for var in found if is_persistable(var) and var.kind is not VarKind.RAW]
@@ -84,7 +84,7 @@ def saved_names(program: Path) -> list[str]:
 
 
 def _program(path: Path, model: str | None) -> tuple[Path, str]:
-    """The folder and name of the program file, which may yet not be there."""
+    """The folder and name of the program file, which need not exist."""
     if path.is_dir():
         return path, model or _program_in(path)
     if path.is_file():
@@ -92,7 +92,9 @@ def _program(path: Path, model: str | None) -> tuple[Path, str]:
     later = path.with_name(path.name + LATER_MODEL)
     if later.is_file():
         return path.parent, model or later.name
-    raise CommandError(f"{path} is not there: give the folder or the .pdmodel of a saved model")
+    raise CommandError(
+        f"{path} does not exist: expected the folder or the .pdmodel of a saved model"
+    )
 
 
 def _program_in(folder: Path) -> str:
@@ -101,7 +103,7 @@ def _program_in(folder: Path) -> str:
     later = sorted(file.name for file in folder.glob(f"*{LATER_MODEL}"))
     if len(later) == 1:
         return later[0]
-    hint = "say --model-filename NAME"
+    hint = "pass --model-filename NAME"
     if later:
         raise CommandError(f"{folder} holds {len(later)} programs, {', '.join(later)}: {hint}")
     raise CommandError(
@@ -111,7 +113,7 @@ def _program_in(folder: Path) -> str:
 
 
 def _combined(folder: Path, model: str) -> str | None:
-    """The file with all parameters; None where each has its own, or no file looks like it."""
+    """Name of the combined parameter file; None if each parameter has its own, or none is found."""
     later = Path(model).stem + LATER_PARAMS
     if (folder / later).is_file():
         return later

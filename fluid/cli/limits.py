@@ -1,8 +1,8 @@
-"""Limits of `fluid infer`: memory, and time.
+"""The memory and time limits of `fluid infer`.
 
-What sizes decide is held against the limit when they are bound (`runtime.memory.limit`). Values
-that only data sizes, and temporary arrays of NumPy, are known as they are made: there the operating
-system refuses memory, on Linux.
+Buffers whose size follows from shapes are checked at bind time (`runtime.memory.limit`). Values
+with data-dependent sizes and NumPy temporaries are allocated during the run: for those the
+operating system enforces the limit, on Linux.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from runtime.memory.limit import bytes_text
 
 try:
     import resource
-except ImportError:  # no Unix
+except ImportError:  # not on Unix
     resource = None
 
 SPARE = 256 << 20
-"""Bytes that the libraries of a run may take beside the limit: threads, code that is generated."""
+"""Bytes allowed in addition to the limit for libraries: threads, generated code."""
 
 _STATM = Path("/proc/self/statm")
 _DATA = 5
-"""The field of `statm` that counts pages of data."""
+"""The field of `statm` with the number of data pages."""
 _WARM_UP = 1024
 
 
-def expect_small(layout: Layout, limit: int | None) -> None:
-    """CommandError where the files of a model hold more bytes than the limit allows."""
+def check_model_size(layout: Layout, limit: int | None) -> None:
+    """Raise CommandError if the files of a model are larger than the limit."""
     if limit is None:
         return
     data = layout.program.read_bytes()
@@ -55,9 +55,9 @@ def expect_small(layout: Layout, limit: int | None) -> None:
 
 @contextmanager
 def at_most(limit: int | None) -> Iterator[None]:
-    """Let this process take `limit` more bytes of memory and `SPARE`; more is a MemoryError.
+    """Limit this process to `limit` + `SPARE` more bytes of memory; beyond that, MemoryError.
 
-    Without a limit, and on systems other than Linux, nothing is limited.
+    Does nothing without a limit, and on systems other than Linux.
     """
     if limit is None or resource is None or not _STATM.is_file():
         yield
@@ -75,14 +75,16 @@ def at_most(limit: int | None) -> Iterator[None]:
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The time limit is over. Like Ctrl-C, no handler of errors takes it for one."""
+    """The time limit was exceeded. A KeyboardInterrupt, so that no `except
+    Exception` catches it.
+    """
 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Raise OutOfTime here once so many seconds have passed; for the main thread, on Unix.
+    """Raise OutOfTime here after `seconds`; requires the main thread and Unix.
 
-    It is raised between two calls of NumPy, so one that is under way ends first.
+    It is raised between NumPy calls, so a call in progress finishes first.
     """
     if seconds is None:
         yield
@@ -101,12 +103,12 @@ def _stop(seconds: float, *_: object) -> None:
 
 
 def _data_bytes() -> int:
-    """The bytes of data this process holds now."""
+    """The data segment of this process in bytes."""
     fields = _STATM.read_text(encoding="ascii").split()
     return int(fields[_DATA]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _warm_up() -> None:
-    """Let the library of products take the memory of its threads, which it cannot do without."""
+    """Run one matrix product so that BLAS allocates its thread buffers before the limit applies."""
     ones = np.ones((_WARM_UP, _WARM_UP), "float32")
     np.dot(ones, ones)

@@ -1,8 +1,8 @@
-"""The command `fluid`: arguments, help that teaches, and what becomes of errors.
+"""The command `fluid`: argument parser, help texts and error handling.
 
-A command is a function of its arguments that gives an exit code. What users can get wrong ends as
-one message and the code 2; Ctrl-C as one line and the code 130. Anything else is a fault of ours
-and keeps its traceback.
+A command is a function from parsed arguments to an exit code. A user error prints one message and
+exits with 2; Ctrl-C prints one line and exits with 130. Anything else is a bug of ours and keeps
+its traceback.
 """
 
 from __future__ import annotations
@@ -49,49 +49,49 @@ USAGE_ERROR, OUT_OF_TIME, PIPE_CLOSED = 2, 124, 141
 
 EXAMPLES = """\
 start here:
-  fluid demo                        learn handwritten digits, a few seconds
-  fluid inspect out/demo/model      what is in the model it saved
+  fluid demo                        train a digit classifier, a few seconds
+  fluid inspect out/demo/model      show the model it saved
   fluid infer out/demo/model --input out/demo/digits.npy
-  fluid run train.py                a script of your own that imports paddle 1.x
+  fluid run train.py                run your own script that imports paddle 1.x
   fluid launch --nproc_per_node 2 train.py      the same in two processes
   fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
 
-'fluid COMMAND --help' says more about each.
+'fluid COMMAND --help' describes each command.
 
-environment:
-  FLUID_TRACEBACK=full              show all frames in tracebacks, not only the script's own
+environment variables:
+  FLUID_TRACEBACK=full              show all frames in tracebacks, not only those of the script
 """
 
 DEMO = """\
-Train a small convolutional network with batch normalisation on 1,500 real handwritten digits, test
-it on 297 others, save it, load it, and compile it for inference with and without folding its batch
-norms. Every stage is shown, with what each pass did and what memory it takes.
+Train a small convolutional network with batch normalisation on 1,500 images of handwritten digits,
+test it on 297 others, save it, load it, and compile it for inference with and without folding its
+batch norms. The output shows every stage of the compiler: the effect of each pass and the memory.
 """
 DEMO_EXAMPLES = """\
 examples:
   fluid demo
   fluid demo --epochs 2 --out /tmp/demo     faster, and into another folder
-  fluid demo --seed 7                       other initial weights and another order of the digits
+  fluid demo --seed 7                       other initial weights and another order of the images
 """
 
 RUN = """\
-Run a script written for paddle 1.x as it is: `import paddle`, `paddle.fluid` and what is below them
-come from this package. Data sets are read from ~/.cache/paddle/dataset, or the folder that the
-environment variable PADDLE_DATASET_HOME names; nothing is downloaded.
+Run a script written for paddle 1.x unchanged: `import paddle`, `paddle.fluid` and their submodules
+are provided by this package. Data sets are read from ~/.cache/paddle/dataset, or from the folder in
+the environment variable PADDLE_DATASET_HOME; nothing is downloaded.
 """
 RUN_EXAMPLES = """\
 examples:
   fluid run train.py
-  fluid run train.py --use_cuda 0 --epochs 5          what follows the script is its own
-  fluid run --cpu train.py --use_gpu true             on the processor, though it asks for a GPU
-  fluid run --trace trace.json train.py               see it in ui.perfetto.dev
-  fluid run --force train.py                          even where another paddle is installed
-  fluid run -m paddle.distributed.launch train.py     a module below paddle, or of your own
+  fluid run train.py --use_cuda 0 --epochs 5          arguments after the script go to the script
+  fluid run --cpu train.py --use_gpu true             run on the CPU, although it asks for a GPU
+  fluid run --trace trace.json train.py               open it in ui.perfetto.dev
+  fluid run --force train.py                          even if another paddle is installed
+  fluid run -m paddle.distributed.launch train.py     run a module, of paddle or your own
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; its exit code."""
+    """Run a command line; returns its exit code."""
     with escaped_output():
         given = parser().parse_args(arguments)
         code = _answer(given)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(given: argparse.Namespace) -> int:
-    """Do what a command says, or tell what is wrong with it; its exit code."""
+    """Run a command and print its error, if any; returns the exit code."""
     try:
         _expect_settings()
         code = given.command(given)
@@ -122,10 +122,10 @@ def _answer(given: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments of every command."""
+    """The argument parser of all commands."""
     top = _Parser(
         prog="fluid",
-        description="Programs and models of Paddle 1.x fluid: compiled, explained and run.",
+        description="Compile, inspect and run programs and models of Paddle 1.x fluid.",
         epilog=EXAMPLES,
     )
     top.add_argument("--version", action="version", version=_version())
@@ -147,13 +147,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _teach(top: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    """What `fluid` alone does."""
+    """Print the help: what `fluid` without a command does."""
     top.print_help(sys.stderr)
     return USAGE_ERROR
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that leaves the lines of its texts as they are."""
+    """A parser that keeps the line breaks of its texts."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -163,7 +163,7 @@ class _Parser(argparse.ArgumentParser):
 def _add_demo(commands: Any) -> None:
     command = commands.add_parser(
         "demo",
-        help="learn handwritten digits through every stage of the compiler",
+        help="train a digit classifier and show every stage of the compiler",
         description=DEMO,
         epilog=DEMO_EXAMPLES,
     )
@@ -171,15 +171,15 @@ def _add_demo(commands: Any) -> None:
     positive, natural = partial(_whole, least=1), partial(_whole, least=0)
     command.add_argument(
         "--epochs", type=positive, default=EPOCHS, metavar="N",
-        help="how often to see every digit (%(default)s)",
+        help="number of training epochs (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--out", type=Path, default=Path("out/demo"), metavar="DIR",
-        help="where to write (%(default)s)",
+        help="output folder (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--seed", type=natural, default=SEED, metavar="S",
-        help="the same seed, the same numbers (%(default)s)",
+        help="random seed (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -192,20 +192,20 @@ def _add_run(commands: Any) -> None:
     )
     command.set_defaults(command=prepare)
     command.add_argument(
-        "--force", action="store_true", help="take the place of another paddle in this process"
+        "--force", action="store_true", help="use this package even if another paddle is installed"
     )
     command.add_argument(
-        "--cpu", action="store_true", help="CUDAPlace is CPUPlace: for scripts that want a GPU"
+        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
     )
     command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
     command.add_argument(
-        "-m", "--module", action="store_true", help="SCRIPT is a module's name, as python -m has it"
+        "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
     )
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given"
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
     )
 
 
@@ -221,7 +221,7 @@ def _add_launch(commands: Any) -> None:
 
 
 def _launch(given: argparse.Namespace) -> int:
-    """Run a script in several processes; the exit code of the first that failed, or 0."""
+    """Run a script in several processes; returns the exit code of the first that failed, or 0."""
     try:
         job = job_of(given, os.environ)
     except ValueError as error:
@@ -241,7 +241,7 @@ def _add_launch_ps(commands: Any) -> None:
 
 
 def _launch_ps(given: argparse.Namespace) -> int:
-    """Run a script as servers and workers; the exit code of the first that failed, or 0."""
+    """Run a script as servers and workers; returns the exit code of the first that failed, or 0."""
     try:
         job = server_job(given)
     except ValueError as error:
@@ -250,19 +250,19 @@ def _launch_ps(given: argparse.Namespace) -> int:
 
 
 def _file(text: str) -> Path:
-    """A path that stays the same where a script changes the folder."""
+    """An absolute path, so that a script may change the working directory."""
     return Path(text).resolve()
 
 
 def _whole(text: str, least: int) -> int:
-    """A whole number that fits a seed."""
+    """Parse an integer from `least` to 2^31 - 2, the range of a seed."""
     if not text.isdecimal() or not least <= int(text) < 2**31 - 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
     return int(text)
 
 
 def _expect_settings() -> None:
-    """CommandError for an environment variable of ours that makes no sense."""
+    """Raise CommandError for an invalid `FLUID_` environment variable."""
     try:
         Options.from_env()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A saved model as the command line sees it: loaded into a scope of its own, or a clear message."""
+"""A saved model loaded into its own scope for a command, with clear errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the message is one sentence for the user."""
+    """A command that cannot be carried out; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A program for inference, what it is fed and what it gives, and its parameters by name."""
+    """A program for inference with its feeds, its fetches and its parameters by name."""
 
     path: Path
     program: Program
@@ -34,12 +34,12 @@ class SavedModel:
 
     @property
     def fetch_names(self) -> list[str]:
-        """The names of what it gives, in order."""
+        """The names of the fetches, in order."""
         return [var.name for var in self.fetches]
 
     def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
-        """What runs it, over its parameters; products compute in `dtype` where one is given, and a
-        run takes at most `limit` bytes.
+        """A predictor over the parameters; products compute in `dtype` if that is set, and a run
+        takes at most `limit` bytes.
         """
         params = {name: LoDTensor(array) for name, array in self.params.items()}
         model = InferenceModel(self.program, self.feeds, self.fetches, params)
@@ -49,10 +49,10 @@ class SavedModel:
 
 @dataclass(frozen=True)
 class CompiledModel(SavedModel):
-    """A model whose code was written before; its parameters are in its package."""
+    """A model compiled ahead of time; its parameters are in its package."""
 
     def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
-        """What runs it without compiling anything; CommandError where a `dtype` is asked for."""
+        """A predictor that compiles nothing; raises CommandError if a `dtype` is requested."""
         if dtype is not None:
             raise CommandError(
                 "--dtype is for models, not for packages: compile one with FLUID_DTYPE set"
@@ -61,23 +61,25 @@ class CompiledModel(SavedModel):
 
 
 def _limited(options: Options, limit: int | None) -> Options:
-    """Options with a memory limit, where one is given."""
+    """Options with a memory limit, if there is one."""
     return options if limit is None else replace(options, memory_limit=limit)
 
 
 def load_package(folder: Path) -> CompiledModel:
-    """The model in a package that `fluid compile` wrote; raises what `load_compiled` does."""
+    """Load the model of a package that `fluid compile` wrote; raises the errors of
+    `load_compiled`.
+    """
     with reading(folder):
         found = model_of(read_package(folder))
     return CompiledModel(folder / MODEL_FILE, found.program, found.feeds, found.fetches, {})
 
 
 def load_model(folder: Path, model: str | None = None, params: str | None = None) -> SavedModel:
-    """Load what `save_inference_model` wrote, here or in release 1.8.5.
+    """Load a model saved by `save_inference_model`, here or in release 1.8.5.
 
-    `model` and `params` are the file names of the program and of parameters saved together.
+    `model` and `params` are the file names of the program and of the combined parameters.
     Raises CommandError for a folder without such files or with files of different models, and
-    what reading a corrupt file raises.
+    the errors of reading a corrupt file.
     """
     try:
         with reading(folder):
@@ -96,14 +98,14 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
 
 def _expect_files(folder: Path, model: str | None, params: str | None) -> None:
     if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "is not there"
-        raise CommandError(f"{folder} {what}: give the folder that save_inference_model wrote")
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise CommandError(f"{folder} {what}: expected the folder of a saved model")
     for name, option in ((model or MODEL_FILE, "--model-filename"), (params, "--params-filename")):
         if name is not None and not (folder / name).is_file():
             there = ", ".join(_some_names(folder)) or "nothing"
             raise CommandError(
                 f"{folder} holds no model: it has no file {name!r}, but {there}; "
-                f"if the file has another name, say {option} NAME"
+                f"if the file has another name, pass {option} NAME"
             )
 
 
@@ -115,9 +117,9 @@ def _some_names(folder: Path, limit: int = 8) -> Iterator[str]:
 
 
 def shape_text(var: Variable) -> str:
-    """Element type and shape of a variable as it is declared, -1 for any size.
+    """Dtype and declared shape of a variable, -1 for a dynamic dim.
 
-    Raises CompileError for one that holds no tensor.
+    Raises CompileError for a variable that is not a tensor.
     """
     if not var.holds_tensor or var.dims is None:
         raise CompileError(f"variable {var.name!r} of the model has no declared shape")

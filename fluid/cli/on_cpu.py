@@ -1,4 +1,4 @@
-"""`fluid run --cpu`: a script that asks for GPUs gets the processor."""
+"""`fluid run --cpu`: replace `CUDAPlace` by `CPUPlace` for scripts that ask for GPUs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ __all__ = ["use_cpu"]
 
 
 class CUDAPlace:
-    """Makes a `CPUPlace`, whatever the number of the device; no place is an instance of this."""
+    """Constructor of a `CPUPlace`, whatever the device index; nothing is an
+    instance of this class.
+    """
 
     def __new__(cls, device_id: int = 0) -> Any:
-        """The processor."""
-        tell_once()
+        """Return a CPUPlace."""
+        print_notice_once()
         return CPUPlace()
 
 
 def cuda_places(device_ids: Any = None) -> list[CPUPlace]:
-    """A `CPUPlace` for each number; one without numbers."""
+    """One `CPUPlace` per device index; one without indices."""
     numbers = [0] if device_ids is None else device_ids
     return [CUDAPlace(each) for each in ([numbers] if isinstance(numbers, int) else numbers)]
 
 
-def tell_once() -> None:
-    """Say what is done, the first time."""
+def print_notice_once() -> None:
+    """Print a notice the first time."""
     if not _TOLD:
         _TOLD.append(True)
         print("fluid run --cpu: CUDAPlace is taken as CPUPlace", file=sys.stderr)
 
 
 def use_cpu() -> None:
-    """Let scripts of this process see no GPU: `CUDAPlace(n)` is `CPUPlace()`."""
+    """Hide GPUs from the scripts of this process: `CUDAPlace(n)` returns `CPUPlace()`."""
     for module in (fluid, core, framework):
         for each in (CUDAPlace, cuda_places):
             if hasattr(module, each.__name__):

@@ -1,4 +1,4 @@
-"""`fluid ps`: what parameter servers are doing, what a job did, what a job will need."""
+"""`fluid ps`: the status of running parameter servers, and the trace of a finished job."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from runtime.ps.settings import Settings
 from runtime.ps.status import read_status, status_lines
 from runtime.ps.telemetry.merge import merge_traces
 
-PS = "Look at jobs with parameter servers: running ones, and what they left."
+PS = "Show the status of running parameter servers, or merge the traces of a finished job."
 STATUS = """\
-Ask running parameter servers for their steps a second, the bytes they have received and sent, their
-trainers with the last heartbeat of each, which of them a step waits for, and the sizes of their
-variables. The token and certificates are those of FLUID_PS_TOKEN, FLUID_PS_CA and so on.
+Ask running parameter servers for their steps per second, the bytes received and sent, their
+trainers with the last heartbeat of each, the trainers that a step waits for, and the sizes of their
+variables. The token and certificates are read from FLUID_PS_TOKEN, FLUID_PS_CA and so on.
 """
 TRACE = """\
-Join the traces that the servers and trainers of a job wrote into the folder FLUID_PS_TRACE. The
-result shows all of them on one clock in ui.perfetto.dev or chrome://tracing, with arrows from
+Merge the traces that the servers and trainers of a job wrote into the folder FLUID_PS_TRACE. The
+result shows all processes on one time axis in ui.perfetto.dev or chrome://tracing, with arrows from
 gradients sent to gradients received, and from parameters sent to parameters received.
 """
 PS_EXAMPLES = """\
@@ -35,24 +35,27 @@ NO_ANSWER = 1
 
 
 def add_ps(commands: Any) -> None:
-    """Add the command to those of `fluid`."""
+    """Add `ps` to the subcommands."""
     command = commands.add_parser(
-        "ps", help="look at jobs with parameter servers", description=PS, epilog=PS_EXAMPLES
+        "ps",
+        help="show status and traces of parameter-server jobs",
+        description=PS,
+        epilog=PS_EXAMPLES,
     )
-    what = command.add_subparsers(title="what to look at", metavar="WHAT", required=True)
-    status = what.add_parser("status", help="one page about each server", description=STATUS)
+    what = command.add_subparsers(title="commands", metavar="WHAT", required=True)
+    status = what.add_parser("status", help="show the status of each server", description=STATUS)
     status.set_defaults(command=show_status)
     status.add_argument("endpoints", metavar="ENDPOINTS", help="host:port, separated by commas")
     status.add_argument("--json", action="store_true", help="one line of JSON for each server")
-    trace = what.add_parser("trace", help="one trace of all processes", description=TRACE)
+    trace = what.add_parser("trace", help="merge the traces of all processes", description=TRACE)
     trace.set_defaults(command=join_traces)
-    trace.add_argument("folder", type=Path, metavar="FOLDER", help="where the traces are")
+    trace.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the traces")
     trace.add_argument("-o", "--output", type=Path, default=Path("trace.json"), metavar="FILE",
-                       help="the file to write (%(default)s)")  # fmt: skip
+                       help="output file (default: %(default)s)")  # fmt: skip
 
 
 def show_status(given: argparse.Namespace) -> int:
-    """Print the status of servers; 1 where one does not answer."""
+    """Print the status of servers; exit code 1 where one does not answer."""
     code = 0
     settings = Settings.from_env()
     for endpoint in parse_endpoints(given.endpoints, "ENDPOINTS"):
@@ -67,7 +70,7 @@ def show_status(given: argparse.Namespace) -> int:
 
 
 def join_traces(given: argparse.Namespace) -> int:
-    """Write one trace of all roles."""
+    """Merge the traces of all processes of a job into one file."""
     replace_file(given.output, merge_traces(given.folder).encode())
     print(f"trace of the job in {given.output}: open it in ui.perfetto.dev or chrome://tracing")
     return 0

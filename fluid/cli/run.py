@@ -1,4 +1,4 @@
-"""`fluid run`: a script of release 1.8 as it is, with `import paddle` served by this package."""
+"""`fluid run`: run a script of release 1.8 unchanged; `import paddle` imports this package."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ from fluid.profiler import tracing
 __all__ = ["INTERRUPTED", "prepare", "run_script"]
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as shells have it."""
+"""Exit code of a command that was stopped with Ctrl-C, as in shells."""
 
 OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
-"""Names that NumPy gave to Python's own types until 1.24, and scripts of that time use."""
+"""NumPy's former aliases of Python types (removed in 1.24), which scripts of that time use."""
 ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
 NOT_THERE = re.compile("cannot import name '(.*?)' from 'paddle")
 ONE_ELEMENT_HINT = """\
-hint: NumPy from 2.4 on takes no array of shape [1] for a number. Arrays that are fetched still may
-stand for one; for those that a script makes itself, install 'numpy<2.4'."""
+hint: since NumPy 2.4 an array of shape [1] does not convert to a number. Fetched arrays still do;
+for arrays that the script creates itself, install 'numpy<2.4'."""
 
 
 def prepare(given: argparse.Namespace) -> int:
-    """Set up imports, names that NumPy had, and arguments, as a script of 1.8 expects them; 0.
+    """Set up imports, NumPy aliases and arguments as a script of 1.8 expects them; returns 0.
 
-    Where torchrun or srun started this process, variables that scripts of 1.8 read are set from
-    theirs. Raises CommandError where there is no script, or another paddle, and for variables of a
-    launcher that are malformed.
+    In a process started by torchrun or srun, the environment variables that 1.8 scripts read are
+    set from theirs. Raises CommandError if the script does not exist, if another paddle is
+    installed, and for malformed launcher variables.
     """
     if not given.module and not given.script.is_file():
-        raise CommandError(f"{given.script} is no file: name a script, and after it its arguments")
+        raise CommandError(
+            f"{given.script} is not a file: expected a script, followed by its arguments"
+        )
     for name in OLD_NAMES.keys() - vars(np).keys():
         setattr(np, name, OLD_NAMES[name])
     sys.argv = [str(given.script), *given.arguments]
@@ -61,11 +63,10 @@ def prepare(given: argparse.Namespace) -> int:
 
 
 def run_script(script: Path, trace: Path | None = None, module: bool = False) -> int:
-    """Run a script, or a module by its name, as Python runs it; with `trace`, a Chrome trace of its
-    runs is written to that file.
+    """Run a script, or a module by name, as Python does; write a Chrome trace to `trace`.
 
-    What it raises ends the process as it does there, with a traceback that starts in the script;
-    Ctrl-C with one line that says where the script was. Returns the exit code.
+    An exception of the script ends the process with a traceback that starts in the script;
+    Ctrl-C prints one line with the current script line. Returns the exit code.
     """
     sys.excepthook = partial(_show, str(script))
     try:

@@ -1,9 +1,9 @@
-"""What `fluid inspect` looks at: a saved model, a program that trains, or a graph as text.
+"""The input of `fluid inspect`: a saved model, a training program, or a graph as text.
 
-A folder is a model that `save_inference_model` wrote; a file is a program as any release of 1.x
-saves it (`__model__`, `.pdmodel`, `desc.serialize_to_string()`), or text as the compiler shows it.
-Where a program does not say what it is fed and what is fetched, what it reads before it is written
-is fed, and the loss, or else what nobody reads, is fetched.
+A folder is a model written by `save_inference_model`; a file is a program as any 1.x release
+saves it (`__model__`, `.pdmodel`, `desc.serialize_to_string()`), or the compiler's text format.
+In a program without feed and fetch ops, the feeds are the variables read before they are written,
+and the fetch is the loss or, without a loss, the variables that no op reads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ from runtime.files.atomic_saves import reading
 GRADIENT = "@GRAD"
 TEXT = (".ir", ".txt")
 LARGEST = 1 << 30
-"""Bytes of a file that is read at most: programs have no weights in them."""
+"""Maximum size in bytes of a program file; programs contain no weights."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph to compile; the program it was made of, the arrays it is lent and the model it
-    came in, if any.
-    """
+    """A graph to compile, with its source program, parameter values and saved model, if any."""
 
     path: Path
     graph: Graph
@@ -47,10 +45,10 @@ class Subject:
 def subject(
     path: Path, model: str | None = None, params: str | None = None, fetch: Sequence[str] = ()
 ) -> Subject:
-    """Read what a path names; `model` and `params` are file names in a folder, as for `load_model`.
+    """Read the program at `path`; `model` and `params` are file names as for `load_model`.
 
-    Raises CommandError for a path where there is nothing to look at or a fetch that is not there,
-    and what reading a damaged file raises.
+    Raises CommandError if nothing is there or a fetch does not exist, and the errors of reading a
+    corrupt file.
     """
     with reading(path if path.is_dir() else path.parent):
         return _subject(path, model, params, fetch)
@@ -60,7 +58,9 @@ def _subject(path: Path, model: str | None, params: str | None, fetch: Sequence[
     if path.is_dir():
         return _of_model(path, load_model(path, model, params), fetch)
     if not path.is_file():
-        raise CommandError(f"{path} is not there: give a saved model, a program or a .ir file")
+        raise CommandError(
+            f"{path} does not exist: expected a saved model, a program or a .ir file"
+        )
     if path.stat().st_size > LARGEST:
         raise CommandError(f"{path} has {path.stat().st_size:,d} bytes, too many for a program")
     weights = path.with_suffix(".pdiparams")
@@ -82,12 +82,12 @@ def _of_text(path: Path, text: str, fetch: Sequence[str]) -> Subject:
     if _first_word(text) == "program":
         return _of_program(path, parse_program(text, str(path)), fetch)
     if fetch:
-        raise CommandError(f"{path} is a graph, which says itself what it returns: edit that line")
+        raise CommandError(f"{path} is a graph, whose outputs are fixed: edit its return line")
     return Subject(path, parse(text, str(path)))
 
 
 def _first_word(text: str) -> str:
-    """The first word that is not in a comment."""
+    """The first word outside comments."""
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith("//")), "")
     return first.split(" ")[0]
@@ -100,7 +100,9 @@ def _of_program(path: Path, program: Program, fetch: Sequence[str]) -> Subject:
 
 
 def _graph(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Graph:
-    """The graph for feeds of any size; where sequences must match, all of them have equal ones."""
+    """Build the graph with dynamic feed shapes; if LoD must match, all LoD feeds
+    share their rows.
+    """
     shapes = feed_shapes(program, list(feeds))
     try:
         return to_graph(program, shapes, list(fetches))
@@ -122,7 +124,9 @@ def _known(program: Program, fetch: Sequence[str]) -> list[str]:
 
 
 def _feeds(block: Block) -> Iterator[str]:
-    """What feed ops bring; without them, temporaries that are read before they are written."""
+    """The outputs of feed ops; without them, the temporaries that are read before
+    written.
+    """
     brought = [name for op in block.ops if op.type == "feed" for name in op.writes()]
     seen: set[str] = set()
     for op in block.ops if not brought else ():
@@ -133,7 +137,9 @@ def _feeds(block: Block) -> Iterator[str]:
 
 
 def _fetches(block: Block) -> Iterable[str]:
-    """What fetch ops take; without them the loss; without one what nobody reads."""
+    """The inputs of fetch ops; without those, the loss; without a loss, the
+    variables no op reads.
+    """
     taken = [name for op in block.ops if op.type == "fetch" for name in op.reads()]
     if taken:
         return taken
@@ -146,7 +152,7 @@ def _fetches(block: Block) -> Iterable[str]:
 
 
 def _loss(op: OpDesc) -> list[str]:
-    """The loss, of the op that makes it or of the one that begins its gradient."""
+    """The name of the loss, from the op that computes it or the op that starts its gradient."""
     return [name.removesuffix(GRADIENT) for name in op.writes() if name]
 
 
@@ -156,9 +162,9 @@ def _is_temporary(block: Block, name: str) -> bool:
 
 
 def kinds(found: Subject) -> list[str]:
-    """The kinds of its ops, without those that only carry feeds and fetches.
+    """The op types, without feed and fetch ops.
 
-    Raises CompileError where it has none.
+    Raises CompileError if there are none.
     """
     program = found.program
     ops = found.graph.ops() if program is None else [op for b in program.blocks for op in b.ops]

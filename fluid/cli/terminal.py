@@ -1,8 +1,8 @@
-"""What commands print: text of models and users shown as it is, and steering nothing.
+"""Terminal output of commands, with text from models and users escaped.
 
-Everything printed while a command runs passes `Shown`, which escapes control characters and
-characters that are invisible or turn the direction of text. Lines that a command itself moves the
-cursor for, about what takes a while, go through `progress_line`.
+Everything a command prints goes through `Shown`, which escapes control characters and characters
+that are invisible or change the direction of text. Progress lines, which move the cursor, go
+through `progress_line`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from compiler.escape import one_line, printable_lines
 __all__ = ["Shown", "escaped_output", "progress_line"]
 
 CLEAR = "\r\033[K"
-"""What takes a line back on a terminal."""
+"""Escape sequence that clears the current terminal line."""
 
 
 class Shown:
-    """A stream that writes text to another one, with all that is not printable escaped."""
+    """A stream that escapes unprintable characters and forwards to another stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write text; the number of its characters."""
+        """Write text; returns its number of characters."""
         self.stream.write(printable_lines(text))
         return len(text)
 
@@ -40,7 +40,7 @@ class Shown:
 
 @contextmanager
 def escaped_output() -> Iterator[None]:
-    """Escape what is printed in a `with` block; and the tracebacks of what ends the process."""
+    """Escape everything printed within a `with` block, and tracebacks that end the process."""
     _let_any_terminal_print()
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_traceback
@@ -49,7 +49,7 @@ def escaped_output() -> Iterator[None]:
 
 
 def progress_line(text: str) -> None:
-    """Write a line over the one before it, where errors go to a terminal."""
+    """Replace the current progress line, if stderr is a terminal."""
     stream: Any = sys.stderr
     if stream.isatty():
         bare = stream.stream if isinstance(stream, Shown) else stream
@@ -59,13 +59,15 @@ def progress_line(text: str) -> None:
 def _show_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print the traceback of a fault of ours, whose message may hold names of a model."""
+    """Print the escaped traceback of an internal error, whose message may contain
+    names of a model.
+    """
     lines = traceback.format_exception(kind, error, trace)
     print(printable_lines("".join(lines)), end="", file=sys.stderr)
 
 
 def _let_any_terminal_print() -> None:
-    """Print a ? for a character that a terminal's encoding lacks instead of failing."""
+    """Print ? for characters that the terminal's encoding lacks instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""`fluid weights`: the parameters of a saved model by name, as NumPy's arrays where asked."""
+"""`fluid weights`: list the parameters of a saved model, and export them to NumPy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from runtime.files.checkpoint import load_tensor
 from runtime.files.save_record import TornSaveError
 
 WEIGHTS = """\
-List the parameters of a saved model: names, element types, shapes and sizes. With --npz they are
-written where NumPy reads them, each under its name. Models of Paddle 1.x and the .pdmodel and
-.pdiparams of later releases are read as they are; so is a folder that fluid.io.save_params wrote,
-where each file is a parameter.
+List the parameters of a saved model: names, dtypes, shapes and sizes. With --npz, write them to a
+file for NumPy, each under its name. Accepts models of Paddle 1.x, the .pdmodel and .pdiparams of
+later releases, and a folder written by fluid.io.save_params, in which each file is a parameter.
 """
 WEIGHTS_EXAMPLES = """\
 examples:
@@ -37,10 +36,10 @@ examples:
 
 
 def add_weights(commands: Any) -> None:
-    """Add the command to those of `fluid`."""
+    """Add `weights` to the subcommands."""
     command = commands.add_parser(
         "weights",
-        help="list the parameters of a saved model, or write them as .npz",
+        help="list the parameters of a saved model, or export them to .npz",
         description=WEIGHTS,
         epilog=WEIGHTS_EXAMPLES,
     )
@@ -49,21 +48,21 @@ def add_weights(commands: Any) -> None:
         "model_dir", type=Path, metavar="MODEL",
         help="the folder of a saved model or of parameters, or its .pdmodel",
     )  # fmt: skip
-    command.add_argument("--npz", type=Path, metavar="FILE", help="write them to a .npz")
+    command.add_argument("--npz", type=Path, metavar="FILE", help="write the parameters to a .npz")
     command.add_argument(
         "--only", action="append", default=[], metavar="PATTERN",
-        help="only those whose whole name fits, * for anything; may be given again",
+        help="only parameters whose name matches, with * as wildcard; repeatable",
     )  # fmt: skip
     command.add_argument(
-        "--model-filename", metavar="FILE", help="the program, if it has an unusual name"
+        "--model-filename", metavar="FILE", help="name of the program file, if unusual"
     )
     command.add_argument(
-        "--params-filename", metavar="FILE", help="the parameters, if their file has"
+        "--params-filename", metavar="FILE", help="name of the combined parameter file, if unusual"
     )
 
 
 def weights(given: argparse.Namespace) -> int:
-    """Print the parameters asked for, and write them where asked."""
+    """Print the selected parameters, and write them if requested."""
     found = chosen(_parameters(given), given.only)
     if given.npz:
         expect_output(given.npz, len(found))
@@ -75,7 +74,7 @@ def weights(given: argparse.Namespace) -> int:
 
 
 def _parameters(given: argparse.Namespace) -> dict[str, Array]:
-    """Those of a model, or of a folder that holds nothing but parameters."""
+    """The parameters of a model, or of a folder that contains only parameter files."""
     folder: Path = given.model_dir
     named = given.model_filename or given.params_filename
     if folder.is_dir() and not named and (alone := _tensors_in(folder)):
@@ -85,7 +84,7 @@ def _parameters(given: argparse.Namespace) -> dict[str, Array]:
 
 
 def _tensors_in(folder: Path) -> dict[str, Array]:
-    """The tensors of a folder in which every file is one, by their names; else nothing."""
+    """The tensors of a folder in which every file is a tensor, by file name; otherwise empty."""
     try:
         with reading(folder):
             files = saved_files(folder)
@@ -97,26 +96,26 @@ def _tensors_in(folder: Path) -> dict[str, Array]:
 
 
 def chosen(params: Mapping[str, Array], patterns: Sequence[str]) -> dict[str, Array]:
-    """Those parameters whose name fits one of the patterns, all without any; in order of names.
+    """The parameters whose name matches a pattern (all without patterns), sorted by name.
 
-    Raises CommandError for a pattern that fits none.
+    Raises CommandError for a pattern without a match.
     """
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in params):
             hint = did_you_mean(pattern, params) or f"there are {', '.join(list(params)[:8])}"
-            raise CommandError(f"no parameter fits {pattern!r}; {hint}")
+            raise CommandError(f"no parameter matches {pattern!r}; {hint}")
     kept = [n for n in params if not patterns or any(fnmatchcase(n, p) for p in patterns)]
     return {name: params[name] for name in sorted(kept, key=_counted)}
 
 
 def _counted(name: str) -> list[tuple[int, str]]:
-    """A key that puts `fc_2` before `fc_10`."""
+    """Sort key that puts `fc_2` before `fc_10`."""
     parts = re.split(r"(\d+)", name)
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def shown(where: Path, params: Mapping[str, Array]) -> str:
-    """The parameters as a table, with their sum."""
+    """Format the parameters as a table with totals."""
     numbers = sum(array.size for array in params.values())
     nbytes = sum(array.nbytes for array in params.values())
     rows = [("parameter", "type", "shape", "numbers", "bytes")]

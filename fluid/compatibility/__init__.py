@@ -1,1 +1,1 @@
-"""What scripts of release 1.8 import and expect beside `fluid` itself."""
+"""Compatibility with scripts of release 1.8: names and modules they import besides `fluid`."""

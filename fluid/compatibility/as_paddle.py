@@ -72,7 +72,9 @@ ABSENT = {
 
 
 class _Absent:
-    """The last one asked for a module: says why there is none of that name below `paddle`."""
+    """The last import finder: raises an error with the reason why a module below `paddle` is
+    missing.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -128,7 +130,7 @@ class _Again:
 
 
 class _View(ModuleType):
-    """A module under another name: what it gives and what it is given are another module's."""
+    """A module under another name: attribute reads and writes are forwarded to the other module."""
 
     def __init__(self, name: str, shown: ModuleType) -> None:
         super().__init__(name, shown.__doc__)
@@ -140,12 +142,12 @@ class _View(ModuleType):
         shown = vars(self)["_shown"]
         is_layer = self.__name__.startswith("paddle.fluid.layers.")
         besides = (self.__name__.removeprefix("paddle."), *BESIDES) if is_layer else ()
-        places = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
-        return getattr(next((each for each in places if hasattr(each, name)), shown), name)
+        modules = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
+        return getattr(next((each for each in modules if hasattr(each, name)), shown), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)
-        if is_own:  # what importing sets
+        if is_own:  # attributes set by the import system
             vars(self)[name] = value
         else:
             setattr(vars(self)["_shown"], name, value)
@@ -164,10 +166,10 @@ def _public(module: ModuleType) -> list[str]:
 
 
 def install_as_paddle(force: bool = False) -> ModuleType:
-    """Let `import paddle` and all below it find this package, in this process; the module.
+    """Make `import paddle` and its submodules import this package, in this process.
 
-    Doing it again changes nothing. Raises ImportError where another `paddle` is installed or has
-    been imported, unless `force` says to take its place.
+    Idempotent. Returns the module. Raises ImportError if another `paddle` is installed or imported,
+    unless `force` is set.
     """
     found = sys.modules.get("paddle")
     if found is not None and _path(found) == FOLDER / "paddle":
@@ -187,9 +189,9 @@ def install_as_paddle(force: bool = False) -> ModuleType:
 
 
 def _keep_names_of_types() -> None:
-    """Let NumPy call its booleans "bool" also where a script sets `np.bool = bool`.
+    """Keep NumPy's name "bool" for its booleans, even if a script sets `np.bool = bool`.
 
-    NumPy 2 compares types with what stands under that name.
+    NumPy 2 compares types with the attribute of that name.
     """
     namer: Any = sys.modules.get("numpy._core._dtype")
     if getattr(namer, "np", None) is np:
@@ -215,7 +217,7 @@ def _expect_no_other(imported: ModuleType | None) -> None:
 
 
 def _load() -> ModuleType:
-    """The folder `paddle` beside this file as the package `paddle`."""
+    """Load the folder `paddle` next to this file as the package `paddle`."""
     spec = PathFinder.find_spec("paddle", [str(FOLDER)])
     if spec is None or spec.loader is None:
         raise ImportError(f"{FOLDER / 'paddle'} is missing: install the package again")

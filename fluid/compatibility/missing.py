@@ -42,7 +42,7 @@ def why_absent(name: str) -> str:
 
 
 def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__`, whose AttributeError says more than that there is no such name.
+    """A `__getattr__` for a module whose AttributeError has a hint or the status of the name.
 
     >>> not_yet("fluid.layers", {"relu": None})("rellu")
     Traceback (most recent call last):

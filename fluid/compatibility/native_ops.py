@@ -25,7 +25,7 @@ __all__ = [
 
 
 def has_grad_op_maker(op_type: str) -> bool:
-    """True: every op can be asked for its gradient ops, which may be none.
+    """True for every registered op; an op may have no gradient ops.
 
     Raises UnknownOp for a type that is not registered.
     """

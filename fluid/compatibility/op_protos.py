@@ -105,8 +105,8 @@ def _proto(kind: str) -> OpProto:
 
 
 def _vars(kind: str, slots: dict[str, Slot]) -> list[OpProto.Var]:
-    said = [slot for slot in slots.values() if not slot.companion]
-    return [_var(kind, slot) for slot in said]
+    declared = [slot for slot in slots.values() if not slot.companion]
+    return [_var(kind, slot) for slot in declared]
 
 
 def _var(kind: str, slot: Slot) -> OpProto.Var:
@@ -126,7 +126,7 @@ def _written(kind: str, name: str, attr: Attr[Any]) -> AttrType:
         value = [attr.item()] if attr.item else attr.kind()
     try:
         found = dump_attr(kind, name, value)
-    except BadAttribute:  # the op takes no zero: as any op has it
+    except BadAttribute:  # the op rejects 0: use the general attribute
         found = dump_attr("", name, value)
     return AttrType(found.one("type", int))
 
@@ -161,7 +161,7 @@ class OpProtoHolder:
             raise ValueError(str(error)) from None
 
     def update_op_proto(self) -> None:
-        """Nothing is to be done: ops registered since are found when asked for."""
+        """Do nothing: newly registered ops are found on lookup."""
 
     @staticmethod
     def generated_op_attr_names() -> set[str]:

@@ -1,4 +1,4 @@
-"""The names of Paddle's native module that programs use: types, places, errors, predictors.
+"""The public names of Paddle's native module: types, places, errors, predictors.
 
 `fluid.core.VarDesc.VarType.FP32 == 5`: the numbers are those of saved files (fluid_spec G.3).
 """
@@ -137,11 +137,11 @@ __all__ = [
 
 _Scope = Scope
 EnforceNotMet = CompileError
-"""What the reference raises where a program can not be run as it stands; here, our own errors."""
+"""The error the reference raises for programs that cannot run; here, the base of our own errors."""
 
 
 class _Roles:
-    """The values of `op_role` by the names they have in scripts."""
+    """The values of `op_role` under their names in scripts."""
 
     Forward = OpRole.FORWARD
     Backward = OpRole.BACKWARD
@@ -164,7 +164,7 @@ class op_proto_and_checker_maker:
 
     @staticmethod
     def kOpRoleVarAttrName() -> str:
-        """The attribute that holds parameters and gradients in turn."""
+        """The attribute with alternating parameter and gradient names."""
         return "op_role_var"
 
     @staticmethod
@@ -174,7 +174,7 @@ class op_proto_and_checker_maker:
 
     @staticmethod
     def kOpCreationCallstackAttrName() -> str:
-        """The attribute that holds the lines of the script that made the op."""
+        """The attribute with the call stack of the script that created the op."""
         return "op_callstack"
 
     @staticmethod
@@ -184,17 +184,17 @@ class op_proto_and_checker_maker:
 
 
 def globals() -> Flags:
-    """The flags by name, to be read and set."""
+    """All flags as a mapping, readable and assignable."""
     return Flags()
 
 
 def grad_var_suffix() -> str:
-    """What follows a variable's name in that of its gradient."""
+    """The suffix of gradient names."""
     return "@GRAD"
 
 
 def empty_var_name() -> str:
-    """The name of an argument that is left out."""
+    """The name of an omitted argument."""
     return "@EMPTY@"
 
 
@@ -203,5 +203,5 @@ def _set_eager_deletion_mode(threshold: float, fraction: float, use_cuda: bool) 
 
 
 def get_cuda_device_count() -> int:
-    """How many GPUs programs can run on: those that torch finds."""
+    """Number of GPUs that programs can run on: those that torch finds."""
     return gpu_count()

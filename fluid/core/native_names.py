@@ -1,4 +1,4 @@
-"""Small things that scripts ask of Paddle's native module: marks in names, sizes, its build."""
+"""Small constants and queries of Paddle's native module: name suffixes, sizes, build flags."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ class AttrType(IntEnum):
 
 
 def kEmptyVarName() -> str:
-    """The name of an argument that is left out."""
+    """The name of an omitted argument."""
     return "@EMPTY@"
 
 
 def kGradVarSuffix() -> str:
-    """What follows a variable's name in that of its gradient."""
+    """The suffix of gradient names."""
     return "@GRAD"
 
 
 def kNewGradSuffix() -> str:
-    """What follows the name of a gradient that is computed a second time."""
+    """The suffix of a gradient that is computed a second time."""
     return "@NEWGRAD@"
 
 
 def kTempVarName() -> str:
-    """The name of what nobody named."""
+    """The name of unnamed variables."""
     return "@TEMP@"
 
 
 def kZeroVarSuffix() -> str:
-    """What follows the name of a gradient that is zeros."""
+    """The suffix of gradients that are zero."""
     return "@ZERO"
 
 
 def kControlDepVarName() -> str:
-    """What a variable is called that only orders ops."""
+    """The name of variables that only order ops."""
     return "__control_var"
 
 
 def loaded_var_suffix() -> str:
-    """What follows the name of a variable that a program loads."""
+    """The suffix of variables that a program loads."""
     return "@LOADED"
 
 
 def size_of_dtype(dtype: Any) -> int:
-    """Bytes of an element; TypeError for what is no element type.
+    """Bytes of an element; raises TypeError for an invalid dtype.
 
     >>> size_of_dtype(5), size_of_dtype(3)
     (4, 8)
@@ -82,23 +82,23 @@ def is_compiled_with_mkldnn() -> bool:
 
 
 def is_compiled_with_brpc() -> bool:
-    """False: servers talk by gRPC."""
+    """False: parameter servers use gRPC."""
     return False
 
 
 def is_compiled_with_dist() -> bool:
-    """True: programs are trained by several processes."""
+    """True: distributed training is supported."""
     return True
 
 
 def avx_supported() -> bool:
-    """True: NumPy chooses instructions by itself."""
+    """True: NumPy selects SIMD instructions itself."""
     return True
 
 
 def init_devices(parallel: bool = False) -> None:
-    """Nothing is to be done: devices are found when a program runs on them."""
+    """Do nothing: devices are initialised when a program first runs on them."""
 
 
 def set_num_threads(count: int) -> None:
-    """Accepted and without effect: OMP_NUM_THREADS says how many threads NumPy's libraries take."""
+    """Accepted without effect: OMP_NUM_THREADS sets the threads of NumPy's libraries."""

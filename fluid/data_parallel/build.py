@@ -32,7 +32,7 @@ _SCALES = BuildStrategy.GradientScaleStrategy
 class Built:
     """The program of each rank; all are the same object unless parameters have owners.
 
-    `owners` are the ranks that alone hold a variable of an optimizer.
+    `owners` maps optimizer variables held by a single rank to that rank.
     """
 
     programs: list[Program]
@@ -47,10 +47,10 @@ def build(
     writes: bool = True,
     rings: int = 1,
 ) -> Built:
-    """The programs that `ranks` ranks run, as the strategy says; see `BuildStrategy`.
+    """Build the programs of `ranks` ranks according to the strategy; see `BuildStrategy`.
 
-    Gradients that all ranks sum take turns on `rings` rings. With `writes`, the files that the
-    strategy names are written.
+    The all-reduces are distributed round-robin over `rings` rings. With `writes`, the files that
+    the strategy names are written.
     """
     built = _built(program, strategy, ranks, fetch, rings)
     if writes:
@@ -82,7 +82,7 @@ def _built(
 
 
 def _write(program: Program, strategy: BuildStrategy) -> None:
-    """Write the program of rank 0 to the files that the strategy names."""
+    """Write the program of rank 0 to the files named in the strategy."""
     if strategy.debug_graphviz_path:
         Path(strategy.debug_graphviz_path).write_text(program_dot(program), encoding="utf-8")
     for each in strategy._finalize_strategy_and_create_passes().all_passes():

@@ -1,4 +1,4 @@
-"""What a user feeds a data-parallel run, as one feed of arrays for each device (fluid_spec E.3)."""
+"""Feeds of a data-parallel run, split into one feed of arrays per device (fluid_spec E.3)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["device_feeds"]
 def device_feeds(
     program: Program, feed: Any, devices: int, kind: str = "CPU", partial: bool = False
 ) -> list[Feed]:
-    """The arrays that each device is fed, with those of readers of the program.
+    """The arrays fed to each device, including those of the program's readers.
 
-    A dict is divided by rows, a list has one dict for each device. With `partial`, for programs
+    A dict is split by rows, a list has one dict per device. With `partial`, for programs
     that compute no gradients, there may be fewer shares than devices. Raises ValueError for a list
-    of another length, for a feed that is neither, and for a name that the program has not;
-    TypeError for a list of anything but dicts; FeedError (EnforceNotMet) for too few rows;
-    EOFException where a reader has too few batches left.
+    of another length, for a feed that is neither, and for an unknown variable name; TypeError for
+    a list of anything but dicts; FeedError (EnforceNotMet) for too few rows; EOFException if a
+    reader has too few batches left.
     """
     if program._reads:
         shares = _with_batches(program, feed, devices, partial)
@@ -35,7 +35,7 @@ def device_feeds(
 
 
 def _listed(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
-    """A list of dicts that fits the devices."""
+    """A list of dicts, one per device."""
     if not isinstance(feed, list | tuple):
         raise ValueError(f"feed must be a dict or a list of dicts, not {type(feed).__name__}")
     if len(feed) != devices and not (partial and 0 < len(feed) < devices):
@@ -52,7 +52,7 @@ def _listed(program: Program, feed: Any, devices: int, partial: bool) -> list[An
 
 
 def _expect_known(program: Program, names: Iterable[Any]) -> None:
-    """ValueError for a name that the program has no variable of."""
+    """Raise ValueError for a name that is no variable of the program."""
     known = program.blocks[0].vars
     for name in names:
         if isinstance(name, str) and name not in known:
@@ -61,7 +61,7 @@ def _expect_known(program: Program, names: Iterable[Any]) -> None:
 
 
 def _with_batches(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
-    """A feed for each device, with a batch of its own from every reader."""
+    """A feed for each device, each with its own batch from every reader."""
     if isinstance(feed, Mapping) and feed:
         given: list[Any] = split_feed(program, feed_arrays(program, feed), devices)
     else:

@@ -1,8 +1,8 @@
-"""The processes of a data-parallel run, and which values of a scope each of them holds.
+"""Worker processes of a data-parallel run, and which scope values each of them holds.
 
 Device 0 is this process and works on the user's scope itself; devices 1 to k−1 are worker
 processes with private copies (fluid_spec E.2). Executors on the same places share the processes;
-each has copies of its own, unless `share_vars_from` gives it those of another one.
+each has its own copies, unless `share_vars_from` names another executor to share with.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _numbers = count()
 class Devices:
     """Devices with private copies of the variables of one scope.
 
-    `places` has one place for each device of this machine; `trainers` says which machines, each
-    with as many devices, train together.
+    `places` has one place per device of this machine; `trainers` lists the machines that train
+    together, each with as many devices.
     """
 
     def __init__(self, places: Sequence[Place], scope: Scope, trainers: Trainers = ALONE) -> None:
@@ -67,11 +67,11 @@ class Devices:
 
     @property
     def kind(self) -> str:
-        """What the devices are, as messages say it: CPU or GPU."""
+        """The device kind in messages: CPU or GPU."""
         return "CPU" if type(self.places[0]).__name__ == "CPUPlace" else "GPU"
 
     def pool(self) -> Pool:
-        """The running processes; new ones, which hold no values yet, where there are none."""
+        """The running processes; starts new ones, without values, if there are none."""
         if self._pool is None or not self._pool.is_open:
             self._pool = _shared_pool(self.places, self.trainers)
             self._sent.clear()
@@ -83,7 +83,7 @@ class Devices:
         return self._pool
 
     def load(self, modules: Sequence[Module]) -> str:
-        """Load one module on each worker, over its copies; the key that they are run by."""
+        """Load one module on each worker, over its copies; returns the key to run them with."""
         digests = dict.fromkeys(module.digest for module in modules)
         key = f"{self._name}/{'/'.join(digests)}"
         if key not in self._loaded:
@@ -92,7 +92,7 @@ class Devices:
         return key
 
     def drop_modules(self) -> None:
-        """Free what the workers loaded for these copies; the copies stay."""
+        """Free the modules that the workers loaded for these copies; the copies remain."""
         if self._pool is not None and self._pool.is_open and self._loaded:
             self._pool.drop(keys=sorted(self._loaded))
         self._loaded.clear()
@@ -100,17 +100,17 @@ class Devices:
     # Values
 
     def set_fed(self, names: Sequence[str], shares: Sequence[Mapping[str, Array]]) -> None:
-        """Set variables of the workers to what each of them is fed."""
+        """Set variables of the workers to their feeds."""
         for rank, share in zip(self.own_ranks[1:], shares[1:], strict=False):
             self.pool().set_state(self._name, {name: share[name] for name in names}, [rank])
 
     def synchronize(self, names: Collection[str], owners: Mapping[str, int]) -> bool:
-        """Give every device the values of variables that it does not have yet, from device 0.
+        """Send every device the current values of variables that it lacks, from device 0.
 
-        `owners` are the ranks that alone hold a variable: `lend` frees device 0's copies of what
-        others own. All values are given again where anything but data-parallel steps has written to
-        the scope: a plain Executor, a load, a `set`. Variables that do not exist yet are left out.
-        Returns whether all values were given, as for the first step.
+        `owners` maps variables to the only rank that holds them: `lend` frees device 0's copies of
+        variables with another owner. If anything but data-parallel steps has written to the scope
+        (a plain Executor, a load, a `set`), all values are sent again. Variables that do not exist
+        yet are skipped. Returns whether all values were sent, as for the first step.
         """
         clock = self.scope.clock
         others = clock.written - self._written > clock.by_devices - self._by_devices
@@ -126,7 +126,7 @@ class Devices:
         return is_first
 
     def note(self) -> None:
-        """Take what the scope holds now as known: only a step of these devices has written."""
+        """Record the current write count of the scope: only a step of these devices has written."""
         clock = self.scope.clock
         self._written, self._by_devices = clock.written, clock.by_devices
         self._generation = clock.now
@@ -160,7 +160,9 @@ class Devices:
         self._sent.update(names)
 
     def lend(self) -> None:
-        """Free device 0's copies of variables that others own; who reads one gets it from there."""
+        """Free device 0's copies of variables with another owner; reads fetch them
+        from the owner.
+        """
         for name, rank in self._unlent.items():
             self._owners[name], tensor = rank, self._tensor(name)
             if rank != self.own_ranks[0] and tensor is not None and tensor.array is not None:
@@ -175,17 +177,17 @@ class Devices:
         return None if found is None else found.get_tensor()
 
     def _take_back(self, tensors: Mapping[str, LoDTensor], owners: Mapping[str, int]) -> None:
-        """Read values that one device holds alone, and that all or another one need now."""
+        """Read back values held by one device that all devices or another owner need now."""
         for name, tensor in tensors.items():
             if tensor.is_lent and owners.get(name) != self._owners.get(name):
                 self._sent.discard(name)
                 tensor.peek()
 
     def _read(self, pool: Pool, rank: int, name: str) -> Array:
-        """The value of a variable that one device holds.
+        """Read the value of a variable that one device holds.
 
-        With several trainers all of them must read now, as for a save: every such variable is
-        broadcast then, and kept until the next step.
+        With several trainers this is a collective, so all of them must read now, for example in a
+        save: every such variable is broadcast and kept until the next step.
         """
         if not pool.is_open:
             raise CollectiveError(
@@ -200,7 +202,7 @@ class Devices:
         return self._collected.pop(name)
 
     def _shared(self, pool: Pool, name: str) -> Array:
-        """The value of a variable on the rank that owns it; all trainers call this."""
+        """The value of a variable, broadcast from its owner; a collective of all trainers."""
         root, tensor = self._owners[name], self._tensor(name)
         if root == self.own_ranks[0] and tensor is not None and tensor.array is not None:
             array = tensor.array.copy()
@@ -210,7 +212,7 @@ class Devices:
         return array
 
     def owned(self, name: str, rank: int) -> Any:
-        """A copy of a variable's value on the rank that owns it."""
+        """A copy of a variable's value, from the rank that owns it."""
         tensor = self._tensor(name)
         if self.trainers.count > 1:
             return self._shared(self.pool(), name)
@@ -235,6 +237,6 @@ def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:
 
 
 def _drop(pool: Pool, name: str) -> None:
-    """Let the workers forget the copies of an executor that is gone."""
+    """Free the workers' copies of an executor that was destroyed."""
     if pool.is_open:
         pool.forgotten.append(name)

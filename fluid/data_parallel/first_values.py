@@ -1,4 +1,4 @@
-"""The step that begins training on several machines: all values come from trainer 0."""
+"""The first step of training on several machines: all values are broadcast from trainer 0."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def broadcast_program(
     rank: int,
     owners: Mapping[str, int],
 ) -> Program:
-    """A program that broadcasts those persistable variables that the scope has, from rank 0.
+    """A program that broadcasts the persistable variables the scope has, from rank 0.
 
-    It is that of one rank: of what another rank alone holds, by `owners`, nothing is kept.
+    It is specific to a rank: variables owned by another rank (`owners`) are not kept.
     """
     made = Program()
     block, known = made.global_block(), program.global_block().vars

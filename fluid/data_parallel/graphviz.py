@@ -29,7 +29,7 @@ def _lines(program: Program) -> Iterator[str]:
 
 
 def _variable(names: dict[str, str], name: str) -> Iterator[str]:
-    """Declare a variable the first time it is met."""
+    """Declare a variable node on its first use."""
     if name not in names:
         names[name] = f"var_{len(names)}"
         yield f"  {names[name]} [label={_quoted(name)}]"

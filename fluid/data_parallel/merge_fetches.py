@@ -1,4 +1,6 @@
-"""Joins what was fetched on each device: along axis 0, in the order of devices (fluid_spec E.3)."""
+"""Concatenation of the values fetched on each device along axis 0, in device order (fluid_spec
+E.3).
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ __all__ = ["merged", "unmerged"]
 
 
 def merged(fetch: Sequence[str], found: Sequence[Sequence[Any]]) -> list[Any]:
-    """One value for each fetch, from a list of values for each device.
+    """One value per fetch, from a list of values per device.
 
-    Arrays are joined along axis 0, so that a loss of shape [1] has shape [devices]; LoD tensors
-    with their sequences; tensor arrays element by element. Raises ShapeError where the other axes
-    differ between devices, as sequences of other lengths do in a padded batch.
+    Arrays are concatenated along axis 0, so a loss of shape [1] has shape [devices]; LoD tensors
+    with their sequences; tensor arrays element by element. Raises ShapeError if the other axes
+    differ between devices, as with padded batches of different sequence lengths.
     """
     columns = zip(fetch, zip(*found, strict=True), strict=True)
     return [_join(name, values) for name, values in columns]
 
 
 def unmerged(found: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The values of all devices for each fetch, from a list of values for each device."""
+    """The values of all devices per fetch, from a list of values per device."""
     return [list(values) for values in zip(*found, strict=True)]
 
 
@@ -43,7 +45,7 @@ def _join(name: str, values: Sequence[Any]) -> Any:
 
 
 def _join_sequences(name: str, values: Sequence[LoDTensor]) -> LoDTensor:
-    """The sequences of all devices as one batch; offsets continue where the device before ends."""
+    """Concatenate the sequences of all devices into one batch, with shifted offsets."""
     try:
         array = np.concatenate([_elements(value) for value in values])
     except ValueError:

@@ -1,9 +1,9 @@
 """The list of passes of a BuildStrategy, which scripts may edit (Paddle 1.8.5 `PassBuilder`).
 
-Graphs are optimised by the compiler's own passes (docs/passes.md), with or without this list. It
-names what the strategy asks for, so that `all_passes`, `append_pass`, `insert_pass` and
-`remove_pass` work; of its passes, `graph_viz_pass` acts: it writes the program to the file of its
-attribute `graph_viz_path`. The others name an optimisation that the compiler does by itself.
+Graphs are optimised by the compiler's own passes (docs/passes.md), independent of this list. It
+lists the passes that the strategy requests, so that `all_passes`, `append_pass`, `insert_pass` and
+`remove_pass` work; only `graph_viz_pass` has an effect: it writes the program to the file in its
+attribute `graph_viz_path`. The others name optimisations that the compiler always performs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KNOWN = frozenset({*_BY_FLAG.values(), *_ALWAYS, VIZ, "multi_devices_print_pass"
 
 
 class Pass:
-    """A pass by its type, with attributes."""
+    """A pass with a type and attributes."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -50,7 +50,7 @@ class Pass:
         return name in self._attributes
 
     def set(self, name: str, value: Any) -> None:
-        """Set an attribute; the last value counts."""
+        """Set an attribute, replacing an earlier value."""
         self._attributes[name] = value
 
     def set_int(self, name: str, value: int) -> None:
@@ -76,7 +76,7 @@ class PassBuilder:
 
     @staticmethod
     def of(strategy: Any) -> PassBuilder:
-        """The passes that the flags of a BuildStrategy ask for."""
+        """The passes requested by the flags of a BuildStrategy."""
         kinds = [kind for flag, kind in _BY_FLAG.items() if getattr(strategy, flag)]
         return PassBuilder([*kinds, *_ALWAYS])
 

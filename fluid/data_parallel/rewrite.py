@@ -1,8 +1,8 @@
-"""Inserts collectives into a training program: gradients are scaled and summed over all ranks.
+"""Insertion of collectives into a training program: gradients are scaled and all-reduced.
 
-`insert_all_reduces` edits the program it is given; data-parallel runs give it a clone, the
-transpiler's `grad_allreduce` mode the user's program. The ops, their order and their attributes
-are those of Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
+`insert_all_reduces` edits the program in place: a clone in data-parallel runs, the user's program
+in the transpiler's `grad_allreduce` mode. The ops, their order and their attributes are those of
+Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def insert_all_reduces(
     fuse: bool = True,
     params: Collection[str] | None = None,
 ) -> list[str]:
-    """Sum every parameter gradient over `ranks` ranks, and first scale the loss gradient.
+    """All-reduce every parameter gradient over `ranks` ranks, after scaling the loss gradient.
 
-    Returns the names of the gradients that are summed, the last one first; those of `params` only
-    where these are given.
+    Returns the names of the reduced gradients, the last one first; with `params`, only the
+    gradients of these.
 
     After the op that writes the loss gradient comes `scale` by 1/ranks, unless `scale` is false.
     After each op with gradients in `op_role_var` come one `c_sync_calc_stream` and one
-    `c_allreduce_sum` for each gradient, the last one first; ring ids alternate from the last op
-    with gradients to the first.
-    Before the first optimizer op comes one `c_sync_comm_stream` for each ring. Gradients of
-    parameters with `is_distributed` stay as they are. Without `fuse` each sum is done by itself,
-    before the next op (attribute `use_calc_stream`). Only the global block is edited.
+    `c_allreduce_sum` per gradient, the last one first; ring ids alternate from the last op with
+    gradients to the first. Before the first optimizer op comes one `c_sync_comm_stream` per ring.
+    Gradients of parameters with `is_distributed` are not reduced. Without `fuse` each gradient is
+    reduced separately, before the next op (attribute `use_calc_stream`). Only the global block is
+    edited.
     """
     if scale:
         insert_gradient_scale(program, ranks)
@@ -60,7 +60,7 @@ def insert_all_reduces(
 
 
 def set_rank_count(program: Program, ranks: int) -> None:
-    """Let ops that compress gradients know how many ranks there are."""
+    """Set the number of ranks in ops that compress gradients."""
     block = program.global_block()
     numbers = {op.inputs["nranks"][0] for op in block.ops if op.type == "dgc"}
     for name in sorted(numbers):
@@ -70,7 +70,7 @@ def set_rank_count(program: Program, ranks: int) -> None:
 
 
 def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """The op that sums a gradient which `op` completes; its inputs and attributes besides.
+    """The all-reduce op for a gradient that `op` completes, with its extra inputs and attributes.
 
     A compressed gradient is sent without its zeros.
     """
@@ -125,7 +125,7 @@ def _is_loss_gradient(op: OpDesc) -> bool:
 def _insert_sums(
     program: Program, rings: int, attrs: Mapping[str, Any], params: Collection[str] | None
 ) -> list[str]:
-    """Insert the sums of all gradients; their names, the last one first."""
+    """Insert the all-reduces of all gradients; returns their names, the last one first."""
     block, summed = program.global_block(), list[str]()
     for index, op in reversed(list(enumerate(block.ops))):
         pairs = [each for each in gradient_pairs(op) if _is_common(program, each[0], params)]
@@ -140,7 +140,7 @@ def _insert_sums(
 
 
 def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
-    """Insert a wait for the sums of each ring before the first optimizer op."""
+    """Insert a wait for the all-reduces of each ring before the first optimizer op."""
     ops = program.global_block().ops
     first = next((i for i, op in enumerate(ops) if op.role & OpRole.OPTIMIZE), None)
     if first is not None:

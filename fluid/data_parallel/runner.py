@@ -1,8 +1,8 @@
-"""One step of a program on all devices: feeds divided, ranks run at once, fetches joined.
+"""One step of a program on all devices: split feeds, run the ranks in parallel, merge fetches.
 
-Everything found out about a kind of step (the shapes of its feeds, its fetches) is kept, so that
-the next one costs a look-up. Rank 0 runs here, through the executor's core; the other ranks run
-the module that the core compiled for their share.
+Everything derived from a kind of step (feed shapes, fetches) is cached, so that the next one costs
+a lookup. Rank 0 runs here, in the executor's core; the other ranks run the module that the core
+compiled for their share.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = ["DataParallel"]
 Core = core.Executor[Program]
 
 KEPT_KINDS = 256
-"""Kinds of step that are remembered for an executor; past it they are all forgotten."""
+"""Maximum number of cached kinds of step of an executor; beyond it the cache is cleared."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of step: the program of rank 0 with its fetches, and what workers run, by its key.
+    """A cached kind of step: the program of rank 0 with its fetches, and the workers' module key.
 
-    `layouts` say how the results of each worker are arranged, `kept` which feeds set state.
-    `owners` are the ranks that alone hold a variable; such variables are fetched from them, after
-    the step: `owned` are their names by position.
+    `layouts` are the result layouts of each worker, `kept` the feeds that set persistable state.
+    `owners` maps variables to the only rank that holds them; these are fetched from the owner
+    after the step: `owned` are their names by position.
     """
 
     program: Program
@@ -58,7 +58,7 @@ class Kind:
 
 
 class DataParallel:
-    """Runs a program on all places of `devices`, as its strategies say."""
+    """Runs a program on all places of `devices`, as configured by its strategies."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class DataParallel:
     def run(
         self, runner: Core, feed: Any, fetch: tuple[str, ...], strict: bool = False
     ) -> list[list[Any]]:
-        """Run the program `num_iteration_per_run` times; what each device fetched in the last.
+        """Run the program `num_iteration_per_run` times; returns the last fetches of each device.
 
         Unless `strict`, a program that computes no gradients may be fed less than one row or dict
-        for each device; then only the first devices run it. Raises what dividing feeds, compiling
-        and the step raise; WorkerError and RankError name the device at fault.
+        per device; then only the first devices run it. Raises the errors of splitting feeds,
+        compiling and the step; WorkerError and RankError name the failing device.
         """
         if self._execution._dry_run:
             return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
@@ -95,7 +95,7 @@ class DataParallel:
         return found
 
     def program_here(self, fetch: tuple[str, ...] = ()) -> Program:
-        """The program that rank 0 runs, with its collectives."""
+        """The program of rank 0, with its collectives."""
         self._refresh()
         return self._built_for(fetch).programs[0]
 
@@ -106,7 +106,7 @@ class DataParallel:
         self.devices.drop_modules()
 
     def _refresh(self) -> None:
-        """Forget what was built, where the program was edited or the processes are new ones."""
+        """Clear the caches if the program was edited or the processes are new."""
         devices = self.devices
         pool = devices.pool() if devices.ranks > 1 else None
         if self._source != (pool, self._program.version):
@@ -166,7 +166,7 @@ class DataParallel:
         return found
 
     def _broadcast(self, runner: Core, owners: Mapping[str, int]) -> None:
-        """Begin with the values of trainer 0 on all devices of all trainers."""
+        """Broadcast the values of trainer 0 to all devices of all trainers."""
         devices = self.devices
         first, *others = (
             broadcast_program(self._program, self._names, devices.scope, rank, owners)
@@ -191,15 +191,17 @@ class DataParallel:
         return Kind(built.programs[0], inner, key, layouts, kept, built.owners, owned)
 
     def _loaded(self, modules: Sequence[Module]) -> str:
-        """The key by which workers run these modules; those that are fed nothing get the first."""
+        """Load modules on the workers and return their key; workers without a feed
+        load the first.
+        """
         self._expect_same_schedule(modules)
         idle = len(self.devices.places) - len(modules)
         return self.devices.load([*modules[1:], *[modules[0]] * idle])
 
     def _expect_same_schedule(self, modules: Sequence[Module]) -> None:
-        """Raise ScheduleError where devices would issue other collectives, by their feeds' sizes.
+        """Raise ScheduleError if the feeds' shapes make devices issue different collectives.
 
-        FeedError where some devices are fed nothing, and others would wait for them.
+        Raises FeedError if some devices have no feed, since the others would wait for them.
         """
         first = modules[0].collectives
         if first and len(modules) < len(self.devices.places):
@@ -212,7 +214,7 @@ class DataParallel:
                 )
 
     def _built_for(self, fetch: tuple[str, ...]) -> Built:
-        """The programs of own ranks; for parameters with owners they depend on the fetches."""
+        """The programs of own ranks; with parameter owners they depend on the fetches."""
         reduces = self._strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
         key = fetch if reduces else ()
         if key not in self._built:
@@ -228,7 +230,7 @@ class DataParallel:
 
 
 def _kinds_of(share: Feed) -> tuple[Any, ...]:
-    """What is equal for feeds of the same names, shapes, types and relations between LoDs."""
+    """Cache key of a feed: names, shapes, dtypes and which LoDs are shared."""
     kinds = [(name, array.shape, array.dtype) for name, array in share.items()]
-    twins = twins_of(share) if any(LOD in name for name in share) else {}
-    return (*kinds, *twins.items())
+    shared = twins_of(share) if any(LOD in name for name in share) else {}
+    return (*kinds, *shared.items())

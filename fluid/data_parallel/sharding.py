@@ -1,8 +1,8 @@
 """The Reduce strategy: each parameter is updated by one device, which owns its optimizer state.
 
-Gradients are summed on the owner, only the owner's program keeps the ops that update the
-parameter, and the new value is broadcast where the update was. Numbers are those of AllReduce: a
-gradient that other devices read as well, as a clip by the global norm does, is summed on all.
+Gradients are reduced to the owner, only the owner's program keeps the ops that update the
+parameter, and the new value is broadcast after the update. Results equal those of AllReduce: a
+gradient that other devices read too, for example for a global-norm clip, is all-reduced.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Shards", "find_shards", "sharded"]
 
 @dataclass(frozen=True)
 class Shards:
-    """Which rank owns what: parameters, and optimizer state by the parameter it belongs to.
+    """Assignment of parameters, and of their optimizer state, to ranks.
 
-    `owner` maps parameters to ranks, `state` persistable variables that only the owner's ops
-    write to their parameter.
+    `owner` maps parameters to ranks, `state` maps persistable variables that only the owner's ops
+    access to their parameter.
     """
 
     owner: Mapping[str, int]
@@ -41,9 +41,10 @@ class Shards:
         return None if param is None else self.owner[param]
 
     def are_spread(self, devices: int, ranks: int) -> bool:
-        """Whether no trainer, each with so many devices, owns the state of all optimizers.
+        """Whether no single trainer, of `devices` devices each, owns the state of all optimizers.
 
-        One that did would not notice that others read it. A single trainer may.
+        Such an owner could not detect that other trainers read the state. A single trainer may own
+        all.
         """
         trainers = {rank // devices for rank in self.owners_of_state().values()}
         return devices == ranks or len(trainers) != 1
@@ -54,11 +55,11 @@ class Shards:
 
 
 def find_shards(program: Program, ranks: int) -> Shards:
-    """Assign each updated parameter to a rank, so that the bytes of each rank are about equal.
+    """Assign each updated parameter to a rank, balancing the bytes per rank.
 
-    The largest parameter goes first, always to the rank with the fewest bytes. Parameters that
-    are updated in a sub-block, or more than once, have no owner: every rank updates them. So it is
-    with compressed gradients, whose momentum each rank needs.
+    Parameters are assigned in order of decreasing size to the rank with the fewest bytes.
+    Parameters updated in a sub-block or more than once have no owner: every rank updates them. The
+    same holds for compressed gradients, whose momentum each rank needs.
     """
     updates = _updates(program)
     block = program.global_block()
@@ -81,8 +82,8 @@ def sharded(
 ) -> list[Program]:
     """The program of each rank. `scale` multiplies the gradient of the loss by 1/ranks.
 
-    What is fetched is computed on every rank, even where only an update needs it. Without `fuse`
-    each gradient and each parameter travels by itself.
+    Fetched variables are computed on every rank, even if only an update needs them. Without `fuse`
+    each gradient and each parameter is sent separately.
     """
     alone = {} if fuse else {"use_calc_stream": True}
     programs = [_trimmed(program, shards, rank, fetch, alone) for rank in range(ranks)]
@@ -102,7 +103,7 @@ def sharded(
 
 
 def _updates(program: Program) -> dict[str, OpDesc]:
-    """The one op of the global block that updates each parameter with an own gradient."""
+    """The single op of the global block that updates each parameter with its own gradient."""
     params = {name for _, name in _pairs(program)}
     writers: dict[str, list[OpDesc]] = {}
     for block in program.blocks:
@@ -156,7 +157,9 @@ def _param_of(op: OpDesc, owner: Mapping[str, int]) -> str | None:
 def _trimmed(
     program: Program, shards: Shards, rank: int, fetch: Collection[str], alone: Mapping[str, Any]
 ) -> Program:
-    """A clone in which updates of other ranks' parameters are broadcasts from their owners."""
+    """A clone in which updates of other ranks' parameters are replaced by broadcasts from their
+    owners.
+    """
     clone = program.clone()
     block = clone.global_block()
     for index in reversed(range(len(block.ops))):
@@ -173,7 +176,7 @@ def _trimmed(
 
 
 def _remove_unread(program: Program, shards: Shards, rank: int, fetch: Collection[str]) -> None:
-    """Remove optimizer ops whose results this rank neither reads nor keeps."""
+    """Remove optimizer ops whose results this rank neither reads nor owns."""
     block = program.global_block()
     inner = [name for other in program.blocks[1:] for op in other.ops for name in op.reads()]
     read = {*fetch, *inner}
@@ -203,7 +206,7 @@ def _gradients_read(program: Program, shards: Shards) -> set[str]:
 def _insert_reductions(
     program: Program, roots: Mapping[str, int], alone: Mapping[str, Any]
 ) -> None:
-    """Sum each gradient right after the op that completes it: on its root, or on all ranks."""
+    """Reduce each gradient right after the op that completes it: to its root, or to all ranks."""
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):
         for offset, (_, gradient) in enumerate(gradient_pairs(op)):

@@ -1,7 +1,7 @@
-"""Divides what a user feeds among devices: rows of arrays, sequences of LoD tensors.
+"""Splitting of feeds among devices: rows of arrays, sequences of LoD tensors.
 
-Device i of k gets the rows from i·n//k to (i+1)·n//k of n, so that the counts differ by one at
-most and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2] (seed 004).
+Device i of k gets the rows from i·n//k to (i+1)·n//k of n, so that the counts differ by at most
+one and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2] (seed 004).
 With `FLUID_SPLIT=1.8` in the environment the rule is that of Paddle 1.8: ceil(n/k) rows each, the
 last device gets the rest (fluid_spec E.3).
 """
@@ -23,7 +23,7 @@ Feed = dict[str, Array]
 
 
 def boundaries(rows: int, devices: int, rule: str | None = None) -> list[int]:
-    """Where the share of each device begins and ends; as many shares as devices, or rows if fewer.
+    """Row boundaries of the shares; one share per device, or per row if there are fewer rows.
 
     >>> boundaries(3, 2), boundaries(7, 4), boundaries(2, 3)
     ([0, 1, 3], [0, 1, 3, 5, 7], [0, 1, 2])
@@ -42,13 +42,13 @@ def boundaries(rows: int, devices: int, rule: str | None = None) -> list[int]:
 def split_feed(
     program: Program, feed: Feed, devices: int, kind: str = "CPU", partial: bool = False
 ) -> list[Feed]:
-    """The feed of each device, views of the arrays given.
+    """The feed of each device, as views of the input arrays.
 
     `feed` maps names to arrays, and `x@LOD0`, … to the offsets of x. A variable with LoD is
-    divided by its outermost sequences. A persistable variable with one row is given to every
-    device, with a row for each device one row each. With `partial`, for programs that compute no
+    split by its outermost sequences. A persistable variable with one row is copied to every
+    device; with one row per device, each gets one. With `partial`, for programs that compute no
     gradients, fewer rows than devices leave the last devices without a feed. Raises FeedError
-    (EnforceNotMet) where a feed has fewer pieces than there are devices, and for a persistable one
+    (EnforceNotMet) if a feed has fewer pieces than there are devices, and for a persistable one
     with another number of rows.
     """
     main = program.blocks[0].vars
@@ -95,7 +95,7 @@ def _copies(name: str, array: Array, shares: int, kind: str) -> list[Feed]:
 
 
 def _expect_enough(pieces: Mapping[str, list[Feed]], devices: int, kind: str, partial: bool) -> int:
-    """The number of devices that get a feed; FeedError where that is too few."""
+    """The number of devices that get a feed; raises FeedError if there are too few."""
     counts = {name: len(each) for name, each in pieces.items()}
     if not counts:
         return devices
@@ -107,7 +107,7 @@ def _expect_enough(pieces: Mapping[str, list[Feed]], devices: int, kind: str, pa
 
 
 def too_few_rows(name: str, pieces: int, devices: int, kind: str) -> FeedError:
-    """The error for a batch that cannot be divided among all devices, in the reference's words."""
+    """The error for a batch that cannot be split among all devices, in the reference's words."""
     cpu = "set CPU_NUM in the environment to a smaller number, or " if kind == "CPU" else ""
     return FeedError(
         f"The number({pieces}) of samples[{name}] of current batch is less than the "

@@ -1,7 +1,7 @@
 """Settings of data-parallel runs: `BuildStrategy` and `ExecutionStrategy` (fluid_spec E.5).
 
-Names and defaults are those of Paddle 1.8.5. Every field either acts, or is accepted so that old
-scripts run, and has no effect; the docstrings say which.
+Names and defaults are those of Paddle 1.8.5. Fields without an effect are accepted so that old
+scripts run; the docstrings list which have one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BuildStrategy", "ExecutionStrategy", "GradientScaleStrategy", "Reduc
 
 
 class _Strategy:
-    """Settings by name, each with a default; AttributeError for an unknown name."""
+    """Settings by name, each with a default; unknown names raise AttributeError."""
 
     _defaults: ClassVar[MappingProxyType[str, Any]]
 
@@ -38,16 +38,16 @@ class _Strategy:
 
 
 class ReduceStrategy(Enum):
-    """Where parameters are updated: on every device, or each on the one device that owns it."""
+    """Which devices update parameters: all of them, or for each parameter its owner."""
 
     AllReduce = 0
     Reduce = 1
 
 
 class GradientScaleStrategy(Enum):
-    """What the gradient of the loss is on each device.
+    """Scale of the loss gradient on each device.
 
-    CoeffNumDevice: 1 / (devices · trainers). One: 1. Customized: what the user feeds as
+    CoeffNumDevice: 1 / (devices · trainers). One: 1. Customized: the value the user feeds as
     `<loss>@GRAD`.
     """
 
@@ -59,35 +59,34 @@ class GradientScaleStrategy(Enum):
 class BuildStrategy(_Strategy):
     """How a data-parallel program is built.
 
-    Fields that act:
+    Fields with an effect:
 
     - `reduce_strategy`: AllReduce sums each gradient on all devices, and all update all parameters.
       Reduce sums each gradient on the device that owns the parameter, which updates it and
-      broadcasts it; optimizer state is held by the owner only. The numbers are equal. With
+      broadcasts it; optimizer state is held by the owner only. The results are equal. With
       several trainers all of them must read such state at once, for example to save it.
     - `gradient_scale_strategy`: see `GradientScaleStrategy`.
     - `sync_batch_norm`: batch norms use the mean and variance over all devices.
-    - `fuse_all_reduce_ops`: gradients are summed in buckets; False sums each one by itself.
-    - `enable_sequential_execution`: as `fuse_all_reduce_ops` False; each sum is complete before
-      the next op runs.
+    - `fuse_all_reduce_ops`: gradients are reduced in buckets; False reduces each one separately.
+    - `enable_sequential_execution`: as `fuse_all_reduce_ops` False; each reduction is complete
+      before the next op runs.
     - `debug_graphviz_path`: at the first run the program with its collectives is written to this
       file, as Graphviz text.
-    - `num_trainers`, `trainer_id`: how many processes (nodes) train and which one this is; each
-      has as many devices as this one. They meet where the startup program of a transpiled program
-      (`DistributeTranspiler`, mode nccl2) says.
-    - `trainers_endpoints`: where they meet, host:port of each trainer, unless the program was
+    - `num_trainers`, `trainer_id`: the number of trainers (nodes) and the index of this one; each
+      has the same number of devices. Their rendezvous endpoint is in the startup program of a
+      transpiled program (`DistributeTranspiler`, mode nccl2).
+    - `trainers_endpoints`: host:port of each trainer for the rendezvous, unless the program was
       transpiled.
-    - `nccl_comm_num`: with several trainers, gradients take turns on so many rings, each with a
-      process group of its own; here or by the transpiler.
-    - `use_hierarchical_allreduce`: sums first in groups of `hierarchical_allreduce_inter_nranks`
-      trainers, then between these; here or by the transpiler.
+    - `nccl_comm_num`: with several trainers, the number of rings (process groups) over which the
+      all-reduces are distributed round-robin; here or in the transpiler.
+    - `use_hierarchical_allreduce`: reduces first in groups of `hierarchical_allreduce_inter_nranks`
+      trainers, then between groups; here or in the transpiler.
 
-    Fields that are accepted and have no effect, since the compiler decides by itself what to fuse,
-    where memory is reused and in which order ops run, with equal numbers: `async_mode`,
-    `cache_runtime_context`, `enable_auto_fusion`, `enable_backward_optimizer_op_deps`,
-    `enable_inplace`, `fuse_all_optimizer_ops`, `fuse_bn_act_ops`, `fuse_broadcast_ops`,
-    `fuse_elewise_add_act_ops`, `fuse_relu_depthwise_conv`, `is_distribution`, `memory_optimize`,
-    `mkldnn_enabled_op_types`, `remove_unnecessary_lock`.
+    Fields without an effect, since the compiler decides about fusion, memory reuse and the
+    schedule, with equal results: `async_mode`, `cache_runtime_context`, `enable_auto_fusion`,
+    `enable_backward_optimizer_op_deps`, `enable_inplace`, `fuse_all_optimizer_ops`,
+    `fuse_bn_act_ops`, `fuse_broadcast_ops`, `fuse_elewise_add_act_ops`, `fuse_relu_depthwise_conv`,
+    `is_distribution`, `memory_optimize`, `mkldnn_enabled_op_types`, `remove_unnecessary_lock`.
 
     >>> strategy = BuildStrategy()
     >>> strategy.enable_inplace, strategy.reduce_strategy is BuildStrategy.ReduceStrategy.AllReduce
@@ -138,16 +137,16 @@ class BuildStrategy(_Strategy):
 class ExecutionStrategy(_Strategy):
     """How a data-parallel program is run.
 
-    Fields that act:
+    Fields with an effect:
 
-    - `num_iteration_per_run`: steps for each call of `run`, on the same feed; the fetches are
-      those of the last one. A program with readers takes a new batch for each step.
+    - `num_iteration_per_run`: steps per call of `run`, on the same feed; the fetches are
+      those of the last one. A program with readers reads a new batch for each step.
     - `_dry_run`: `run` computes nothing and returns an empty array for each fetch.
 
-    Fields that are accepted and have no effect: `num_threads` and `use_thread_barrier` (ops of one
-    device run one after the other), `allow_op_delay`, `use_experimental_executor`, `use_cuda` (the
-    places decide), `num_iteration_per_drop_scope` (temporaries lie in one arena of fixed size,
-    which is reused by every step; `ParallelExecutor.drop_local_exe_scopes` frees it).
+    Fields without an effect: `num_threads` and `use_thread_barrier` (ops of one device run
+    sequentially), `allow_op_delay`, `use_experimental_executor`, `use_cuda` (the places decide),
+    `num_iteration_per_drop_scope` (temporaries are in one arena of fixed size, which is reused by
+    every step; `ParallelExecutor.drop_local_exe_scopes` frees it).
     """
 
     _defaults = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Which processes on other machines train together with this one (fluid_spec B.8, E.1)."""
+"""The trainers on other machines that train together with this process (fluid_spec B.8, E.1)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["ALONE", "Trainers", "trainers_of"]
 
 @dataclass(frozen=True)
 class Trainers:
-    """Trainer `number` of `count`; they meet at the first of `endpoints`, one for each.
+    """Trainer `number` of `count`; their rendezvous is at the first of `endpoints`, one per
+    trainer.
 
-    With `group` above 1, sums are made in groups of so many trainers first. Gradients take turns on
-    `rings` rings.
+    With `group` above 1, reductions are hierarchical in groups of that many trainers. All-reduces
+    are distributed round-robin over `rings` rings.
     """
 
     count: int = 1
@@ -30,10 +31,11 @@ ALONE = Trainers()
 
 
 def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
-    """The trainers of a strategy, which meet where the program was transpiled to (mode nccl2).
+    """The trainers of a strategy, with the endpoints of the transpiled program (mode nccl2), if
+    any.
 
-    Raises AssertionError where their number is not that of the program's endpoints, ValueError for
-    a `trainer_id` that there is not, and for several trainers without endpoints.
+    Raises AssertionError if their number differs from the number of endpoints, ValueError for
+    a `trainer_id` out of range, and for several trainers without endpoints.
     """
     endpoints: list[Any] = getattr(program, "_trainers_endpoints", None) or []
     endpoints = endpoints or list(strategy.trainers_endpoints)
@@ -47,7 +49,7 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
         raise ValueError(f"trainer_id must be from 0 to {count - 1}, but it is {number}")
     if count > 1 and not endpoints:
         raise ValueError(
-            f"num_trainers is {count}, but nothing says where the trainers meet: transpile the "
+            f"num_trainers is {count}, but no rendezvous endpoint is set: transpile the "
             "program by DistributeTranspiler (mode nccl2), or set "
             "build_strategy.trainers_endpoints"
         )
@@ -58,7 +60,7 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
 
 
 def _group(program: Program, strategy: BuildStrategy) -> int:
-    """The trainers of a group of a hierarchical all-reduce; 1 without."""
+    """Trainers per group of a hierarchical all-reduce; 1 if it is not hierarchical."""
     for source, prefix in ((program, "_"), (strategy, "")):
         if getattr(source, f"{prefix}use_hierarchical_allreduce", False):
             size = getattr(source, f"{prefix}hierarchical_allreduce_inter_nranks", None)

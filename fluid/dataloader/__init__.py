@@ -1,4 +1,4 @@
-"""What `fluid.io.DataLoader` loads from: datasets by index, and the indices of each batch."""
+"""The datasets and batch samplers of `fluid.io.DataLoader`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["BatchSampler", "Dataset", "default_collate_fn"]
 
 
 class Dataset:
-    """Samples by index; derived classes define `__getitem__` and `__len__`."""
+    """A map-style dataset; subclasses define `__getitem__` and `__len__`."""
 
     def __getitem__(self, idx: int) -> Any:
-        """The sample of an index: its fields, or a single array."""
+        """The sample at an index: a tuple of fields, or a single array."""
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         raise NotImplementedError(f"{type(self).__name__} does not define __len__")
 
 
 class BatchSampler:
-    """The indices of each batch, of a dataset's samples or of the `indices` given.
+    """Indices of each batch, of a dataset's samples or of `indices`.
 
-    With `shuffle` they come in another order every time, drawn from NumPy's global generator, as
+    With `shuffle` the order is random at every iteration, from NumPy's global generator, as
     in the reference. Raises AssertionError for other kinds of arguments, as it does.
 
     >>> list(BatchSampler(indices=[3, 4, 5], batch_size=2))

@@ -1,4 +1,4 @@
-"""Datasets in files that training reads by itself: `Executor.train_from_dataset`."""
+"""File datasets for `Executor.train_from_dataset`."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class DatasetFactory:
 
 
 class DatasetBase:
-    """Files of samples, the command that turns each into lines, and the variables they feed.
+    """A list of sample files, the command that converts each to lines, and the variables they feed.
 
-    How a line is read is told in `fluid.dataset.multi_slot`. `set_use_var`, `set_filelist` and
-    `set_batch_size` come before training.
+    `fluid.dataset.multi_slot` describes the line format. Call `set_use_var`, `set_filelist` and
+    `set_batch_size` before training.
     """
 
     def __init__(self) -> None:
@@ -62,17 +62,17 @@ class DatasetBase:
         self.fea_eval = False
 
     def set_pipe_command(self, pipe_command: str) -> None:
-        """Set the shell command that reads a file as its input and prints samples as lines."""
+        """Set the shell command that reads a file on stdin and prints samples as lines."""
         self._command = pipe_command
 
     def set_batch_size(self, batch_size: int) -> None:
-        """Set how many samples make up a batch; ValueError where that is not positive."""
+        """Set the batch size; raises ValueError unless it is positive."""
         if batch_size < 1:
             raise ValueError(f"a batch has one sample at least, not {batch_size}")
         self._batch_size = batch_size
 
     def set_thread(self, thread_num: int) -> None:
-        """Set how many processes read files; training itself is one step after the other."""
+        """Set the number of reader processes; training steps run sequentially."""
         self.thread_num = thread_num
 
     def set_filelist(self, filelist: Sequence[str]) -> None:
@@ -80,32 +80,32 @@ class DatasetBase:
         self.filelist = list(filelist)
 
     def set_use_var(self, var_list: Sequence[Variable]) -> None:
-        """Set the variables that samples have values of, in the order of the lines.
+        """Set the variables of the samples, in the order of the line's fields.
 
-        Raises ValueError for another element type than float32 and int64.
+        Raises ValueError for dtypes other than float32 and int64.
         """
         self._slots = [slot_of(var) for var in var_list]
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
-        """Accepted and without effect: files are local, or the pipe command fetches them."""
+        """Accepted without effect: files are local, or the pipe command fetches them."""
 
     def set_download_cmd(self, download_cmd: str) -> None:
-        """Accepted and without effect: files are local, or the pipe command fetches them."""
+        """Accepted without effect: files are local, or the pipe command fetches them."""
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
-        """Let `slots_shuffle` shuffle, among `record_candidate_size` samples or more."""
+        """Enable `slots_shuffle`, over at least `record_candidate_size` samples."""
         self.fea_eval = fea_eval
 
     def slots_shuffle(self, slots: Iterable[str]) -> None:
-        """Shuffle the values of slots among the samples that are kept: nothing is kept here."""
+        """Shuffle the values of slots among the samples in memory; here there are none."""
 
     def desc(self) -> str:
-        """The settings in protobuf's text format, as `DataFeedDesc` reads them."""
+        """The settings in protobuf text format, as `DataFeedDesc` reads them."""
         return feed_text(self.proto_desc)
 
     @property
     def proto_desc(self) -> DataFeed:
-        """The settings as a description."""
+        """The settings as a DataFeed message."""
         slots = [
             DescribedSlot(
                 slot.name,
@@ -134,24 +134,26 @@ class DatasetBase:
             yield from rows_of_file(file, self._command, self._slots, self._marks)
 
     def _shares(self) -> list[list[str]]:
-        """The files of each process that reads."""
+        """The files of each reader process."""
         count = max(1, min(self.thread_num, len(self.filelist)))
         return [self.filelist[number::count] for number in range(count)]
 
     def _feeds(self) -> Iterator[dict[str, Any]]:
-        """Batches as feeds, read ahead while steps run."""
+        """Batches as feeds, prefetched while steps run."""
         raise NotImplementedError
 
 
 class QueueDataset(DatasetBase):
-    """Files that are read while training goes on; nothing is kept. Each process batches its own."""
+    """A dataset that is streamed during training and not kept. Each process forms
+    its own batches.
+    """
 
     def local_shuffle(self) -> None:
-        """Raise NotImplementedError: samples that are not kept cannot be shuffled."""
+        """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         raise NotImplementedError("QueueDataset keeps no samples to shuffle: use InMemoryDataset")
 
     def global_shuffle(self, fleet: Any = None) -> None:
-        """Raise NotImplementedError: samples that are not kept cannot be shuffled."""
+        """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         self.local_shuffle()
 
     def _feeds(self) -> Iterator[dict[str, Any]]:
@@ -170,9 +172,9 @@ class QueueDataset(DatasetBase):
 
 
 class InMemoryDataset(DatasetBase):
-    """Samples that are read once, kept, and shuffled in this process or over all trainers.
+    """A dataset in memory, which can be shuffled locally or over all trainers.
 
-    Zeros are left out where a slot takes any number of values, as release 1.8.5 does.
+    In slots with any number of values, zeros are dropped, as in release 1.8.5.
     """
 
     def __init__(self) -> None:
@@ -192,7 +194,7 @@ class InMemoryDataset(DatasetBase):
         return (without_zeros(row, self._slots) for row in super()._rows(files))
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
-        """Read all files in the background; `wait_preload_done` waits for it."""
+        """Read all files in the background; `wait_preload_done` waits for the end."""
         self._expect_ready()
         self.thread_num = thread_num or self.thread_num
         pool = ThreadPoolExecutor(1)
@@ -200,19 +202,19 @@ class InMemoryDataset(DatasetBase):
         pool.shutdown(wait=False)
 
     def wait_preload_done(self) -> None:
-        """Wait until the files are read; raises what reading raised."""
+        """Wait until the files are read; raises the errors of reading."""
         loading, self._loading = self._loading, None
         if loading is not None:
             loading.result()
 
     def local_shuffle(self) -> None:
-        """Shuffle the samples of this process by NumPy's random numbers (`numpy.random.seed`)."""
+        """Shuffle the samples of this process with NumPy's generator (`numpy.random.seed`)."""
         self._kept = [self._kept[i] for i in np.random.permutation(len(self._kept))]
 
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
-        """Shuffle the samples of all workers of a fleet, and divide them anew.
+        """Shuffle the samples of all workers of a fleet, and redistribute them.
 
-        Every worker must call it. Without a fleet it is `local_shuffle`.
+        Collective: every worker must call it. Without a fleet it is `local_shuffle`.
         """
         if fleet is None or fleet.worker_num() < 2:
             self.local_shuffle()
@@ -224,10 +226,10 @@ class InMemoryDataset(DatasetBase):
         self._kept = [parsed(everyone[i], self._slots, "a shuffled sample") for i in mine]
 
     def slots_shuffle(self, slots: Iterable[str]) -> None:
-        """Give each sample the values that another one has in these slots.
+        """Permute the values of these slots among the samples.
 
-        What a metric loses by it tells how much a slot matters. Nothing changes before
-        `set_fea_eval`; ValueError for a slot that no variable of `set_use_var` has.
+        The loss in a metric measures how much a slot matters. Nothing changes before
+        `set_fea_eval`; raises ValueError for a slot that is not in `set_use_var`.
         """
         known = [slot.name for slot in self._slots]
         wanted = sorted(set(slots))
@@ -240,39 +242,36 @@ class InMemoryDataset(DatasetBase):
                 row[index] = column[place]
 
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
-        """Say whether each line begins with `1 id`, the id of the sample, which is left out."""
+        """Set whether each line begins with `1 id`, the id of the sample, which is skipped."""
         self.parse_ins_id = parse_ins_id
         self._marks = self.parse_ins_id + self.parse_content
 
     def set_parse_content(self, parse_content: bool) -> None:
-        """Say whether each line has `1 text` before the values and behind the id, if there is one.
-
-        It is left out.
-        """
+        """Set whether each line has `1 text` before the values, after any id; it is skipped."""
         self.parse_content = parse_content
         self._marks = self.parse_ins_id + self.parse_content
 
     def release_memory(self) -> None:
-        """Forget the samples."""
+        """Free the samples."""
         self._kept = []
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
-        """How many samples are kept, here or by all workers of a fleet."""
+        """Number of samples in memory, here or over all workers of a fleet."""
         count = len(self._kept)
         return count if fleet is None else int(_sum(fleet, [count])[0])
 
     def get_shuffle_data_size(self, fleet: Any = None) -> int:
-        """How many samples there are after shuffling, here or on all workers of a fleet."""
+        """Number of samples after shuffling, here or over all workers of a fleet."""
         return self.get_memory_data_size(fleet)
 
     def set_queue_num(self, queue_num: int) -> None:
-        """Accepted and without effect: samples are one list."""
+        """Accepted without effect: samples are one list."""
 
     def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
-        """Accepted and without effect: samples are exchanged at once."""
+        """Accepted without effect: samples are exchanged in one message."""
 
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
-        """Accepted and without effect: samples are exchanged at once."""
+        """Accepted without effect: samples are exchanged in one message."""
 
     def _feeds(self) -> Iterator[dict[str, Any]]:
         self.wait_preload_done()
@@ -281,14 +280,14 @@ class InMemoryDataset(DatasetBase):
 
 
 def _sum(fleet: Any, numbers: Sequence[int] | Array) -> Array:
-    """The sum of whole numbers over all workers, element by element."""
+    """Element-wise sum of integers over all workers."""
     total = np.zeros(len(numbers), np.int64)
     fleet._role_maker.all_reduce_worker(np.asarray(numbers, np.int64), total, "sum")
     return total
 
 
 def _gathered(fleet: Any, text: bytes) -> list[bytes]:
-    """Return the lines of all workers, in order of the workers."""
+    """Gather the lines of all workers, in rank order."""
     words = _as_words(text)
     sizes = np.zeros(fleet.worker_num() + 1, np.int64)
     sizes[fleet.worker_index() + 1] = len(words)

@@ -1,9 +1,9 @@
-"""Samples as lines of text, and batches of them as feeds.
+"""Parsing of samples from lines of text, and batching into feeds.
 
-A line has, for every variable in order, how many values it has and then the values:
-`3 7 8 9 1 0` are the ids 7, 8, 9 and the label 0. Variables with a LoD take any number of values,
-others as many as their shape says. Ids are unsigned and of 64 bits; they are fed as int64.
-Source: `MultiSlotDataFeed` of release 1.8.5.
+A line has, for every variable in order, the number of values and then the values: `3 7 8 9 1 0` are
+the ids 7, 8, 9 and the label 0. Variables with LoD take any number of values, others the number in
+their shape. Ids are unsigned 64-bit integers; they are fed as int64. Source: `MultiSlotDataFeed` of
+release 1.8.5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 NEAR_ZERO = np.float32(1e-6)
-"""Floats that are smaller count as zeros where zeros are left out."""
+"""Threshold below which floats count as zeros when zeros are dropped."""
 
 Row = list[Array]
 """The values of each slot of a sample, one-dimensional."""
@@ -37,7 +37,7 @@ Row = list[Array]
 
 @dataclass(frozen=True)
 class Slot:
-    """A variable that samples have values of; `shape` of one sample, None where any number goes."""
+    """A variable of the samples; `shape` is that of one sample, None for any number of values."""
 
     name: str
     is_float: bool
@@ -45,12 +45,12 @@ class Slot:
 
     @property
     def count(self) -> int | None:
-        """How many values a sample has; None for any number."""
+        """Number of values per sample; None for any number."""
         return None if self.shape is None else prod(self.shape)
 
 
 def slot_of(var: Variable) -> Slot:
-    """The slot of a variable. Raises ValueError for another type than float32 and int64."""
+    """The slot of a variable. Raises ValueError for dtypes other than float32 and int64."""
     dtype = str(var.element.numpy)
     if dtype not in ("float32", "int64"):
         raise ValueError(f"variable {var.name!r} is {dtype}: datasets have float32 and int64 only")
@@ -60,12 +60,12 @@ def slot_of(var: Variable) -> Slot:
 
 
 def rows_of_file(path: str, command: str, slots: Sequence[Slot], marks: int = 0) -> Iterator[Row]:
-    """The samples that a shell command prints for a file on its standard input.
+    """The samples that a shell command prints for a file on its stdin.
 
-    Every line begins with as many marks as given, each as `1 text`, which are left out.
+    Every line begins with `marks` fields of the form `1 text`, which are skipped.
 
-    Raises FileNotFoundError, FeedError with the line that cannot be read, and RuntimeError where
-    the command fails.
+    Raises FileNotFoundError, FeedError with the invalid line, and RuntimeError if the command
+    fails.
     """
     with Path(path).open("rb") as source:
         shown = subprocess.Popen(command, shell=True, stdin=source, stdout=subprocess.PIPE)
@@ -83,7 +83,7 @@ def rows_of_file(path: str, command: str, slots: Sequence[Slot], marks: int = 0)
 
 
 def _after_marks(line: bytes, marks: int, where: str) -> bytes:
-    """A line without its marks; FeedError where they are not there."""
+    """A line without its marks; raises FeedError if they are missing."""
     if not marks:
         return line
     tokens = line.split(maxsplit=2 * marks)
@@ -93,7 +93,7 @@ def _after_marks(line: bytes, marks: int, where: str) -> bytes:
 
 
 def parsed(line: bytes, slots: Sequence[Slot], where: str) -> Row:
-    """A sample. Raises FeedError naming the place, the variable and what was expected."""
+    """Parse a sample. Raises FeedError naming the line, the variable and what was expected."""
     tokens, row, at = line.split(), list[Array](), 0
     for slot in slots:
         count = _count(tokens, at, slot, where)
@@ -131,9 +131,9 @@ def _values(tokens: Sequence[bytes], slot: Slot, where: str) -> Array:
 
 
 def without_zeros(row: Row, slots: Sequence[Slot]) -> Row:
-    """A sample without the zeros of slots that take any number of values, as 1.8.5 keeps it.
+    """A sample without the zeros of slots with any number of values, as 1.8.5 keeps it.
 
-    Numbers below 1e-6 in size count as zeros; a slot that had nothing else keeps one 0.
+    Numbers of magnitude below 1e-6 count as zeros; a slot with nothing else keeps one 0.
     """
     return [
         values if slot.shape is not None else _kept(values)
@@ -147,7 +147,7 @@ def _kept(values: Array) -> Array:
 
 
 def as_line(row: Row, slots: Sequence[Slot]) -> bytes:
-    """The line of a sample: `parsed` gives the same values back."""
+    """Format a sample as a line; `parsed` is the inverse."""
     texts = (
         f"{len(values)} "
         + " ".join(map(repr, (values if s.is_float else values.view(np.uint64)).tolist()))
@@ -164,7 +164,7 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def as_feed(rows: Sequence[Row], slots: Sequence[Slot]) -> dict[str, Any]:
-    """A batch as feeds: arrays, and for slots of any number of values LoDTensors [values, 1]."""
+    """Convert a batch to feeds: arrays, and LoDTensors [values, 1] for slots of any length."""
     return {slot.name: _fed(slot, [row[index] for row in rows]) for index, slot in enumerate(slots)}
 
 

@@ -1,1 +1,1 @@
-"""`fluid demo`: a network learns real handwritten digits, through every stage of the compiler."""
+"""`fluid demo`: train a digit classifier and show every stage of the compiler."""

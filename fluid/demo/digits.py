@@ -1,4 +1,4 @@
-"""The digits of the demo: the real ones in the package, how they are fed, how they are drawn."""
+"""The digit images of the demo: loading, batching with augmentation, and text rendering."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from compiler.ir.types import Array
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"
 TRAINED = 1500
-"""The first so many digits are trained on, the others held out."""
+"""Number of digits to train on; the others are held out."""
 
 SIDE = 16
-"""Pixels along a side of what the network sees: each of the 8×8 is doubled both ways."""
+"""Width and height of the network's input: each 8×8 image is upsampled by 2."""
 
 SHIFT = 2
-"""Pixels by which a digit is moved at most, up, down, left and right, while training."""
+"""Maximum random shift in pixels, in each direction, during training."""
 
 SHADES = " ░▒▓█"
 
@@ -35,7 +35,7 @@ class Digits:
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """The digits to train on and those held out; see `fluid/demo/data/README.md`."""
+    """Load the training and the held-out digits; see `fluid/demo/data/README.md`."""
     with np.load(DIGITS, allow_pickle=False) as file:
         images, labels = file["images"], file["labels"]
     doubled = images.repeat(2, axis=1).repeat(2, axis=2)[:, np.newaxis]
@@ -45,10 +45,9 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 def batches(digits: Digits, size: int, generator: np.random.Generator) -> Iterator[Digits]:
-    """All digits once, in a new order, each moved a little; an incomplete last batch is left out.
+    """All digits once in random order, each randomly shifted; an incomplete last batch is dropped.
 
-    Where somebody writes is not what they write: without moving, about 95 % of held-out digits
-    are read correctly.
+    Without the shifts, accuracy on held-out digits is only about 95 %.
     """
     order = generator.permutation(len(digits))
     for start in range(0, len(digits) - size + 1, size):
@@ -57,7 +56,7 @@ def batches(digits: Digits, size: int, generator: np.random.Generator) -> Iterat
 
 
 def moved(pixels: Array, generator: np.random.Generator) -> Array:
-    """Pictures moved by up to `SHIFT` pixels each way, each by its own numbers."""
+    """Shift each image randomly by up to `SHIFT` pixels in each direction."""
     margins = ((0, 0), (0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT))
     padded = np.pad(pixels, margins)
     down, right = generator.integers(0, 2 * SHIFT + 1, (2, len(pixels), 1))
@@ -68,7 +67,7 @@ def moved(pixels: Array, generator: np.random.Generator) -> Array:
 
 
 def picture(pixels: Array) -> list[str]:
-    """A digit [1, 16, 16] as 8 lines of 16 characters, the darker the more ink.
+    """Render a digit [1, 16, 16] as 8 lines of 16 characters, darker for more ink.
 
     >>> picture(np.full((1, 16, 16), 0.5))[0]
     '▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒'
@@ -78,17 +77,17 @@ def picture(pixels: Array) -> list[str]:
 
 
 def gallery(digits: Digits, predictions: Array, number: int = 4) -> str:
-    """Digits side by side with what the network takes them for; the last one wrong, if any is."""
+    """Digits next to each other with their predictions; the last one is wrong, if any is."""
     right = predictions.argmax(axis=1) == digits.labels[:, 0]
     shown = [*np.flatnonzero(right)[:number], *np.flatnonzero(~right)[:1]][-number:]
-    pictures = [picture(digits.pixels[index]) for index in shown]
+    images = [picture(digits.pixels[index]) for index in shown]
     captions = [_caption(predictions[index], int(digits.labels[index, 0])) for index in shown]
-    width = len(pictures[0][0])
-    rows = [*zip(*pictures, strict=True), [caption.center(width) for caption in captions]]
+    width = len(images[0][0])
+    rows = [*zip(*images, strict=True), [caption.center(width) for caption in captions]]
     return "\n".join(("  " + "  ".join(row)).rstrip() for row in rows)
 
 
 def _caption(probabilities: Array, label: int) -> str:
-    said = int(probabilities.argmax())
-    share = f"{said}, {probabilities[said]:.0%} sure"
-    return share if said == label else f"{share}: no, {label}"
+    predicted = int(probabilities.argmax())
+    share = f"{predicted}, {probabilities[predicted]:.0%} sure"
+    return share if predicted == label else f"{share}: no, {label}"

@@ -1,4 +1,4 @@
-"""The folder a demo writes: whole or not at all, and never over what somebody else put there."""
+"""The output folder of the demo: written atomically, and never over foreign files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from fluid.cli.model import CommandError
 
 NOTE = "README.txt"
-"""The file that tells the folder of a demo from any other."""
+"""The file that marks a folder as the output of a demo."""
 
 UNFINISHED = ".writing-"
-"""What the folder of a demo that is not done yet begins with; one may be left if it was killed."""
+"""Name prefix of an unfinished output folder; a killed demo may leave one behind."""
 
 TEXT = """\
 Written by `fluid demo`, and written anew by the next one.
@@ -28,9 +28,9 @@ digits.npy       digits to feed it: fluid infer model --input digits.npy
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write into; what it holds moves into `folder` at the end, if all went well.
+    """Yield a temporary folder whose contents replace `folder` at the end, on success.
 
-    Raises CommandError for a folder that holds anything but an earlier demo; OSError.
+    Raises CommandError for a folder that contains anything but an earlier demo; OSError.
     """
     expect_ours(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def expect_ours(folder: Path) -> None:
-    """CommandError where a folder has content and no note of an earlier demo."""
+    """Raise CommandError for a folder with content that is not an earlier demo's."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""How training goes, as it goes: one line that is written over, or a line an epoch."""
+"""Training progress: one line that is updated on a terminal, otherwise a line per epoch."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import TracebackType
 from typing import TextIO
 
 CLEAR = "\r\033[K"
-"""What takes a line back on a terminal."""
+"""Escape sequence that clears the current terminal line."""
 
 EVERY = 0.1
-"""Seconds between two lines on a terminal."""
+"""Seconds between updates of the line on a terminal."""
 
 
 @dataclass
 class Progress:
-    """Counts steps of `batch` samples, `steps` an epoch.
+    """Progress of training with `steps` steps of `batch` samples per epoch.
 
-    Lines go to standard error, so that what a program prints stays whole.
+    Lines are written to stderr, apart from the program's output.
     """
 
     epochs: int
@@ -37,12 +37,12 @@ class Progress:
         return self
 
     def __exit__(self, kind: type | None, error: object, trace: TracebackType | None) -> None:
-        """Take the line back."""
+        """Clear the progress line."""
         self._seconds = time.perf_counter() - self._started
         self._show(CLEAR if self._over else "")
 
     def step(self, loss: float, accuracy: float) -> None:
-        """Note the loss and the accuracy of a batch."""
+        """Record the loss and the accuracy of a batch."""
         self._losses.append(loss)
         self._accuracies.append(accuracy)
         done, now = len(self._losses), time.perf_counter()
@@ -63,7 +63,7 @@ class Progress:
         )
 
     def _line(self, now: float) -> str:
-        """Where training stands; loss and accuracy are those of this epoch so far."""
+        """The progress line; loss and accuracy are means of this epoch so far."""
         done = len(self._losses)
         epoch, step = divmod(done - 1, self.steps)
         here = slice(epoch * self.steps, done)

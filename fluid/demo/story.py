@@ -1,7 +1,7 @@
-"""`fluid demo`: a network learns real handwritten digits, through every stage of the compiler.
+"""`fluid demo`: train a digit classifier and show every stage of the compiler.
 
-It is written as any program for fluid is: layers and an optimizer record a program, an executor
-runs it, `fluid.io` saves it. The rest shows what happened in between.
+It is written as any fluid program: layers and an optimizer record a program, an executor
+runs it, `fluid.io` saves it. The rest shows what the compiler does in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RATE, MOMENTUM = 0.05, 0.9
 
 FUSION = frozenset({"fuse_batch_norm", "split_batch_norm"})
 LIMIT = 1e-4
-"""The most by which folding batch norms may move a prediction."""
+"""Maximum change of a prediction by folding batch norms."""
 
 
 HEADING = """\
@@ -59,7 +59,9 @@ class Network:
 
 
 def demo(given: argparse.Namespace) -> int:
-    """Tell the story; 0, or 1 where folding batch norms moved a prediction too far."""
+    """Run the demo; exit code 1 if folding batch norms changed a prediction by
+    more than `LIMIT`.
+    """
     with scope_guard(Scope()), replacing(given.out) as folder:
         difference = _story(given, folder)
     print(_where(given.out))
@@ -67,7 +69,7 @@ def demo(given: argparse.Namespace) -> int:
 
 
 def _story(given: argparse.Namespace, folder: Path) -> float:
-    """Every stage in turn; the largest difference that folding made to a prediction."""
+    """Run every stage; returns the largest change of a prediction by folding."""
     training, held_out = load_digits()
     network = record(given.epochs, given.seed)
     print(f"{HEADING}\n\n{_recorded(network)}")
@@ -90,7 +92,7 @@ def _story(given: argparse.Namespace, folder: Path) -> float:
 
 
 def record(epochs: int, seed: int) -> Network:
-    """The network in programs of its own: initial weights depend on `seed` alone."""
+    """Record the network in new programs: initial weights depend on `seed` only."""
     main, startup = Program(), Program()
     main.random_seed = startup.random_seed = seed + 1
     with program_guard(main, startup), unique_name.guard():
@@ -106,7 +108,9 @@ def record(epochs: int, seed: int) -> Network:
 
 
 def lenet(image: Variable) -> Variable:
-    """Probabilities of the ten digits: two convolutions with batch norms, and a full layer."""
+    """Probabilities of the ten digits: two convolutions with batch norms, and a fully connected
+    layer.
+    """
     hidden = image
     for kind in ("max", "avg"):
         hidden = layers.conv2d(hidden, num_filters=32, filter_size=3, padding=1)
@@ -119,11 +123,11 @@ def _recorded(network: Network) -> str:
     ops = [len(program.global_block().ops) for program in (network.main, network.test)]
     numbers = sum(int(np.prod(var.shape)) for var in network.main.all_parameters())
     text = f"{ops[0]} ops to train and {ops[1]} to predict, {numbers:,} parameters"
-    return _told("fluid calls ─► Program", text)
+    return _line("fluid calls ─► Program", text)
 
 
-def _told(stage: str, text: str) -> str:
-    """A stage and what happened there, in one line."""
+def _line(stage: str, text: str) -> str:
+    """Format the result of a stage as one line."""
     return f"{stage:<25}{text}".rstrip()
 
 
@@ -131,7 +135,7 @@ def _told(stage: str, text: str) -> str:
 
 
 def train(executor: Executor, network: Network, digits: Digits, epochs: int, seed: int) -> str:
-    """Run the main program over all digits `epochs` times; one line about it."""
+    """Run the main program over all digits `epochs` times; returns a summary line."""
     generator = np.random.default_rng(seed)
     progress = Progress(epochs, STEPS, BATCH)
     fetched = [network.loss, network.accuracy]
@@ -141,7 +145,7 @@ def train(executor: Executor, network: Network, digits: Digits, epochs: int, see
                 feed = {"image": batch.pixels, "label": batch.labels}
                 loss, accuracy = executor.run(network.main, feed=feed, fetch_list=fetched)
                 progress.step(loss.item(), accuracy.item())
-    return _told("Program ─► numbers", progress.summary())
+    return _line("Program ─► numbers", progress.summary())
 
 
 def _predict(executor: Executor, network: Network, digits: Digits) -> Array:
@@ -150,21 +154,23 @@ def _predict(executor: Executor, network: Network, digits: Digits) -> Array:
 
 
 def accuracy(predictions: Array, digits: Digits) -> float:
-    """The share of digits whose likeliest class is their label."""
+    """The fraction of digits that are classified correctly."""
     return float(np.mean(predictions.argmax(axis=1) == digits.labels[:, 0]))
 
 
 def _marked(predictions: Array, digits: Digits) -> str:
     share = f"held-out accuracy {accuracy(predictions, digits):.1%}"
     text = f"{share}, on {count(len(digits), 'digit')} it has never seen"
-    return f"{_told('', text)}\n\n{gallery(digits, predictions)}\n"
+    return f"{_line('', text)}\n\n{gallery(digits, predictions)}\n"
 
 
 # ---- a saved model ------------------------------------------------------------------------------
 
 
 def save(executor: Executor, network: Network, digits: Digits, folder: Path) -> SavedModel:
-    """Save the network for inference and digits to feed it; what a fresh scope loads of it."""
+    """Save the network for inference with sample digits; returns the model, loaded into a new
+    scope.
+    """
     place = folder / "model"
     io.save_inference_model(str(place), ["image"], [network.prediction], executor, network.test)
     np.save(folder / "digits.npy", digits.pixels)
@@ -172,7 +178,7 @@ def save(executor: Executor, network: Network, digits: Digits, folder: Path) -> 
 
 
 def study_training(network: Network, folder: Path) -> Study:
-    """The training step compiled as `Executor.run` compiled it, this time under watch."""
+    """Compile the training step as `Executor.run` does, recording each pass."""
     fetch = [network.loss.name, network.accuracy.name]
     return study(
         "Training step", network.main, ["image", "label"], fetch, {"N": BATCH},
@@ -181,7 +187,7 @@ def study_training(network: Network, folder: Path) -> Study:
 
 
 def study_inference(model: SavedModel, size: int, folder: Path) -> tuple[Study, Study]:
-    """The saved model compiled twice: its batch norms as they are, and folded into weights."""
+    """Compile the saved model twice: with its batch norms, and with them folded into weights."""
     given = Options.from_env()
     kept = replace(given, disable=given.disable | FUSION)
     folded = replace(given, disable=given.disable - FUSION)
@@ -201,7 +207,7 @@ def _study_model(
 
 
 def compare(unfused: Study, fused: Study, digits: Digits, taught: Array) -> tuple[float, str]:
-    """The largest difference folding made to a prediction, and lines that say so.
+    """The largest change of a prediction by folding, and a report of it.
 
     `taught` are the predictions before the model was saved.
     """
@@ -211,15 +217,15 @@ def compare(unfused: Study, fused: Study, digits: Digits, taught: Array) -> tupl
     times = f"{count(len(digits), 'digit')} in {slow:.1f} ms, {fast:.1f} ms with batch norms folded"
     limit = f"(limit {LIMIT:g})" if folding <= LIMIT else f"(MORE THAN {LIMIT:g})"
     return folding, "\n".join([
-        _told("Executable", times),
-        _told("numbers", f"probabilities moved by at most {saving:.2g} by saving and loading,"),
-        _told("", f"by at most {folding:.2g} by folding batch norms {limit};"),
-        _told("", f"held-out accuracy {accuracy(after, digits):.1%} still"),
+        _line("Executable", times),
+        _line("numbers", f"probabilities moved by at most {saving:.2g} by saving and loading,"),
+        _line("", f"by at most {folding:.2g} by folding batch norms {limit};"),
+        _line("", f"held-out accuracy {accuracy(after, digits):.1%} still"),
     ])  # fmt: skip
 
 
 def _timed(seen: Study, digits: Digits) -> tuple[Array, float]:
-    """What a compiled model predicts, and the least milliseconds of a few runs."""
+    """The predictions of a compiled model, and the minimum time of a few runs in milliseconds."""
     executable = runtime.load(seen.module, CPUPlace(), seen.params)
     feed = {"image": digits.pixels}
     (predictions,) = executable(feed)
@@ -235,7 +241,7 @@ def _timed(seen: Study, digits: Digits) -> tuple[Array, float]:
 
 
 def _compiled(step: Study, unfused: Study, fused: Study) -> str:
-    """Passes with missed and reasons, memory, and the module."""
+    """Report of the passes with missed optimisations and reasons, the memory, and the module."""
     memory = {
         f"training, {BATCH} digits": step.memory,
         f"prediction, {unfused.sizes['N']} digits": unfused.memory,
@@ -244,13 +250,13 @@ def _compiled(step: Study, unfused: Study, fused: Study) -> str:
     lines = count(len(fused.module.source.splitlines()), "line")
     return "\n\n".join([
         AGAIN,
-        _told("Graph ─► passes", "the training step:"),
+        _line("Graph ─► passes", "the training step:"),
         pass_table(step.stages, step.sizes),
-        _told("", "the saved model, whose batch norms fold into the weights before them:"),
+        _line("", "the saved model, whose batch norms fold into the weights before them:"),
         pass_table(fused.stages, fused.sizes),
-        _told("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
+        _line("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
         memory_table(memory),
-        _told("Module", f"{lines} of NumPy for the saved model, yours to read"),
+        _line("Module", f"{lines} of NumPy for the saved model, yours to read"),
     ])  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Programs that turn raw lines into samples, for the pipe command of a dataset.
+"""Generators that convert raw lines to samples, for the pipe command of a dataset.
 
-Derive from a generator, write `generate_sample`, and end the script with `run_from_stdin()`:
+Subclass a generator, define `generate_sample`, and end the script with `run_from_stdin()`:
 `dataset.set_pipe_command("python my_generator.py")`.
 """
 

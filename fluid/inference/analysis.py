@@ -1,7 +1,8 @@
-"""`fluid.core.create_paddle_predictor`: the predictors of release 1.8.5, over `fluid.Predictor`.
+"""`fluid.core.create_paddle_predictor`: the predictors of release 1.8.5, based on
+`fluid.Predictor`.
 
-Each has input and output tensors of its own, to be used by one thread at a time; `clone` gives one
-for another thread, and all of them share the model, its parameters and what was compiled.
+Each has its own input and output tensors and may be used by one thread at a time; `clone` returns
+one for another thread, which shares the model, its parameters and the compiled code.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ __all__ = [
 
 @entry_point
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
-    """A predictor of the model that a config names.
+    """Create a predictor of the model that a config names.
 
-    Raises TypeError for what is no config, ValueError where it names no model, and what
-    `load_inference_model` raises.
+    Raises TypeError for an invalid config, ValueError if it names no model, and the errors of
+    `load_inference_model`.
     """
     if isinstance(config, AnalysisConfig):
         return AnalysisPredictor(config)
@@ -44,7 +45,7 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
 
 
 class PaddlePredictor:
-    """What all predictors of release 1.8.5 can do."""
+    """Base class of the predictors of release 1.8.5."""
 
     def __init__(self, shared: Predictor, by_name: bool) -> None:
         self._shared = shared
@@ -53,34 +54,34 @@ class PaddlePredictor:
         self._outputs = {name: ZeroCopyTensor(name) for name in shared.fetch_names}
 
     def get_input_names(self) -> list[str]:
-        """The names of what it is fed, in order."""
+        """The names of the feeds, in order."""
         return list(self._inputs)
 
     def get_output_names(self) -> list[str]:
-        """The names of what it gives, in order."""
+        """The names of the fetches, in order."""
         return list(self._outputs)
 
     def get_input_tensor_shape(self) -> dict[str, list[int]]:
-        """The declared shapes of what it is fed, -1 for any size."""
+        """The declared shapes of the feeds, -1 for dynamic dims."""
         return {var.name: list(var.shape) for var in self._shared.feeds}
 
     def get_input_tensor(self, name: str) -> ZeroCopyTensor:
-        """An input, to be filled before `zero_copy_run`; CompileError for another name."""
+        """An input tensor, to be set before `zero_copy_run`; CompileError for another name."""
         return _named(self._inputs, name, "input")
 
     def get_output_tensor(self, name: str) -> ZeroCopyTensor:
-        """An output, which each run fills anew; CompileError for another name."""
+        """An output tensor, overwritten by each run; CompileError for another name."""
         return _named(self._outputs, name, "output")
 
     @entry_point
     def zero_copy_run(self) -> bool:
-        """Compute the outputs from the inputs; True. Raises what `fluid.Predictor.run` raises."""
+        """Compute the outputs from the inputs and return True. Raises as `fluid.Predictor.run`."""
         self._run({name: tensor.fed() for name, tensor in self._inputs.items()})
         return True
 
     @entry_point
     def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
-        """The outputs for tensors in the order of inputs, or by name where the config says so."""
+        """Run on tensors in the order of inputs, or by name if the config says so."""
         given: Any = [fed(tensor) for tensor in inputs]
         if self._by_name:
             given = {tensor.name: value for tensor, value in zip(inputs, given, strict=True)}
@@ -89,7 +90,7 @@ class PaddlePredictor:
         return [PaddleTensor.result(name, value) for name, value in pairs]
 
     def clone(self) -> PaddlePredictor:
-        """Another one of the same model, with tensors of its own."""
+        """Another predictor of the same model, with its own tensors."""
         other = type(self).__new__(type(self))
         PaddlePredictor.__init__(other, self._shared, self._by_name)
         return other
@@ -123,7 +124,7 @@ class NativePaddlePredictor(PaddlePredictor):
 
 
 def _model(config: AnalysisConfig) -> InferenceModel:
-    """The model a config names; a folder goes before files, as in the reference."""
+    """The model of a config; a folder has priority over files, as in the reference."""
     if (buffers := config.buffers()) is not None:
         return read_inference_model(None, *buffers)
     return _located(config.model_dir(), config.prog_file(), config.params_file())
@@ -148,7 +149,7 @@ def _named(tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopy
 
 
 def _take(tensor: ZeroCopyTensor, value: Any) -> None:
-    """Make a result the value of an output."""
+    """Store a result in an output tensor."""
     cut = isinstance(value, LoDTensor)
     tensor.hold(value.array if cut else value)
     tensor.set_lod(value.lod() if cut else [])

@@ -1,9 +1,10 @@
-"""`fluid.core.AnalysisConfig` and `NativeConfig`: what release 1.8.5 asks before it loads a model.
+"""`fluid.core.AnalysisConfig` and `NativeConfig`: the model and inference settings of release
+1.8.5.
 
-Which model, by name or by position, and which passes are left out mean here what they mean there.
-Settings of libraries that are not here (MKL-DNN, TensorRT, Lite) and of the log are kept, so that
-what asks for them is answered, and change nothing: numbers come from NumPy, memory is always used
-again. What was asked for in earnest and cannot be had, such as a GPU, is warned of.
+The model, feeding by name or position, and disabled passes work as there. Settings of libraries
+that are not available (MKL-DNN, TensorRT, Lite) and of the log are stored, so that queries return
+them, and have no effect: NumPy computes, memory is always reused. A request that cannot be met,
+such as a GPU, causes a warning.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ IR_PASSES = (
     "layout", "fold_constants",
     "merge_transposes", "merge_reshapes", "merge_common", "fuse_pointwise", "fuse_epilogue",
 )  # fmt: skip
-"""The compiler's passes that run other ops than the model has, or fewer kernels than ops."""
+"""The compiler's passes that change ops of the model, or fuse them into fewer kernels."""
 
 PASSES = (*IR_PASSES, "eliminate_dead", "schedule", "recompute", "reuse_memory", "insert_deletes")
-"""Those that may be left out."""
+"""The passes that may be disabled."""
 
 
 class PaddlePlace(IntEnum):
-    """Where data lies, by the reference's numbers."""
+    """Device types, with the reference's numbers."""
 
     UNK = -1
     CPU = 0
@@ -35,7 +36,7 @@ class PaddlePlace(IntEnum):
 
 
 class Precision(IntEnum):
-    """What TensorRT would compute in."""
+    """Compute precisions of TensorRT."""
 
     Float32 = 0
     Int8 = 1
@@ -43,7 +44,7 @@ class Precision(IntEnum):
 
 
 class PaddlePassBuilder:
-    """Names of passes in order; those of the reference may stand among them and mean nothing.
+    """Pass names in order; passes of the reference are accepted without effect.
 
     >>> builder = PaddlePassBuilder(["fold_constants", "fc_fuse_pass"])
     >>> builder.delete_pass("fc_fuse_pass")
@@ -55,30 +56,30 @@ class PaddlePassBuilder:
         self._passes = list(passes)
 
     def all_passes(self) -> list[str]:
-        """The names."""
+        """The names, in order."""
         return list(self._passes)
 
     def set_passes(self, passes: Sequence[str]) -> None:
-        """Have these and no others."""
+        """Replace the list of passes."""
         self._passes = list(passes)
 
     def append_pass(self, name: str) -> None:
-        """Have one more at the end."""
+        """Append a pass."""
         self._passes.append(name)
 
     def insert_pass(self, index: int, name: str) -> None:
-        """Have one more before another."""
+        """Insert a pass before an index."""
         self._passes.insert(index, name)
 
     def delete_pass(self, name: str) -> None:
-        """Have it no more; a name that is not there is let pass."""
+        """Remove a pass; an unknown name is ignored."""
         self._passes = [each for each in self._passes if each != name]
 
 
 class NativeConfig:
-    """Which model, and how it is fed: attributes to set.
+    """The model and how it is fed, as plain attributes.
 
-    `specify_input_name` has `run` look at the names of tensors instead of their order.
+    With `specify_input_name`, `run` matches tensors by name instead of order.
     """
 
     def __init__(self) -> None:
@@ -92,18 +93,20 @@ class NativeConfig:
         self._threads = 1
 
     def cpu_math_library_num_threads(self) -> int:
-        """What was set; 1 before."""
+        """The value that was set; 1 by default."""
         return self._threads
 
     def set_cpu_math_library_num_threads(self, cpu_math_library_num_threads: int) -> None:
-        """Note it: OPENBLAS_NUM_THREADS sets the threads of matrix products, for the process."""
+        """Stored without effect: OPENBLAS_NUM_THREADS sets the threads of matrix products per
+        process.
+        """
         self._threads = cpu_math_library_num_threads
 
 
 class AnalysisConfig:
-    """Which model, how it is fed and what is left out, each set by a call.
+    """The model, how it is fed and which passes are disabled, set by method calls.
 
-    Made of a folder, of the files of program and parameters, or of another config.
+    Constructed from a folder, from the files of program and parameters, or from another config.
     """
 
     Precision = Precision
@@ -122,10 +125,10 @@ class AnalysisConfig:
         elif model_dir is not None:
             self.set_model(model_dir, params_file)
 
-    # Which model
+    # Model
 
     def set_model(self, model_dir: str, params_file: str | None = None) -> None:
-        """A folder as `save_inference_model` writes it, or the files of program and parameters."""
+        """Set a folder of `save_inference_model`, or the files of program and parameters."""
         if params_file is None:
             self._model_dir = model_dir
         else:
@@ -134,59 +137,59 @@ class AnalysisConfig:
     def set_model_buffer(
         self, prog_buffer: bytes, prog_size: int, params_buffer: bytes, params_size: int
     ) -> None:
-        """The bytes of a program and of its parameters."""
+        """Set the bytes of a program and of its parameters."""
         self._buffers = prog_buffer[:prog_size], params_buffer[:params_size]
 
     def set_prog_file(self, prog_file: str) -> None:
-        """The file of the program."""
+        """Set the program file."""
         self._prog_file = prog_file
 
     def set_params_file(self, params_file: str) -> None:
-        """The file of all parameters."""
+        """Set the combined parameter file."""
         self._params_file = params_file
 
     def model_dir(self) -> str:
-        """The folder; empty where files are named."""
+        """The folder; empty if files are set."""
         return self._model_dir
 
     def prog_file(self) -> str:
-        """The file of the program; empty where a folder is named."""
+        """The program file; empty if a folder is set."""
         return self._prog_file
 
     def params_file(self) -> str:
-        """The file of all parameters; empty where a folder is named."""
+        """The combined parameter file; empty if a folder is set."""
         return self._params_file
 
     def model_from_memory(self) -> bool:
-        """Whether the model was given as bytes."""
+        """Whether the model was passed as bytes."""
         return self._buffers is not None
 
     def buffers(self) -> tuple[bytes, bytes] | None:
-        """The bytes of program and parameters where they were given."""
+        """The bytes of program and parameters, if they were passed."""
         return self._buffers
 
-    # How it is fed
+    # Feeding
 
     def switch_specify_input_names(self, x: bool = True) -> None:
-        """Let `run` look at the names of tensors instead of their order."""
+        """Let `run` match tensors by name instead of order."""
         self._by_name = bool(x)
 
     def specify_input_name(self) -> bool:
-        """Whether `run` looks at names."""
+        """Whether `run` matches tensors by name."""
         return self._by_name
 
     def switch_use_feed_fetch_ops(self, x: bool = True) -> None:
-        """Note it: `run` and `zero_copy_run` both work, whichever was asked for."""
+        """Stored without effect: `run` and `zero_copy_run` both always work."""
         self._feed_fetch_ops = bool(x)
 
     def use_feed_fetch_ops_enabled(self) -> bool:
-        """What was asked for; True before."""
+        """The value that was set; True by default."""
         return self._feed_fetch_ops
 
-    # What is left out
+    # Disabled passes
 
     def switch_ir_optim(self, x: bool = True) -> None:
-        """Whether ops may be folded and fused; without that each is run as it is written."""
+        """Enable or disable folding and fusion of ops."""
         self._ir_optim = bool(x)
 
     def ir_optim(self) -> bool:
@@ -198,15 +201,15 @@ class AnalysisConfig:
         return self._passes
 
     def delete_pass(self, pass_name: str) -> None:
-        """Leave out a pass; the reference's have no name here, and are let pass."""
+        """Disable a pass; passes of the reference are unknown here and ignored."""
         self._passes.delete_pass(pass_name)
 
     def disabled(self) -> Collection[str]:
-        """The compiler's passes that are left out."""
+        """The compiler's passes that are disabled."""
         kept = set(self._passes.all_passes()) - set(() if self._ir_optim else IR_PASSES)
         return frozenset(PASSES) - kept
 
-    # What changes nothing
+    # Settings without effect
 
     def disable_gpu(self) -> None:
         """Run on the CPU, as always."""
@@ -225,7 +228,7 @@ class AnalysisConfig:
         return 0
 
     def memory_pool_init_size_mb(self) -> int:
-        """What was asked for; 100 before."""
+        """The value that was set; 100 by default."""
         return self._memory_mb
 
     def fraction_of_gpu_memory_for_pool(self) -> float:
@@ -233,28 +236,30 @@ class AnalysisConfig:
         return 0.0
 
     def enable_memory_optim(self) -> None:
-        """Use memory again once nothing reads it, as always."""
+        """Memory is always reused; this has no effect."""
 
     def enable_mkldnn(self) -> None:
-        """Note it: NumPy computes."""
+        """Stored without effect: NumPy computes."""
         self._mkldnn = True
 
     def mkldnn_enabled(self) -> bool:
-        """Whether it was asked for."""
+        """Whether it was requested."""
         return self._mkldnn
 
     def set_mkldnn_cache_capacity(self, capacity: int = 0) -> None:
-        """Let pass: there is no such cache."""
+        """Ignored: there is no such cache."""
 
     def set_mkldnn_op(self, ops: Collection[str]) -> None:
-        """Let pass: NumPy computes all ops."""
+        """Ignored: NumPy computes all ops."""
 
     def set_cpu_math_library_num_threads(self, cpu_math_library_num_threads: int) -> None:
-        """Note it: OPENBLAS_NUM_THREADS sets the threads of matrix products, for the process."""
+        """Stored without effect: OPENBLAS_NUM_THREADS sets the threads of matrix products per
+        process.
+        """
         self._threads = cpu_math_library_num_threads
 
     def cpu_math_library_num_threads(self) -> int:
-        """What was set; 1 before."""
+        """The value that was set; 1 by default."""
         return self._threads
 
     def enable_tensorrt_engine(
@@ -285,21 +290,21 @@ class AnalysisConfig:
         _warn("enable_quantizer: nothing is quantised here, the model runs in its own types")
 
     def enable_profile(self) -> None:
-        """Say how to take times."""
+        """Print how to measure times."""
         _warn("enable_profile: for times, put `with fluid.profiler.profiler('CPU'):` around runs")
 
     def set_optim_cache_dir(self, opt_cache_dir: str) -> None:
-        """Let pass: nothing is kept on disk."""
+        """Ignored: nothing is cached on disk."""
 
     def switch_ir_debug(self, x: bool = True) -> None:
-        """Let pass: `fluid inspect --dump` shows a model after each pass."""
+        """Ignored: `fluid inspect --dump` shows a model after each pass."""
 
     def disable_glog_info(self) -> None:
-        """Be silent, as always."""
+        """There is no log; this has no effect."""
         self._glog_disabled = True
 
     def glog_info_disabled(self) -> bool:
-        """Whether it was asked for."""
+        """Whether it was requested."""
         return self._glog_disabled
 
     def to_native_config(self) -> NativeConfig:

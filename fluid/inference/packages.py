@@ -1,9 +1,8 @@
-"""Packages: a saved model compiled for GPUs that were elsewhere, written here and loaded there.
+"""Packages: writing and loading of a saved model compiled ahead of time.
 
 A package is a folder: `module.py`, the model's program as it was saved (`__model__`), its
-parameters as the module takes them (`params`), machine code of every kernel for every GPU, and
-`kernels.json`, which says of each file how large it is and its SHA-256. Where it is loaded nothing
-is compiled.
+parameters in the module's layout (`params`), machine code of every kernel for every GPU, and
+`kernels.json` with the size and SHA-256 of each file. Loading a package compiles nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def load_compiled(
     dirname: PathName, place: CUDAPlace | None = None, params: Mapping[str, Array] | None = None,
     at_once: int | None = None, options: Options | None = None,
 ) -> Predictor:  # fmt: skip
-    """What runs a package that `fluid compile` wrote: a predictor that compiles nothing.
+    """Load a package that `fluid compile` wrote as a predictor; nothing is compiled.
 
-    `place` is the GPU, the first unless given; a package of NumPy code needs none. `params` are
-    arrays by name, instead of those in the package or where it has none; `at_once` is as
-    `create_predictor` has it; of `options` only `memory_limit` counts. With TRITON_INTERPRET=1
-    kernels are interpreted on the host. A package's `module.py` is Python that is executed. Raises
-    PackageError where a file is damaged or was changed, and where there is no code for the GPU;
-    PlaceError where there is no GPU.
+    `place` is the GPU, by default the first; a package of NumPy code needs none. `params` are
+    arrays by name, instead of those in the package or if it has none; `at_once` is as in
+    `create_predictor`; of `options` only `memory_limit` has an effect. With TRITON_INTERPRET=1
+    kernels are interpreted on the host. A package's `module.py` is Python code that is executed.
+    Raises PackageError if a file is damaged or modified, and if there is no code for the GPU;
+    PlaceError if there is no GPU.
     """
     folder = as_path(dirname, "dirname")
     with reading(folder):
@@ -58,9 +57,9 @@ def load_compiled(
 
 
 def model_of(package: Package, params: Mapping[str, Array] | None = None) -> InferenceModel:
-    """The model of a package: what it is fed and gives, and its parameters.
+    """The model of a package: its program, feeds, fetches and parameters.
 
-    Raises PackageError where a file was changed, and CompileError where a parameter is not there.
+    Raises PackageError if a file was modified, and CompileError if a parameter is missing.
     """
     where = str(package.folder / MODEL_FILE)
     program = load_program(package.read(MODEL_FILE), where, factory=Program)
@@ -77,13 +76,13 @@ def model_of(package: Package, params: Mapping[str, Array] | None = None) -> Inf
 def _packed(package: Package) -> dict[str, Array]:
     if not package.params:
         return {}
-    package.read(PARAMS)  # which is then known to be what was written
+    package.read(PARAMS)  # verifies the checksum
     found = load_combined(package.folder / PARAMS, package.params)
     return {name: array for name, (array, _) in found.items()}
 
 
 def _ready(package: Package, place: CUDAPlace | None) -> Ready:
-    """The module of a package for a place."""
+    """The module of a package on a place."""
     module = package.module()
     if module.target == "numpy":
         return Ready(module, CPUPlace(), {})
@@ -95,7 +94,7 @@ def _ready(package: Package, place: CUDAPlace | None) -> Ready:
 
 
 def is_package(folder: Path) -> bool:
-    """True for a folder with a manifest in it."""
+    """Whether a folder contains a manifest."""
     with reading(folder):
         return (folder / MANIFEST).is_file()
 
@@ -108,11 +107,11 @@ def write_package(
     code: Mapping[str, bytes],
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write a package: all its files or none, also where the process is killed.
+    """Write a package atomically, even if the process is killed.
 
-    `program` is a saved program; `params` has at least those that the module takes, or is None to
-    leave them out; `code` are files by name; `rows` what the manifest says of the kernels. Raises
-    what `save_files` does.
+    `program` is a saved program; `params` has at least the module's parameters, or is None to
+    omit them; `code` are files by name; `rows` the kernel table of the manifest. Raises
+    the errors of `save_files`.
     """
     files = {MODULE: module.source.encode(), MODEL_FILE: program, **code}
     names = sorted(each.name for each in module.params if each.given) if params else []
@@ -120,7 +119,7 @@ def write_package(
         stream = BytesIO()
         combined_writer({name: (params[name], ()) for name in names})(stream)
         files[PARAMS] = stream.getvalue()
-    told = {"format": FORMAT, "params": names, "kernels": list(rows)}
+    manifest = {"format": FORMAT, "params": names, "kernels": list(rows)}
     listed = {name: asdict(File.of(held)) for name, held in sorted(files.items())}
-    files[MANIFEST] = f"{json.dumps({**told, 'files': listed}, indent=1)}\n".encode()
+    files[MANIFEST] = f"{json.dumps({**manifest, 'files': listed}, indent=1)}\n".encode()
     save_files(out, {name: bytes_writer(held) for name, held in files.items()})

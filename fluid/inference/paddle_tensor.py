@@ -1,7 +1,7 @@
-"""What predictors of release 1.8.5 take and give: `PaddleTensor`, `PaddleBuf`, `ZeroCopyTensor`.
+"""Tensors of release 1.8.5 predictors: `PaddleTensor`, `PaddleBuf`, `ZeroCopyTensor`.
 
-They hold float32, int64 and int32. The reference takes other elements for int32 without a word, so
-that float64 loses what is behind the point; here only small integers are, which lose nothing.
+They hold float32, int64 and int32. The reference silently converts other dtypes to int32, so
+that float64 loses its fraction; here only small integers are converted, without loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class PaddleDType(IntEnum):
-    """The element types, by the reference's numbers."""
+    """The dtypes, with the reference's numbers."""
 
     FLOAT32 = 0
     INT64 = 1
@@ -36,7 +36,7 @@ class PaddleDType(IntEnum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The same as NumPy's."""
+        """The NumPy dtype."""
         return np.dtype(self.name.lower())
 
 
@@ -54,14 +54,14 @@ def paddle_dtype_size(dtype: PaddleDType) -> int:
 
 
 def _dtype_of(element: np.dtype[Any]) -> PaddleDType:
-    """The number of an element type; TypeError where it has none, as bool and float64."""
+    """The enum value of a dtype; raises TypeError if it has none, such as bool and float64."""
     if element not in _OF_NUMPY:
         raise TypeError(f"{element} has no PaddleDType: look at the array itself")
     return _OF_NUMPY[element]
 
 
 def _elements(data: Any, what: str) -> Array:
-    """The array that was given, small integers as int32, in row-major order."""
+    """The array in row-major order, with small integers as int32."""
     if not isinstance(data, np.ndarray):
         raise TypeError(f"{what} takes a NumPy array, not {type(data).__name__}")
     if data.dtype.kind in "biu" and data.dtype.itemsize <= 2:
@@ -79,7 +79,7 @@ def _bytes_of(array: Array) -> Array:
 
 
 class PaddleBuf:
-    """Bytes: so many zeros, or those of numbers (a list of floats, an array).
+    """A byte buffer: zeros of a given length, or the bytes of numbers (a list of floats, an array).
 
     >>> PaddleBuf([1.0, 2.0]).length()
     8
@@ -93,29 +93,29 @@ class PaddleBuf:
             self.reset(data)
 
     def reset(self, data: Any) -> None:
-        """Hold other numbers: a list of floats, or an array of float32, int64 or int32."""
+        """Replace the contents by a list of floats, or an array of float32, int64 or int32."""
         if isinstance(data, list | tuple):
             data = np.array(data, np.float32)
         self._bytes = _bytes_of(_elements(data, "a PaddleBuf").copy())
 
     @staticmethod
     def over(array: Array) -> PaddleBuf:
-        """The bytes of an array of any elements, not copied."""
+        """A buffer over an array of any dtype, without a copy."""
         made = PaddleBuf(0)
         made._bytes = _bytes_of(array)
         return made
 
     def resize(self, length: int) -> None:
-        """Have at least so many bytes; zeros, where there were fewer."""
+        """Grow to at least this many bytes, filled with zeros."""
         if length > self.length():
             self._bytes = np.zeros(length, np.uint8)
 
     def empty(self) -> bool:
-        """Whether there are no bytes."""
+        """Whether the buffer is empty."""
         return not self.length()
 
     def length(self) -> int:
-        """How many bytes there are."""
+        """Length in bytes."""
         return self._bytes.nbytes
 
     def float_data(self) -> list[float]:
@@ -133,18 +133,20 @@ class PaddleBuf:
     def tolist(self, dtype: str) -> list[Any]:
         """The bytes as `float32`, `int64` or `int32`; ValueError for another name."""
         if dtype not in map(str, _OF_NUMPY):
-            raise ValueError(f"a PaddleBuf gives {', '.join(map(str, _OF_NUMPY))}, not {dtype!r}")
+            raise ValueError(
+                f"a PaddleBuf converts to {', '.join(map(str, _OF_NUMPY))}, not {dtype!r}"
+            )
         return self.elements(np.dtype(dtype)).tolist()
 
     def elements(self, dtype: np.dtype[Any]) -> Array:
-        """As many elements as its bytes hold, not copied."""
+        """The elements that fit into the buffer, without a copy."""
         return self._bytes[: self.length() // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 class PaddleTensor:
-    """A tensor that `PaddlePredictor.run` takes and gives; all of it may be set.
+    """A tensor of `PaddlePredictor.run`; all attributes may be set.
 
-    `lod` are offsets, a list for each level; `copy=False` works on the array that was given.
+    `lod` are offsets, a list for each level; `copy=False` uses the passed array itself.
 
     >>> tensor = PaddleTensor(np.zeros((5, 1), "int64"), "words", [[0, 2, 5]])
     >>> tensor.name, tensor.shape, tensor.dtype.name, tensor.data.length()
@@ -164,7 +166,7 @@ class PaddleTensor:
 
     @staticmethod
     def result(name: str, value: Array | LoDTensor) -> PaddleTensor:
-        """What a model computed, in its own element type."""
+        """A tensor of a result, in its own dtype."""
         made = PaddleTensor(name=name, lod=value.lod() if isinstance(value, LoDTensor) else ())
         array = np.ascontiguousarray(value)
         made.shape, made.data, made._element = list(array.shape), PaddleBuf.over(array), array.dtype
@@ -172,7 +174,7 @@ class PaddleTensor:
 
     @property
     def dtype(self) -> PaddleDType:
-        """The element type; TypeError for a result of elements that have no number."""
+        """The dtype; raises TypeError for a result whose dtype has no enum value."""
         return _dtype_of(self._element)
 
     @dtype.setter
@@ -180,7 +182,7 @@ class PaddleTensor:
         self._element = PaddleDType(dtype).numpy
 
     def as_ndarray(self) -> Array:
-        """A copy of the elements in its shape; FeedError where there are not as many."""
+        """A copy of the elements in its shape; raises FeedError if their number does not match."""
         elements = self.data.elements(self._element)
         if elements.size != math.prod(self.shape):
             raise FeedError(
@@ -191,7 +193,7 @@ class PaddleTensor:
 
 
 class ZeroCopyTensor:
-    """An input or an output of one predictor by name, filled and read from any array.
+    """A named input or output of one predictor, set from and read into arrays.
 
     `copy_from_cpu` and `copy_to_cpu` copy, as in the reference on a CPU.
     """
@@ -203,41 +205,41 @@ class ZeroCopyTensor:
         self._shape = [0]
 
     def reshape(self, shape: Sequence[int]) -> None:
-        """Take another shape; values stay where there are as many, and else are gone."""
+        """Change the shape; values are kept if their number does not change, else discarded."""
         fits = self._array is not None and self._array.size == math.prod(shape)
         self._array = self._array.reshape(shape) if self._array is not None and fits else None
         self._shape = list(shape)
 
     def copy_from_cpu(self, data: Array) -> None:
-        """Take the values and the shape of an array of float32, int64 or int32."""
+        """Copy values and shape from an array of float32, int64 or int32."""
         self.hold(_elements(data, f"copy_from_cpu of {self._name!r}").copy())
 
     def copy_to_cpu(self) -> Array:
-        """A copy of the values; NotInitialized where there are none yet."""
+        """A copy of the values; raises NotInitialized if there are none yet."""
         return self._values().copy()
 
     def shape(self) -> list[int]:
-        """The sizes; [0] before there are values."""
+        """The shape; [0] before values are set."""
         return list(self._shape)
 
     def lod(self) -> list[list[int]]:
-        """The offsets of the sequences, a list for each level."""
+        """The LoD offsets, a list for each level."""
         return [list(level) for level in self._lod]
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        """Take offsets; whether they cover the values shows when the model runs."""
+        """Set LoD offsets; they are checked against the values when the model runs."""
         self._lod = [list(level) for level in lod]
 
     def type(self) -> PaddleDType:
-        """The element type; NotInitialized where there are no values yet."""
+        """The dtype; raises NotInitialized if there are no values yet."""
         return _dtype_of(self._values().dtype)
 
     def hold(self, array: Array) -> None:
-        """Take an array as it is, not copied."""
+        """Use an array without a copy."""
         self._array, self._shape = array, list(array.shape)
 
     def fed(self) -> Array | LoDTensor:
-        """What to feed; LodError where the offsets do not cover the values."""
+        """The value to feed; raises LodError if the offsets do not match the values."""
         return _tensor(self._name, self._values(), self._lod)
 
     def _values(self) -> Array:
@@ -248,7 +250,7 @@ class ZeroCopyTensor:
 
 
 def fed(tensor: PaddleTensor) -> Array | LoDTensor:
-    """What to feed for a tensor; LodError where its offsets do not cover it."""
+    """The feed for a tensor; raises LodError if its offsets do not match."""
     return _tensor(tensor.name, tensor.as_ndarray(), tensor.lod)
 
 

@@ -1,7 +1,7 @@
-"""`fluid.create_predictor`: a saved model, loaded once, that any number of threads may call.
+"""`fluid.create_predictor`: a saved model, loaded once, callable from any number of threads.
 
-It is compiled once for all batch sizes, its trained batch norms folded into weights; threads share
-the weights, and each run works in memory that no other run is in (`runtime.serving`).
+It is compiled once for all batch sizes, with batch norms folded into weights; threads share
+the weights, and each run has its own memory (`runtime.serving`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Predictor", "PredictorMemory", "create_predictor"]
 
 @dataclass(frozen=True)
 class PredictorMemory:
-    """Bytes that a predictor holds: of all parameters, and of each lane's arenas, largest first."""
+    """Bytes that a predictor holds: all parameters, and the arenas of each lane, largest first."""
 
     parameters: int
     lanes: tuple[int, ...]
@@ -53,15 +53,15 @@ def create_predictor(
     dtype: str | None = None,
     memory_limit: int | str | None = None,
 ) -> Predictor:
-    """A predictor of a saved model, whose files are named as for `load_inference_model`.
+    """Create a predictor of a saved model, with files named as in `load_inference_model`.
 
-    `at_once` is how many runs may be under way at once, each in memory of its own; without it as
-    many as threads call. `dtype` "bf16" or "fp16" is what products compute in
-    (docs/mixed_precision.md). `memory_limit` is how many bytes a run may take in all, as a number
-    or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before memory is
-    taken (docs/security.md says what is counted). No scope is changed. Raises ValueError where
-    `at_once` is no positive number, for another `dtype`, for a `memory_limit` that is no size, and
-    what `load_inference_model` raises.
+    `at_once` is the maximum number of concurrent runs, each with its own memory; by default
+    as many as threads call. `dtype` "bf16" or "fp16" is the dtype of matrix products
+    (docs/mixed_precision.md). `memory_limit` is the maximum memory of a run, as a number of bytes
+    or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before
+    allocation (docs/security.md lists what is counted). No scope is changed. Raises ValueError if
+    `at_once` is not positive, for another `dtype`, for an invalid `memory_limit`, and
+    the errors of `load_inference_model`.
     """
     options = Options.from_env()
     options = options if dtype is None else replace(options, dtype=dtype)
@@ -73,22 +73,22 @@ def create_predictor(
 
 @dataclass(frozen=True)
 class Ready:
-    """A module that was compiled before, where it runs, and the names its source finds there."""
+    """A module compiled in advance, its place, and the names its source requires there."""
 
     module: Module
     place: Place
     names: Mapping[str, Any]
 
     def limited(self, memory_limit: int | None) -> Module:
-        """The module, whose steps may take so many bytes."""
+        """The module, with a memory limit for its steps."""
         return replace(self.module, memory_limit=memory_limit)
 
 
 class Predictor:
-    """A model to call from any thread; `feed_names` and `fetch_names` are in the model's order.
+    """A model callable from any thread; `feed_names` and `fetch_names` are in the model's order.
 
-    A model that changes state as it runs, such as counts of a metric, has its runs one by one.
-    `options` are the compiler's; `ready` is what it would compile, where that was done before.
+    Runs of a model that changes state, such as counts of a metric, are serialised.
+    `options` are the compiler's; `ready` is a module compiled in advance.
     """
 
     def __init__(
@@ -116,37 +116,36 @@ class Predictor:
 
     @property
     def feed_names(self) -> list[str]:
-        """The names of what it is fed, in order."""
+        """The names of the feeds, in order."""
         return [var.name for var in self.feeds]
 
     @property
     def fetch_names(self) -> list[str]:
-        """The names of what `run` gives, in order."""
+        """The names of the results of `run`, in order."""
         return [var.name for var in self.fetches]
 
     @property
     def compiles(self) -> int:
-        """How often it was compiled: neither other batch sizes nor more threads add to it."""
+        """Number of compilations: independent of batch sizes and threads."""
         return len(self._library)
 
     @entry_point
     def run(self, feed: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-        """The model's results for arrays or LoDTensors by name, or in the order of `feed_names`.
+        """Run the model on arrays or LoDTensors by name, or in the order of `feed_names`.
 
-        Results come in the order of `fetch_names` and are the caller's: arrays, LoDTensors where
-        they are cut into sequences. May be called from any thread, by many at once. Raises
-        TypeError for keys that are no names, FeedError for a feed that is missing, unknown or of
-        another element type, ShapeError for sizes that do not fit, and otherwise what compiling
-        and the ops raise.
+        Results are in the order of `fetch_names` and owned by the caller: arrays, or LoDTensors if
+        they have LoD. May be called from many threads concurrently. Raises TypeError for keys
+        that are not names, FeedError for a feed that is missing, unknown or of another dtype,
+        ShapeError for sizes that do not match, and the errors of compiling and of the ops.
         """
         return self._lanes.run(feed_arrays(self._program, self._named(feed)))
 
     def memory(self) -> PredictorMemory:
-        """What it holds now; waits for the runs that are under way."""
+        """The memory held now; waits for runs in progress."""
         return PredictorMemory(self._library.nbytes(), tuple(self._lanes.nbytes()))
 
     def release(self) -> None:
-        """Give back the memory of every lane that no run is in; what is compiled stays."""
+        """Free the memory of every idle lane; compiled code is kept."""
         self._lanes.release()
 
     def _lane(self) -> Executor[Program]:
@@ -157,7 +156,7 @@ class Predictor:
         )  # fmt: skip
 
     def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-        """The feeds by name, all of them and no others."""
+        """The feeds by name, checked to be complete."""
         names = self.feed_names
         if not isinstance(feed, Mapping):
             feed = self._in_order(feed)
@@ -197,7 +196,7 @@ def _scope_of(model: InferenceModel) -> Scope:
 def _compile(
     options: Options | None, program: Program, pattern: Pattern, fetch: list[str], params: Params
 ) -> Module:
-    """A module over parameters that stay as they are."""
+    """Compile over constant parameters."""
     chosen = options or Options.from_env()
 
     def compile(params: Params) -> Module:
@@ -209,5 +208,5 @@ def _compile(
 def _compiled(
     module: Module, program: Program, pattern: Pattern, fetch: list[str], params: Params
 ) -> Module:
-    """The one module that there is, whatever sizes are fed: they are held against it when bound."""
+    """The module compiled in advance, for any sizes: they are checked at bind time."""
     return module

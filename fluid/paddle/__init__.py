@@ -1,7 +1,7 @@
-"""What scripts of release 1.8 import beside `paddle.fluid`: batches, readers, data sets.
+"""The modules that scripts of release 1.8 import besides `paddle.fluid`: batch, reader, data sets.
 
-`fluid.install_as_paddle` loads this folder as the package `paddle`, and `paddle.fluid` with it. The
-modules name each other by relative imports, so that each is loaded once, whatever its name.
+`fluid.install_as_paddle` loads this folder as the package `paddle`, with `paddle.fluid`. The
+modules use relative imports, so that each is loaded once, under either name.
 """
 
 from . import compat, dataset, reader, utils, version

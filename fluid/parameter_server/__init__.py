@@ -1,8 +1,8 @@
-"""Programs of jobs with parameter servers, run: what servers serve and how trainers reach them.
+"""Execution of parameter-server jobs: the server loop, and how trainers connect.
 
-`programs` says which programs are of such jobs; the other files are loaded with the first of them.
-`serving` runs the program of a server, `sessions` connects the programs of trainers, `saving`
-collects variables, `capacity` computes what a job moves and holds.
+`programs` detects the programs of such jobs; the other modules are imported with the first of them.
+`serving` runs a server's program, `sessions` connects trainers' programs, `saving` collects
+variables, `capacity` computes the traffic and memory of a job.
 """
 
 from compiler.lazy_loading import lazy_names

@@ -1,4 +1,4 @@
-"""Names that programs of servers have, and what they stand for."""
+"""Variable names in programs of servers, and the variables they refer to."""
 
 from __future__ import annotations
 

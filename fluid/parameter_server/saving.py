@@ -34,11 +34,11 @@ class Part:
 
 
 def merged_values(program: Program) -> dict[str, Array]:
-    """The variables of a trainer's program that are on servers, each joined from its parts.
+    """The variables of a trainer's program that are on servers, each joined from its shards.
 
-    Of a program without exchange, and of an inference program that was made from a trainer's, as
-    `_trained_by` says, only those it has. Empty for any other program. Raises WireError where a
-    server does not answer.
+    For a program without communication, and an inference program derived from a trainer's, as
+    `_trained_by` determines, only the variables it has. Empty for any other program. Raises
+    WireError if a server does not answer.
     """
     trained: Program = getattr(program, "_trained_by", program)
     if serves(program) or getattr(trained, "_parameters_on_pservers", None) is None:

@@ -78,7 +78,7 @@ def release(user: Any) -> None:
 
 
 def _complete(trainer: Trainer) -> None:
-    """Say that a trainer has completed; that its process ends is said when it does."""
+    """Report to the servers that a trainer has completed, and later that its process ends."""
     trainer.complete()
     if trainer.awaits_end:
         _completed.append(trainer)
@@ -115,7 +115,7 @@ def complete(program: Program, user: Any) -> None:
 
 @atexit.register
 def _end() -> None:
-    """A process that ends well has completed; one that ends by an error says so to its servers."""
+    """At process exit, report completion to the servers, or failure after an error."""
     error = getattr(sys, "last_value", None)
     for trainer in list(_sessions.values()):
         try:

@@ -72,7 +72,7 @@ class OpDesc(ProtoMessage):
         """A slot and the names of its variables."""
 
     class Attr(ProtoMessage):
-        """An attribute; `type` tells which field has its value."""
+        """An attribute; `type` selects the field with its value."""
 
 
 class OpProto(ProtoMessage):

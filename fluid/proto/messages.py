@@ -82,10 +82,10 @@ class Descriptor:
 
 
 class ProtoMessage:
-    """A message; a class of this kind has the fields that the tables list under its name.
+    """A message whose fields are listed in the tables under its name.
 
-    A field that is not set reads as its default, and a message inside another one comes into being
-    when one of its own fields is set.
+    An unset field reads as its default, and a nested message is created when one of its fields is
+    set.
     """
 
     DESCRIPTOR: ClassVar[Descriptor]
@@ -140,7 +140,7 @@ class ProtoMessage:
         return self._fields[name]
 
     def _part(self, field: Field) -> Any:
-        """An empty repeated field, or an unset message, that tells this one when it changes."""
+        """An empty repeated field, or an unset message, that notifies this message of changes."""
         make = self._kinds.get(field.kind)
         if field.repeated:
             return Repeated(field, make, self._touch)
@@ -169,12 +169,12 @@ class ProtoMessage:
         return value._is_set if isinstance(value, ProtoMessage) else value not in (None, [])
 
     def ClearField(self, name: str) -> None:
-        """Let a field be as if it had never been set."""
+        """Reset a field to its unset state."""
         self._field(name, ValueError)
         self._values.pop(name, None)
 
     def Clear(self) -> None:
-        """Let all fields be as if they had never been set."""
+        """Reset all fields to their unset state."""
         self._forget()
 
     def ListFields(self) -> list[tuple[FieldDescriptor, Any]]:

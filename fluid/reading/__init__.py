@@ -1,1 +1,1 @@
-"""Readers: decorators, and loaders that prefetch batches."""
+"""Readers: decorators, and data loaders that prefetch batches."""

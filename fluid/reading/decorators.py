@@ -1,7 +1,7 @@
-"""Readers made of readers: shuffled, joined, cut into batches, mapped by several threads.
+"""Reader decorators: shuffle, compose, batch, map with several threads.
 
-A reader is a function without arguments whose every call gives the samples anew. None of these
-reads anything before the reader that it gives is called and iterated, but for `cache`.
+A reader is a function without arguments that returns a new iterable of samples at every call. Apart
+from `cache`, none of these reads anything until the returned reader is called and iterated.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Reader = Callable[[], Iterable[Any]]
 
 
 class ComposeNotAligned(ValueError):
-    """Readers that are composed gave different numbers of samples."""
+    """Composed readers returned different numbers of samples."""
 
 
 @typed
 def cache(reader: Reader) -> Reader:
-    """A reader of the same samples that keeps them in memory; they are read at once.
+    """Cache the samples of a reader in memory; they are read immediately.
 
     >>> numbers = cache(lambda: range(3))
     >>> list(numbers()), list(numbers())
@@ -57,7 +57,7 @@ def cache(reader: Reader) -> Reader:
 
 
 def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
-    """A reader of what `func` makes of one sample of each reader; it ends with the shortest.
+    """Apply `func` to one sample of each reader; ends with the shortest.
 
     >>> list(map_readers(max, lambda: [1, 5], lambda: [3, 4])())
     [3, 5]
@@ -67,9 +67,9 @@ def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
 
 @typed
 def shuffle(reader: Reader, buf_size: int) -> Reader:
-    """A reader that fills a buffer of `buf_size` samples and gives them in a random order.
+    """Shuffle samples within a buffer of `buf_size`.
 
-    It draws from Python's `random`, as the reference does: `random.seed` makes it repeatable.
+    Uses Python's `random`, as the reference does: `random.seed` makes it repeatable.
     """
 
     @entry_point
@@ -82,7 +82,7 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
 
 
 def chain(*readers: Reader) -> Reader:
-    """A reader of all samples of the first reader, then of the second, and so on.
+    """Concatenate readers.
 
     >>> list(chain(lambda: "ab", lambda: "c")())
     ['a', 'b', 'c']
@@ -91,9 +91,9 @@ def chain(*readers: Reader) -> Reader:
 
 
 def compose(*readers: Reader, **kwargs: Any) -> Reader:
-    """A reader whose samples are tuples of the fields that each reader gives.
+    """Zip readers: each sample is a tuple of the fields of all readers.
 
-    With `check_alignment=False` what the longer ones have left is dropped; otherwise, and where a
+    With `check_alignment=False` the surplus of longer readers is dropped; otherwise, and if a
     sample is None, ComposeNotAligned is raised.
 
     >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: [5, 6])())
@@ -121,16 +121,16 @@ def _as_tuple(sample: Any) -> tuple[Any, ...]:
 
 @typed
 def buffered(reader: Reader, size: int) -> Reader:
-    """A reader that reads up to `size` samples ahead, in a thread.
+    """Prefetch up to `size` samples in a thread.
 
-    Errors of the reader are raised where its samples are taken.
+    Errors of the reader are raised in the consumer.
     """
     return partial(prefetched, reader, max(size, 1))
 
 
 @typed
 def firstn(reader: Reader, n: int) -> Reader:
-    """A reader of the first `n` samples.
+    """Take the first `n` samples.
 
     >>> list(firstn(itertools.count, 3)())
     [0, 1, 2]
@@ -140,9 +140,9 @@ def firstn(reader: Reader, n: int) -> Reader:
 
 @typed
 def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
-    """A reader of lists of `batch_size` samples; the last one may be shorter, or is dropped.
+    """Group samples into lists of `batch_size`; the last one may be shorter, or is dropped.
 
-    The fraction of a size such as 10 / 4 is dropped. Raises ValueError for a size below 1.
+    A fractional size such as 10 / 4 is truncated. Raises ValueError for a size below 1.
 
     >>> list(batch(lambda: range(5), 2)()), list(batch(lambda: range(5), 2, drop_last=True)())
     ([[0, 1], [2, 3], [4]], [[0, 1], [2, 3]])
@@ -172,10 +172,10 @@ def xmap_readers(
     buffer_size: int,
     order: bool = False,
 ) -> Reader:
-    """A reader of mapped samples, made by `process_num` threads, `buffer_size` samples at a time.
+    """Map samples with `process_num` threads and at most `buffer_size` samples in flight.
 
-    With `order` they keep the order of the reader; otherwise they come as they are ready. Errors
-    of reader and mapper are raised where the samples are taken.
+    With `order` the reader's order is preserved; otherwise samples come as they are ready. Errors
+    of reader and mapper are raised in the consumer.
 
     >>> list(xmap_readers(abs, lambda: [-1, 2, -3], 2, 4, order=True)())
     [1, 2, 3]
@@ -199,7 +199,7 @@ def xmap_readers(
 
 
 def _first_ready(waiting: deque[Future[Any]]) -> Future[Any]:
-    """Take out the first one that is done, once one is."""
+    """Wait until one future is done, and remove and return it."""
     done = wait(waiting, return_when=FIRST_COMPLETED).done
     first = next(future for future in waiting if future in done)
     waiting.remove(first)
@@ -209,10 +209,10 @@ def _first_ready(waiting: deque[Future[Any]]) -> Future[Any]:
 def multiprocess_reader(
     readers: list[Reader], use_pipe: bool = True, queue_size: int = 1000
 ) -> Reader:
-    """A reader of the samples of several, each read in a process of its own, in turns.
+    """Interleave the samples of several readers, each read in its own process.
 
-    They come through a pipe a process, whatever `use_pipe` and `queue_size` say. Raises
-    AssertionError for no list of readers; otherwise as `in_processes`, which see.
+    `use_pipe` and `queue_size` are ignored: each process has a pipe. Raises AssertionError if
+    `readers` is not a list; otherwise as `in_processes`.
     """
     if not isinstance(readers, list) or not readers:
         raise AssertionError(f"multiprocess_reader takes a list of readers, not {readers!r}")
@@ -221,11 +221,11 @@ def multiprocess_reader(
 
 @entry_point
 def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]:
-    """One sample of each reader in turns, each read in a process of its own.
+    """Interleave one sample of each reader round-robin, each read in its own process.
 
-    The processes are forked, so that readers may be any functions; samples can be pickled and are
-    not None. Raises ValueError with the traceback of a reader that failed, and, where a `timeout`
-    in seconds is given, TimeoutError for a reader that takes longer over a sample.
+    The processes are forked, so readers may be any functions; samples must be picklable and not
+    None. Raises ValueError with the traceback of a reader that failed, and, with a `timeout` in
+    seconds, TimeoutError for a reader that takes longer for a sample.
     """
     sources = [_fork(reader) for reader in readers]
     try:
@@ -238,7 +238,9 @@ def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]
 
 
 def _fork(reader: Reader) -> tuple[Connection, BaseProcess]:
-    """A process that sends the samples of a reader, and where they arrive."""
+    """Start a process that sends the samples of a reader; returns its connection
+    and the process.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(reader, theirs), daemon=True)
@@ -251,7 +253,7 @@ def _send(reader: Reader, connection: Connection) -> None:
     try:
         for sample in reader():
             if sample is None:
-                raise ValueError("a sample is None, which says nothing to those who read it")
+                raise ValueError("a sample is None, which readers do not accept")
             connection.send((sample,))
         connection.send("")
     except Exception as error:
@@ -260,7 +262,9 @@ def _send(reader: Reader, connection: Connection) -> None:
 
 
 def _in_turns(connections: list[Connection], timeout: float) -> Iterator[Any]:
-    """One sample of each reader, again and again; a text in place of a sample is its last word."""
+    """Receive one sample per reader, round-robin; a string in place of a sample
+    ends that reader.
+    """
     left = deque(connections)
     while left:
         if timeout and not left[0].poll(timeout):

@@ -1,6 +1,6 @@
-"""Loaders fed by a generator: batches made ahead in a thread, for a loop or for the program itself.
+"""Loaders fed by a generator: batches prefetched in a thread, for a loop or for the program itself.
 
-An iterable loader gives feeds to pass to `Executor.run`. From one that is not, a program reads by
+An iterable loader yields feeds for `Executor.run`. From a non-iterable one the program reads
 itself: every run takes the next batch, and raises EOFException after the last one.
 """
 
@@ -30,10 +30,10 @@ Source = Callable[[], Iterable[Any]]
 
 
 class Reading:
-    """A source of batches and the thread that makes them ahead, begun and ended by hand.
+    """A source of batches with its prefetch thread, started and reset explicitly.
 
-    `variables` are what the values of a batch are for, in order. With `drop_last`, a run on
-    several devices takes no batches where there are fewer than devices left.
+    `variables` are the variables of a batch, in order. With `drop_last`, a run on several devices
+    drops the last batches if there are fewer than devices.
     """
 
     def __init__(
@@ -48,43 +48,43 @@ class Reading:
         self._idle: Queue[Batch] = Queue(capacity)
 
     def take_batches(self, source: Source) -> None:
-        """Read batches: each is a list of arrays or LoDTensors, one a variable."""
+        """Use a source of batches: each is a list of arrays or LoDTensors, one per variable."""
         self.source = source
 
     def take_samples(self, source: Source) -> None:
-        """Read lists of samples, each with a field for each variable."""
+        """Use a source of sample lists; a sample has a field per variable."""
         feeder = DataFeeder(self.variables, CPUPlace())
         self.source = lambda: ([*feeder.feed(samples).values()] for samples in source())
 
     def batches(self) -> Iterator[Batch]:
-        """The tensors of every batch; AssertionError where nothing says where they come from."""
+        """The tensors of every batch; raises AssertionError if no source is set."""
         if self.source is None:
             raise AssertionError(f"the data source of the reader of {self} has not been set yet")
         return (to_tensors(batch, self.names) for batch in self.source())
 
     def start(self) -> None:
-        """Begin to make batches ahead; RuntimeError where it has begun already."""
+        """Start prefetching; raises RuntimeError if it has started already."""
         if self._running is not None:
             raise RuntimeError(f"the reader of {self} is started already: reset it first")
         batches = self.batches()
         self._running = Prefetcher(lambda: batches, self.capacity)
 
     def reset(self) -> None:
-        """Forget what was made ahead; `start` begins anew."""
+        """Discard prefetched batches; `start` begins with the first batch."""
         if self._running is not None:
             self._running.close()
         self._running = None
 
     @property
     def queue(self) -> Queue[Batch]:
-        """The batches that wait; none before it is started."""
+        """The queue of prefetched batches; empty before `start`."""
         return self._idle if self._running is None else self._running.queue
 
     def next_batch(self) -> Batch:
-        """The next batch, waiting for it.
+        """Wait for the next batch and return it.
 
-        Raises EOFException after the last one, RuntimeError while it is not started, and what the
-        source raises.
+        Raises EOFException after the last one, RuntimeError before `start`, and the errors of the
+        source.
         """
         batch = next(self._expect_running(), None)
         if batch is None:
@@ -102,7 +102,7 @@ class Reading:
 
 @typed
 class DataLoaderBase:
-    """What loaders have in common: they are called, or looped over, for their batches."""
+    """Base class of loaders: calling or iterating over one yields its batches."""
 
     _begun: ref[Iterator[Any]] | None = None
     _own: Iterator[Any] | None = None
@@ -112,12 +112,12 @@ class DataLoaderBase:
         return iter(self)
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches from the first one on."""
+        """Iterate from the first batch."""
         raise NotImplementedError
 
     @entry_point
     def __next__(self) -> Any:
-        """The next batch of the loop that was begun last, or of a new one.
+        """The next batch of the most recent iteration, or of a new one.
 
         Raises StopIteration after the last batch.
         """
@@ -131,13 +131,13 @@ class DataLoaderBase:
         return self.__next__()
 
     def _remembered(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches themselves, which `next` takes as long as anyone loops over them."""
+        """The batches, also available to `next` while the iteration is alive."""
         self._begun = ref(batches)
         return batches
 
 
 class GeneratorLoader(DataLoaderBase):
-    """What `DataLoader.from_generator` gives, which see.
+    """The result of `DataLoader.from_generator`.
 
     Raises ValueError without a capacity or without variables.
     """
@@ -164,23 +164,23 @@ class GeneratorLoader(DataLoaderBase):
 
     @property
     def iterable(self) -> bool:
-        """Whether it is for a loop; otherwise the program reads from it."""
+        """Whether it is used in a loop; otherwise the program reads from it."""
         return self._iterable
 
     @property
     def queue(self) -> Queue[Batch]:
-        """The batches that wait in a started loader."""
+        """The prefetched batches of a started loader."""
         return self._reading.queue
 
     def __call__(self) -> GeneratorLoader:
-        """The loader itself, so that `for feed in loader()` reads well."""
+        """Return the loader itself, for `for feed in loader()`."""
         return self
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """The feeds from the first one on: a list with one for each place.
+        """Iterate over feeds from the first batch: a list with one per place.
 
-        A feed is a dict by name, or a list with `return_list`. Leaving the loop ends the thread
-        that makes them.
+        A feed is a dict by name, or a list with `return_list`. Leaving the loop ends the prefetch
+        thread.
         """
         self._expect(iterable=True, what="iterate over it")
         batches = self._reading.batches()
@@ -190,12 +190,12 @@ class GeneratorLoader(DataLoaderBase):
         return self._remembered(feeds)
 
     def start(self) -> None:
-        """Begin to make batches for the program; AssertionError where the loader is iterable."""
+        """Start prefetching for the program; raises AssertionError if the loader is iterable."""
         self._expect(iterable=False, what="call start()")
         self._reading.start()
 
     def reset(self) -> None:
-        """Stop, so that `start` begins with the first batch; AssertionError as `start`."""
+        """Stop, so that `start` begins with the first batch; raises AssertionError if iterable."""
         self._expect(iterable=False, what="call reset()")
         self._reading.reset()
 
@@ -206,19 +206,19 @@ class GeneratorLoader(DataLoaderBase):
     def set_sample_generator(
         self, reader: Source, batch_size: float, drop_last: bool = True, places: Any = None
     ) -> GeneratorLoader:
-        """Read single samples, each with a field for each variable, and make batches of them."""
+        """Use a source of single samples, with a field per variable, and batch them."""
         if batch_size <= 0:
             raise AssertionError(f"batch_size must be larger than 0, but received {batch_size}")
         batches = reader_decorators.batch(reader, batch_size, drop_last)
         return self.set_sample_list_generator(batches, places)
 
     def set_sample_list_generator(self, reader: Source, places: Any = None) -> GeneratorLoader:
-        """Read lists of samples, each with a field for each variable."""
+        """Use a source of sample lists; a sample has a field per variable."""
         self._reading.take_samples(reader)
         return self._set_places(places)
 
     def set_batch_generator(self, reader: Source, places: Any = None) -> GeneratorLoader:
-        """Read whole batches: an array or a LoDTensor for each variable."""
+        """Use a source of whole batches: an array or a LoDTensor per variable."""
         self._reading.take_batches(reader)
         return self._set_places(places)
 
@@ -229,7 +229,9 @@ class GeneratorLoader(DataLoaderBase):
 
 
 def as_places(places: Any) -> list[Place]:
-    """The places given, one or several; AssertionError for none, TypeError for what is no place."""
+    """A list of one or several places; raises AssertionError for none, TypeError
+    for invalid ones.
+    """
     if places is None:
         raise AssertionError("Places cannot be None when DataLoader is iterable")
     found = [*places] if isinstance(places, list | tuple) else [places]
@@ -240,7 +242,7 @@ def as_places(places: Any) -> list[Place]:
 
 
 def to_tensors(batch: Sequence[Any], names: Sequence[str]) -> Batch:
-    """The LoDTensors of a batch of arrays; ValueError where there are not as many as names."""
+    """Convert a batch of arrays to LoDTensors; raises ValueError if the number of names differs."""
     if len(batch) != len(names):
         raise ValueError(f"a batch has {len(batch)} values, but one each is fed to: {names}")
     return [_tensor(value, name) for value, name in zip(batch, names, strict=True)]
@@ -266,9 +268,8 @@ def _tensor(value: Any, name: str) -> LoDTensor:
 def device_feeds(
     batches: Iterator[Batch], names: list[str] | None, places: int, drop_last: bool
 ) -> Iterator[list[Any]]:
-    """One batch for each place, by `names` or as lists; the last ones may be too few.
-
-    Then they come as they are, or with `drop_last` not at all.
+    """One batch per place, by `names` or as lists; a last group with too few batches is
+    yielded as it is, or dropped with `drop_last`.
     """
     while group := list(islice(batches, places)):
         if len(group) == places or not drop_last:

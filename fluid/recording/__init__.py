@@ -1,1 +1,1 @@
-"""How programs are recorded: blocks, variables, operators, and the checks of arguments."""
+"""Recording of programs: blocks, variables, operators, and argument checks."""

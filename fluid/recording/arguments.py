@@ -1,7 +1,4 @@
-"""What users call takes what its signature says: anything else is told before anything is done.
-
-The annotations of a function are what is checked, so nothing is written twice.
-"""
+"""Argument checking of public functions against their annotations."""
 
 from __future__ import annotations
 
@@ -26,20 +23,20 @@ _NUMBERS: Mapping[Any, tuple[type, ...]] = {
     tuple: (tuple, list),
 }
 _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
-"""What is shown in a message as it was written; of anything else its type is."""
+"""Types whose values are shown in messages; of anything else the type is shown."""
 
 
 class ArgumentError(TypeError, ValueError, AssertionError):
-    """An argument is not what its function takes; the reference raises one or another of these."""
+    """An argument of a wrong type or value; the reference raises one of these classes."""
 
 
 def typed(function: F) -> F:
-    """The function, which holds its arguments against its annotations; of a class, its methods.
+    """Wrap a function, or the methods of a class, to check arguments against their annotations.
 
-    Errors show the user's frames alone (`compiler.tracebacks`).
+    Errors show only the user's frames (`compiler.tracebacks`).
 
-    Numbers and lists of NumPy's come in as Python's. Raises ArgumentError naming the argument that
-    does not fit.
+    NumPy numbers and lists of them are converted to Python's. Raises ArgumentError naming the
+    argument that does not match.
 
     >>> typed(_example)(1, [2, "a"])
     Traceback (most recent call last):
@@ -72,7 +69,7 @@ def typed(function: F) -> F:
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """What each parameter takes, in order; Any where nothing is said, as of `self`."""
+    """The type of each parameter, in order; Any without an annotation, as for `self`."""
     found = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
@@ -87,12 +84,12 @@ def _check(where: str, name: str, value: Any, hint: Any) -> None:
     if wrong is not None:
         part, found, wanted = wrong
         raise ArgumentError(
-            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_said(found)}"
+            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_shown(found)}"
         )
 
 
 def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
-    """What does not fit, the argument or an item of it: its name, itself, what it should be."""
+    """The argument or item that does not match: its name, its value, the expected type."""
     kind, args = _kind(hint), get_args(hint)
     if kind in (Union, UnionType):
         lists = [each for each in args if get_origin(each) is Sequence]
@@ -108,9 +105,9 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
 
 
 def _kind(hint: Any) -> Any:
-    """What is generic in an annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
+    """The origin of a generic annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
 
-    An alias of Python 3.12 and later, as NumPy 2.5 has for `NDArray`, stands for its value.
+    A type alias of Python 3.12 (`NDArray` of NumPy 2.5) is resolved to its value.
     """
     kind = get_origin(hint) or hint
     return _kind(kind.__value__) if hasattr(kind, "__value__") else kind
@@ -128,17 +125,17 @@ def _is_list(value: Any) -> bool:
 
 
 def _plain(value: Any, hint: Any) -> Any:
-    """A number or a list of numbers as Python's, where NumPy's were given for them."""
+    """Convert a NumPy number, or a list of them, to Python's."""
     if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
         return [_plain(each, hint) for each in value]
     kept = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
     return value if kept or not isinstance(value, np.generic | np.ndarray) else value.tolist()
 
 
-# ---- what is told -------------------------------------------------------------------------------
+# ---- messages -----------------------------------------------------------------------------------
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     kind = type(value).__name__
     return f"{kind} {value!r:.60}" if isinstance(value, _WRITTEN) else kind
 

@@ -1,7 +1,7 @@
-"""Python operators on variables: each appends the op it stands for (fluid_spec A.1).
+"""Python operators on variables: each appends the corresponding op (fluid_spec A.1).
 
 With a number, `+ - * /` become one `scale`; between variables they become `elementwise_*`, and
-comparisons become `less_than` and its kin. Results are called `tmp_0`, `tmp_1`, …
+comparisons become `less_than` and so on. Results are called `tmp_0`, `tmp_1`, …
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from fluid import unique_name
 from fluid.recording.arguments import ArgumentError
 
 Factors = Callable[[float], tuple[float, float]]
-"""From a number to the (scale, bias) that give the same as operating with it."""
+"""Maps a number to the equivalent (scale, bias)."""
 
 _COMPARISONS = {"equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"}
 
 
 def _operator(op_type: str, factors: Factors | None = None, *, swap: bool = False) -> Any:
-    """A method that appends `op_type`, or one `scale` where the other operand is a number."""
+    """Create a method that appends `op_type`, or one `scale` if the other operand is a number."""
 
     @entry_point
     def method(self: Any, other: Any) -> Any:
@@ -39,7 +39,7 @@ def _operator(op_type: str, factors: Factors | None = None, *, swap: bool = Fals
 
 
 class Arithmetic:
-    """What a variable can do with Python's operators; mixed into `fluid.framework.Variable`."""
+    """Operator overloads of a variable; a mixin of `fluid.framework.Variable`."""
 
     __add__ = __radd__ = _operator("elementwise_add", lambda number: (1.0, number))
     __sub__ = _operator("elementwise_sub", lambda number: (1.0, -number))
@@ -57,16 +57,16 @@ class Arithmetic:
     __le__ = _operator("less_equal")
     __gt__ = _operator("greater_than")
     __ge__ = _operator("greater_equal")
-    # `==` appends an op, so variables are told apart, as keys, by which object they are.
+    # `==` appends an op, so variables are hashed by identity.
     __hash__ = object.__hash__
-    # NumPy's numbers leave arithmetic with a variable to the variable.
+    # NumPy scalars defer arithmetic with a variable to the variable.
     __array_ufunc__ = None
 
     def __neg__(self) -> Any:
         return _scaled(self, -1.0, 0.0)
 
     def astype(self, dtype: Any) -> Any:
-        """The same values in another element type (`cast`)."""
+        """Cast to another dtype (`cast`)."""
         return _cast(self, dtype)
 
 
@@ -94,7 +94,7 @@ def _cast(var: Any, dtype: Any) -> Any:
 
 def _appended(op_type: str, x: Any, y: Any) -> Any:
     out = _new(x, "bool" if op_type in _COMPARISONS else x.dtype)
-    # A batch lines up with a batch from the left, as the reference decides it.
+    # Batch axes are aligned from the left, as in the reference.
     axis = 0 if y.shape[:1] == (-1,) else -1
     _block(x).append_op(
         op_type, inputs={"X": x, "Y": y}, outputs={"Out": out}, attrs={"axis": axis}
@@ -103,14 +103,14 @@ def _appended(op_type: str, x: Any, y: Any) -> Any:
 
 
 def _as_element(var: Any, number: Any) -> float:
-    """A number that a variable's elements can hold; ArgumentError for 0.5 beside integers."""
+    """Convert a number to the variable's dtype; raises ArgumentError for 0.5 with integers."""
     if not var.element.is_float and number != int(number):
         raise ArgumentError(f"{var.name!r} holds {var.element.text}, which cannot hold {number}")
     return float(number)
 
 
 def _as_operand(var: Any, other: Any, *, whole: bool) -> Any:
-    """The other operand as a variable of the same element type; `whole` of the same shape."""
+    """The other operand as a variable of the same dtype; with `whole`, of the same shape."""
     if isinstance(other, Arithmetic):
         return other if other.dtype == var.dtype else _cast(other, var.dtype)
     if whole and -1 in var.shape:
@@ -127,7 +127,7 @@ def _filled(var: Any, value: float, shape: tuple[int, ...]) -> Any:
 
 
 def _filled_like(var: Any, value: float) -> Any:
-    """A constant whose first unknown size is taken from `var` when it runs."""
+    """A constant whose first unknown dim is taken from `var` at run time."""
     axis = var.shape.index(-1)
     shape = [abs(size) if i != axis else -1 for i, size in enumerate(var.shape)]
     attrs = {"shape": shape, "dtype": var.dtype, "value": value}

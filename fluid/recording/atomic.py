@@ -1,4 +1,4 @@
-"""A call that fails leaves programs as they were: what it appended is taken back."""
+"""Atomic calls: a call that fails undoes what it appended to programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["atomic", "checked_all"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
-"""Errors that nothing here raises by itself, but for an AxisError."""
+"""Errors that nothing here raises directly, except AxisError."""
 
 
 def atomic(function: F) -> F:
-    """The function, which takes back the blocks, variables and ops it appended if it fails.
+    """Wrap a function to remove the blocks, variables and ops it appended if it fails.
 
-    What Python says of arguments of a kind that nobody foresaw is an ArgumentError that shows them.
+    Python errors over unexpected arguments become an ArgumentError that shows them.
 
     >>> import fluid
     >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
@@ -48,8 +48,8 @@ def atomic(function: F) -> F:
                 mark.restore()
             if not _is_slip(error) or _is_the_users(error):
                 raise
-            told = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
-            raise ArgumentError(f"{function.__name__} cannot take {told}") from error
+            received = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
+            raise ArgumentError(f"{function.__name__} cannot take {received}") from error
 
     return call  # type: ignore[return-value]
 
@@ -70,17 +70,17 @@ def _programs(*arguments: Any) -> list[Program]:
 
 
 def _is_slip(error: BaseException) -> bool:
-    """Whether Python raised an error over arguments that nobody checked."""
+    """Whether Python raised an error over unchecked arguments."""
     return isinstance(error, _SLIPS) and not isinstance(error, AxisError)
 
 
 def _is_the_users(error: BaseException) -> bool:
-    """Whether a function of the user's was called on the way to an error."""
+    """Whether the traceback of an error passes through a user function."""
     return not all(is_ours(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
 
 
 class _Mark:
-    """How far a program has got: new variables stand at the end, new ops anywhere."""
+    """A snapshot of a program's length: new variables are at the end, new ops anywhere."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -90,7 +90,7 @@ class _Mark:
         self.blocks = [(list(block.ops), len(block.vars)) for block in program.blocks]
 
     def restore(self) -> None:
-        """Take back what came since."""
+        """Remove everything added since."""
         program = self.program
         program.current_block_idx, program._seeds_given = self.current, self.seeds_given
         del program.blocks[len(self.blocks) :], program._reads[self.reads :]

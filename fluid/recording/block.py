@@ -1,4 +1,4 @@
-"""Blocks: what layers append to. An op is checked and typed before it is stored."""
+"""Blocks, to which layers append. An op is checked and its types inferred before it is stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Block", "InputNotFound"]
 
 
 class InputNotFound(MissingSlot, AssertionError):
-    """An op was given nothing for a slot it needs; the reference asserts here."""
+    """A required slot of an op is empty; an assertion in the reference."""
 
 
 class Block(ir.Block):
@@ -38,7 +38,7 @@ class Block(ir.Block):
         return self.owner
 
     def _sync_with_cpp(self) -> None:
-        """Nothing is to be done: descriptions and the block are one."""
+        """Do nothing: descriptions and the block share their data."""
 
     @property
     def desc(self) -> BlockDesc:
@@ -79,7 +79,7 @@ class Block(ir.Block):
         return var
 
     def add_var(self, name: str, **fields: Any) -> Variable:
-        """Declare a variable with the compiler's fields; one declared before is replaced."""
+        """Declare a variable with the compiler's fields, replacing an earlier declaration."""
         kind = fields.pop("kind", VarKind.TENSOR)
         cls = Parameter if fields.pop("is_parameter", False) else Variable
         self.vars[name] = var = cls(self, name=name, type=VarType[kind.value], **fields)
@@ -87,10 +87,11 @@ class Block(ir.Block):
         return var
 
     def create_var(self, initializer: Any = None, **fields: Any) -> Variable:
-        """Declare a variable and let `initializer` write it: fields as for `Variable`.
+        """Declare a variable and let `initializer` append its initialisation: fields as for
+        `Variable`.
 
-        A name that is already declared gives its variable. Raises ValueError, with the previous
-        and the new value, where shape, dtype, type, lod_level or persistable differ from it.
+        A name that is already declared returns its variable. Raises ValueError, with the previous
+        and the new value, if shape, dtype, type, lod_level or persistable differ from it.
         """
         check_type(fields.get("name"), "name", (str, NoneType), "create_var")
         var = self.vars.get(fields.get("name") or "")
@@ -105,10 +106,10 @@ class Block(ir.Block):
         return var
 
     def create_parameter(self, initializer: Any = None, **fields: Any) -> Parameter:
-        """Declare a parameter, always in the global block, and let `initializer` write it.
+        """Declare a parameter, always in the global block, and append its initialisation.
 
-        Sharing a name shares the parameter: it is initialised once, and what was said of it last
-        holds. Raises ValueError as `create_var` does.
+        Sharing a name shares the parameter: it is initialised once, and later attributes replace
+        earlier ones. Raises ValueError as `create_var` does.
         """
         block = self.program.global_block()
         param = Parameter(block, **fields)
@@ -136,7 +137,7 @@ class Block(ir.Block):
         self.program.touch()
 
     def _rename_var(self, name: str, new_name: str) -> Variable:
-        """Give a variable another name here, in the order of variables and in every op."""
+        """Rename a variable here, keeping its position, and in every op."""
         var = self.var(name)
         var.name = new_name
         self.vars = {each.name: each for each in self.vars.values()}
@@ -147,7 +148,7 @@ class Block(ir.Block):
         return var
 
     def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
-        """Declare here what `var` is elsewhere, as a plain variable."""
+        """Declare a copy of `var` here, as a plain variable."""
         fields: dict[str, Any] = {"name": var.name, "type": var.type}
         if var.holds_tensor:
             fields |= {"shape": var.dims, "dtype": var.dtype, "lod_level": var.lod_level}
@@ -168,10 +169,10 @@ class Block(ir.Block):
     ) -> Operator:
         """Append an op; slots take a variable, a name, or a list of them.
 
-        Attributes that are not given get their defaults, the outputs the types they follow from
-        the inputs. `stop_gradient` is of dygraph and means nothing here. Raises UnknownOp,
-        InputNotFound, MissingSlot, BadAttribute or ShapeError, all with the user's line, and
-        appends nothing then.
+        Missing attributes get their defaults; types of outputs are inferred from the inputs.
+        `stop_gradient` is for dygraph and has no effect here. Raises UnknownOp,
+        InputNotFound, MissingSlot, BadAttribute or ShapeError, all with the user's line, without
+        appending.
         """
         return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
 
@@ -205,7 +206,9 @@ class Block(ir.Block):
         outputs: dict[str, list[str]],
         attrs: Mapping[str, Any],
     ) -> Operator:
-        """The op with all its slots and attributes, its outputs typed; it is in no block yet."""
+        """Create an op with all slots and attributes and infer its output types; it is in no block
+        yet.
+        """
         given = plain_values({n: v for n, v in attrs.items() if v is not None})
         op = Operator(self, type, inputs, outputs, given, user_line())
         with _located(op):
@@ -220,14 +223,14 @@ class Block(ir.Block):
         return op
 
     def _claim(self, op: Operator) -> None:
-        """Tell the variables an op writes that it wrote them last."""
+        """Set the op as the last writer of its outputs."""
         for name in op.writes():
             var = self._find_var_recursive(name)
             if var is not None:
                 var.op = op
 
     def _fill_from(self, other: Block) -> None:
-        """Take copies of another block's variables and ops."""
+        """Copy another block's variables and ops into this one."""
         self.forward_block_idx = other.forward_block_idx
         self.ops = [op._copy(self) for op in other.ops]
         self.vars = {name: var._copy(self) for name, var in other.vars.items()}
@@ -241,7 +244,7 @@ class Block(ir.Block):
         source: str = "",
         index: int | None = None,
     ) -> Operator:
-        """Append an op as the compiler made it, or insert it before position `index`."""
+        """Append an op as the compiler created it, or insert it before position `index`."""
         op = Operator(self, type, inputs, outputs, attrs, source)
         self.ops.insert(len(self.ops) if index is None else index, op)
         self.program.touch()
@@ -254,7 +257,7 @@ class Block(ir.Block):
         return self.ops[start:end]
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """Its variables and ops as protobuf text; with details, what training must know."""
+        """Its variables and ops as protobuf text; with details, also the training attributes."""
         must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
         if not with_details:
             return block_text(self)
@@ -271,7 +274,7 @@ class Block(ir.Block):
 
 
 def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
-    """ValueError where a variable is declared again as something else."""
+    """Raise ValueError if a variable is declared again with different properties."""
     given = {name: value for name, value in fields.items() if value is not None}
     if "dtype" in given:
         given["dtype"] = convert_np_dtype_to_dtype_(given["dtype"])
@@ -288,7 +291,7 @@ def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _located(op: Operator) -> Iterator[None]:
-    """Give errors of the compiler the op as text and the user's line."""
+    """Add the op's text and the user's line to errors of the compiler."""
     try:
         yield
     except CompileError as error:

@@ -1,4 +1,4 @@
-"""Checks of what users pass to layers, with messages that name the argument."""
+"""Argument checks of layers, with messages that name the argument."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class SizesError(ValueError, AssertionError):
-    """Sizes that are no shape; the reference asserts here."""
+    """Sizes that are not a shape; an assertion in the reference."""
 
 
 class AxisError(IndexError):
@@ -34,12 +34,12 @@ class AxisError(IndexError):
 
 
 class AssertedShapeError(ShapeError, AssertionError):
-    """Shapes do not go together in a layer where the reference asserts that they do."""
+    """Mismatched shapes in a layer where the reference asserts that they match."""
 
 
 @contextmanager
 def asserting_shapes() -> Generator[None]:
-    """Turn a ShapeError of an op that is appended into one that is an AssertionError, too."""
+    """Convert a ShapeError of an appended op to one that is also an AssertionError."""
     try:
         yield
     except ShapeError as error:
@@ -52,7 +52,7 @@ FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
 def convert_dtype(dtype: Any) -> str:
-    """The NumPy name of an element type, however it is given; ValueError where it is none.
+    """The NumPy name of a dtype in any notation; raises ValueError if it is none.
 
     >>> convert_dtype(5), convert_dtype("int64")
     ('float32', 'int64')
@@ -67,9 +67,10 @@ def check_type(
     op_name: str,
     extra_message: str = "",
 ) -> None:
-    """TypeError where an argument of a layer is not of an expected type; NumPy's numbers are.
+    """Raise TypeError if an argument of a layer is not of an expected type; NumPy numbers count
+    too.
 
-    `extra_message` ends the message, as in the other checks.
+    `extra_message` is appended to the message, as in the other checks.
     """
     kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
     plain = input.item() if isinstance(input, np.number) else input
@@ -82,7 +83,7 @@ def check_type(
 
 
 def check_variable(value: Any, name: str, op: str) -> None:
-    """TypeError where an argument of a layer is no Variable."""
+    """Raise TypeError if an argument of a layer is not a Variable."""
     check_type(value, name, Variable, op)
 
 
@@ -93,7 +94,7 @@ def check_dtype(
     op_name: str,
     extra_message: str = "",
 ) -> None:
-    """TypeError where an element type is not among the expected ones."""
+    """Raise TypeError if a dtype is not among the expected ones."""
     if convert_dtype(input_dtype) not in expected_dtype:
         wanted = ", ".join(expected_dtype)
         raise TypeError(
@@ -109,6 +110,6 @@ def check_variable_and_dtype(
     op_name: str,
     extra_message: str = "",
 ) -> None:
-    """TypeError where an argument is no Variable or has an unexpected element type."""
+    """Raise TypeError if an argument is not a Variable or has an unexpected dtype."""
     check_variable(input, input_name, op_name)
     check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)

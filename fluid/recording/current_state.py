@@ -1,4 +1,4 @@
-"""What is current while a program is recorded, under the private names that scripts import."""
+"""Current state during recording, under the private names that scripts import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _current_expected_place() -> None:
 
 
 def _dygraph_tracer() -> None:
-    """None: nothing runs line by line."""
+    """None: nothing is executed eagerly."""
     return
 
 

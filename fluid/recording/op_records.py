@@ -1,4 +1,4 @@
-"""What an op is written down with: names for variables, plain values, and the user's line."""
+"""Conversion of an op's arguments to a record: variable names, plain values, the user's line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler import tracebacks
 from compiler.ir.program import Block, BlockRef, VarDesc
 
 _GUARDS = str(contextlib.__file__)
-"""Has frames between a `with` line and our context managers."""
+"""The file with the frames between a `with` line and our context managers."""
 
 
 def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[str]]:
@@ -44,7 +44,7 @@ def _names(op_type: str, slot: str, value: Any) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """An attribute as a value that prints and parses: numbers, strings, lists, block indices."""
+    """Convert an attribute to a printable value: numbers, strings, lists, block indices."""
     if isinstance(value, Block):
         return BlockRef(value.idx)
     if isinstance(value, np.ndarray | np.generic):
@@ -57,12 +57,12 @@ def plain(value: Any) -> Any:
 
 
 def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of an op, each as `plain` gives it; lists are copied."""
+    """Convert the attributes of an op with `plain`; lists are copied."""
     return {name: plain(value) for name, value in attrs.items()}
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file is of our packages, or that of context managers, and not the user's."""
+    """Whether a file is in our packages or is that of context managers, not the user's."""
     return tracebacks.is_ours(file) or file == _GUARDS
 
 
@@ -76,9 +76,9 @@ def user_line() -> str:
 
 @lru_cache(maxsize=256)
 def _shown(filename: str, here: Path) -> str:
-    """Relative to the working directory if it is below it, else its last part.
+    """Path relative to the working directory if it is below it, else the file name.
 
-    So one program gives the same text wherever its project lies.
+    So the text of a program does not depend on the location of its project.
     """
     if filename.startswith("<"):
         return filename
@@ -87,7 +87,7 @@ def _shown(filename: str, here: Path) -> str:
 
 
 def must_be_bool(**arguments: Any) -> None:
-    """AssertionError, as in the reference, naming the argument that is no bool."""
+    """Raise AssertionError, as in the reference, naming the argument that is not a bool."""
     for name, value in arguments.items():
         if not isinstance(value, bool):
             kind = type(value).__name__

@@ -1,4 +1,4 @@
-"""An op of a block, with the methods that programs which rewrite programs use."""
+"""An op of a block, with the methods that program rewrites use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Operator"]
 
 
 class Operator(ir.OpDesc):
-    """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical.
+    """An op of a block, created by `Block.append_op`. Slots are in alphabetical order.
 
-    `recorded` is True for an op that a script of this process appended, False for one that was
-    decoded or that fluid put in place of another; a copy of an op has that of the op.
+    `recorded` is True for an op appended by a script of this process, False for one that was
+    decoded or inserted by fluid in place of another; copies keep the value.
     """
 
     def __init__(self, block: Any, *fields: Any) -> None:
@@ -93,7 +93,7 @@ class Operator(ir.OpDesc):
         return name in self.attrs
 
     def attr_type(self, name: str) -> AttrType:
-        """How an attribute is written in files; ValueError where it has none of this name."""
+        """The serialised type of an attribute; ValueError if it has none of this name."""
         return AttrType(dump_attr(self.type, name, self.attr(name)).one("type", int))
 
     def all_attrs(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""A whole program as bytes, with what the format of release 1.8.5 does not say of its variables.
+"""Serialisation of a whole program, including parameter and stop-gradient flags.
 
-Which of them are parameters, and which stop gradients, is written as later releases do it, in
-fields of a VarDesc that 1.8.5 lets pass. Bytes from 1.8.5 do not have them: there a parameter is
-what the program trains or, where it trains nothing, what it reads and only a startup can have made.
+Release 1.8.5 does not store which variables are parameters and which stop gradients; as later
+releases do, the flags are written in fields of a VarDesc that 1.8.5 ignores. For bytes from 1.8.5,
+a parameter is a trained variable or, without training, one that is read but only a startup program
+can have initialised.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
 
 
 def program_bytes(program: Program) -> bytes:
-    """The `ProgramDesc` bytes of a program and of what it knows of its variables."""
+    """Serialise a program with the flags of its variables."""
     message = parse(dump_program(program))
     blocks = zip(program.blocks, message.many("blocks", Message), strict=True)
     flagged = tuple(_with_flags(block, each) for block, each in blocks)
@@ -34,10 +35,10 @@ def program_bytes(program: Program) -> bytes:
 
 
 def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
-    """The program that `program_bytes` gave, or release 1.8.5 wrote.
+    """Parse the bytes of `program_bytes` or of release 1.8.5.
 
-    Raises TypeError for what are no bytes, and CompileError, naming `where` they are from, for
-    bytes that are no program.
+    Raises TypeError for a non-bytes argument, and CompileError, naming the origin `where`, for
+    invalid bytes.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"{where} must be bytes, not {type(data).__name__}")
@@ -58,14 +59,14 @@ def _with_flags(block: Block, message: Message) -> Message:
 
 
 def _set(var: VarDesc) -> tuple[tuple[int, bytes], ...]:
-    """The fields for what holds of a variable; a parameter that is not trained stops gradients."""
+    """The flag fields of a variable; an untrained parameter stops gradients."""
     stops = var.stop_gradient or not getattr(var, "trainable", True)
     holds = {"is_parameter": var.is_parameter, "stop_gradient": stops}
     return tuple((tag, _TRUE) for flag, tag in _FLAGS.items() if holds[flag])
 
 
 def _flags(block: Message) -> dict[str, set[str]]:
-    """The flags that are set of each variable."""
+    """The variables of each flag that is set."""
     return {
         var.one("name", str): {flag for flag, tag in _FLAGS.items() if (tag, _TRUE) in var.unknown}
         for var in block.many("vars", Message)
@@ -90,9 +91,9 @@ def _may_be_parameter(var: VarDesc) -> bool:
 
 
 def _guessed(program: Program) -> Iterator[tuple[str, set[str]]]:
-    """The names and flags of what must be parameters in a program that does not say.
+    """The names and inferred flags of parameters in a program without flags.
 
-    What the forward ops read and write, such as running means, is not trained.
+    Variables that forward ops both read and write, such as running means, are not trained.
     """
     main = program.blocks[MAIN_BLOCK]
     trained = {name for op in main.ops for name in op.attrs.get("op_role_var", [])[::2]}

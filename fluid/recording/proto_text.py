@@ -1,6 +1,6 @@
-"""Programs, blocks, variables and ops in protobuf's text format, which is what `str` gives.
+"""Programs, blocks, variables and ops in protobuf's text format, the result of `str`.
 
-Everything stands in the order of the program; call stacks are left out (fluid_spec A.1).
+Everything is in program order; call stacks are omitted (fluid_spec A.1).
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ def _text(message: Message) -> str:
 
 
 def message_text(message: Message) -> str:
-    """A message as protobuf prints it, every field that is set."""
+    """A message in protobuf's text format, with every field that is set."""
     return "".join(f"{line}\n" for line in _lines(message, {}))
 
 
 _UNSAID = {"need_check_feed": False, "forward_block_idx": -1}
-"""What the reference does not write down unless it is otherwise."""
+"""Defaults that the reference does not print."""
 
 
 def _lines(message: Message, unsaid: Mapping[str, object] = _UNSAID) -> Iterator[str]:
-    """A message's fields by number, one to a line, what is inside others indented."""
+    """A message's fields in numeric order, one per line, with nested ones indented."""
     for field in SCHEMA[message.kind]:
         value = message.values.get(field.name, ())
         if unsaid.get(field.name, ()) == value:

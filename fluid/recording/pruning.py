@@ -1,6 +1,6 @@
-"""Taking ops out of a program, with the blocks and variables that go with them.
+"""Removal of ops from a program, with their blocks and variables.
 
-`Program.clone(for_test=True)` drops what training added; `Program._prune` keeps what a target
+`Program.clone(for_test=True)` removes training ops; `Program._prune` keeps the ops a target
 needs (fluid_spec A.1).
 """
 
@@ -20,7 +20,7 @@ def is_training(op: OpDesc) -> bool:
 
 
 def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
-    """Take out ops, and the blocks and variables that only they used."""
+    """Remove ops, and the blocks and variables that only they used."""
     unused_before = {var.name for var in program.all_vars()} - _used(program)
     for block in program.blocks:
         block.ops = [op for op in block.ops if not unwanted(op)]
@@ -29,9 +29,9 @@ def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
 
 
 def keep_needed(program: Program, feeds: Collection[str], targets: Collection[str]) -> None:
-    """Keep the ops of the main block that compute `targets` from `feeds`, and what those use.
+    """Keep the ops of the main block that compute `targets` from `feeds`, with their variables.
 
-    Updates of parameters are never kept: a target is what the forward pass computes.
+    Parameter updates are never kept: a target is computed by the forward pass.
     """
     main = program.blocks[MAIN_BLOCK]
     needed = set(targets) - set(feeds)
@@ -46,7 +46,7 @@ def keep_needed(program: Program, feeds: Collection[str], targets: Collection[st
 
 
 def reads_of(program: Program, op: OpDesc) -> Iterator[str]:
-    """What an op reads, in its blocks as well."""
+    """The names an op reads, including those of its blocks."""
     yield from op.reads()
     for ref in _refs(op):
         for inner in program.blocks[ref].ops:
@@ -70,7 +70,7 @@ def _drop_vars(program: Program, kept: Collection[str]) -> None:
 
 
 def drop_blocks(program: Program) -> None:
-    """Drop blocks that no op owns any more, and number the others anew."""
+    """Remove blocks that no op owns, and renumber the others."""
     reached = _reached(program, program.blocks[MAIN_BLOCK])
     kept = [block for block in program.blocks if block.idx in reached]
     renumbered = {block.idx: index for index, block in enumerate(kept)}

@@ -1,8 +1,8 @@
-"""Python's indexing of variables: `x[1:, 0]`, `x[::-1]`, `x[i]` append the ops they stand for.
+"""Indexing of variables: `x[1:, 0]`, `x[::-1]`, `x[i]` append the corresponding ops.
 
-A part of some axes is one `slice`, or a `strided_slice` where steps other than 1 occur; an axis
-that is turned round as a whole is a `reverse` behind it. An axis with one place taken goes; the
-reference forgets that where it turns a later one round.
+Ranges become one `slice`, or a `strided_slice` if a step is not 1; an axis that is reversed as a
+whole becomes a following `reverse`. An axis indexed with an integer is removed; the reference fails
+to do so if a later axis is reversed.
 """
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ from fluid import unique_name
 __all__ = ["Sliceable"]
 
 THE_END = 10_000_000
-"""What is written down for the end of an axis, as the reference does."""
+"""The value recorded for the end of an axis, as in the reference."""
 
 
 class Sliceable:
-    """What a variable can do with square brackets; mixed into `fluid.framework.Variable`."""
+    """Indexing of a variable; a mixin of `fluid.framework.Variable`."""
 
-    # Python would count x[0], x[1], … for ever to walk over what has no end before it runs.
+    # Otherwise Python would iterate over x[0], x[1], … forever: the size is unknown when recording.
     __iter__ = None
 
     def __getitem__(self, item: Any) -> Any:
-        """The part of a variable that an index of places, ranges or variables names.
+        """Index with integers, ranges or variables.
 
-        Raises TypeError for any other index and IndexError for more places than axes.
+        Raises TypeError for any other index and IndexError for more indices than axes.
         """
         parts = _Parts(self, _whole_index(self, item))
         return parts.appended()
 
 
 def _whole_index(var: Any, item: Any) -> list[Any]:
-    """The index as a list in which `...` has become ranges over whole axes."""
+    """The index as a list, with `...` expanded to full ranges."""
     items = list(item) if isinstance(item, tuple) else [item]
     if any(each is Ellipsis for each in items):
         at = next(i for i, each in enumerate(items) if each is Ellipsis)
         items[at : at + 1] = [slice(None)] * (len(var.shape) - len(items) + 1)
     if len(items) > len(var.shape):
-        raise IndexError(f"{var.name!r} has {len(var.shape)} axes, too few for {len(items)} places")
+        raise IndexError(
+            f"{var.name!r} has {len(var.shape)} axes, too few for {len(items)} indices"
+        )
     return items
 
 
 @dataclass
 class _Parts:
-    """What is taken of each axis, as the ops want it."""
+    """The selection of each axis, as the attributes of the ops."""
 
     var: Any
     items: list[Any]
@@ -55,7 +57,7 @@ class _Parts:
     ends: list[Any] = field(default_factory=list[Any])
     steps: list[Any] = field(default_factory=list[Any])
     single: list[int] = field(default_factory=list[int])
-    turned: list[int] = field(default_factory=list[int])
+    reversed_axes: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         for axis, item in enumerate(self.items):
@@ -65,7 +67,7 @@ class _Parts:
                 self._place(axis, item)
 
     def _place(self, axis: int, place: Any) -> None:
-        """One place of an axis; the last one has no end that is one larger."""
+        """Select one index of an axis; the last index has no end that is larger by one."""
         if not isinstance(place, int | Sliceable) or isinstance(place, bool):
             raise TypeError(
                 f"{self.var.name!r} takes numbers, ranges and variables as index, not {place!r}"
@@ -78,7 +80,7 @@ class _Parts:
     def _range(self, axis: int, part: slice) -> None:
         start, end, step = part.start, part.stop, 1 if part.step is None else part.step
         if start is None and end is None and isinstance(step, int) and step in (1, -1):
-            self.turned += [axis] * (step == -1)
+            self.reversed_axes += [axis] * (step == -1)
             return
         backwards = isinstance(step, int) and step < 0
         if backwards and step < -1 and (start is None or end is None):
@@ -94,14 +96,14 @@ class _Parts:
         self.steps.append(step)
 
     def appended(self) -> Any:
-        """The variable itself where all of it is taken, else the result of the ops."""
+        """Append the ops and return the result; the variable itself if all of it is selected."""
         out = self.var
         if self.axes:
             strided = any(not isinstance(step, int) or step != 1 for step in self.steps)
             out = self._slice("strided_slice" if strided else "slice", strided)
-        if self.turned:
+        if self.reversed_axes:
             reverse = _new(self.var, f"{self.var.name}_slice_reverse")
-            axes = [axis - sum(gone < axis for gone in self.single) for axis in self.turned]
+            axes = [axis - sum(gone < axis for gone in self.single) for axis in self.reversed_axes]
             self._append("reverse", {"X": out}, reverse, {"axis": axes})
             out = reverse
         return out
@@ -136,7 +138,7 @@ class _Parts:
         return out
 
     def _after(self, place: Any) -> Any:
-        """The place behind one that a variable holds."""
+        """The index after one held by a variable."""
         one = self._constant(1, place.dtype)
         out = _block(self.var).create_var(dtype=place.dtype, stop_gradient=True)
         self._append("elementwise_add", {"X": place, "Y": one}, out, {"axis": -1})

@@ -1,6 +1,6 @@
-"""What a variable can hold, by the numbers that saved files use.
+"""The types of variables, with the numbers of saved files.
 
-`VarDesc.VarType.FP32 == 5` (fluid_spec G.3). Users find it as `fluid.core.VarDesc`.
+`VarDesc.VarType.FP32 == 5` (fluid_spec G.3). Public as `fluid.core.VarDesc`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["VarDesc", "kind_of", "var_type"]
 
 
 class VarDesc:
-    """Holds `VarType`, where the reference keeps it."""
+    """Namespace of `VarType`, as in the reference."""
 
     VarType = VarTypeId
 
 
 def var_type(dtype: DType) -> VarTypeId:
-    """The number an element type has in fluid.
+    """The `VarType` of a dtype.
 
     >>> var_type(DType.INT64)
     VarType.INT64
@@ -27,7 +27,7 @@ def var_type(dtype: DType) -> VarTypeId:
 
 
 def kind_of(type: int) -> VarKind:
-    """What a variable of this `VarType` holds; ValueError where no variable can be of that type.
+    """The kind of variable for a `VarType`; raises ValueError if no variable can have the type.
 
     >>> kind_of(VarDesc.VarType.LOD_TENSOR).name
     'TENSOR'

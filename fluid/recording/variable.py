@@ -1,4 +1,4 @@
-"""Variables and parameters: what the compiler knows of a value, with what users may ask of it."""
+"""Variables and parameters: the compiler's variables with Paddle's user interface."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def grad_var_name(var_name: str) -> str:
 
 
 class _Watched:
-    """A field of a variable whose change makes compiled forms of its program stale."""
+    """A field whose assignment invalidates compiled versions of the program."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.slot = "_" + name
@@ -72,10 +72,10 @@ class _Watched:
 
 
 class Variable(Arithmetic, Sliceable, PlainVariable):
-    """A variable of a block: made by `Block.create_var`, which see.
+    """A variable of a block, created by `Block.create_var`.
 
     `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
-    that wrote it last. `capacity` and unknown fields are let pass, as in the reference.
+    that wrote it last. `capacity` and unknown fields are ignored, as in the reference.
     """
 
     _details: tuple[str, ...] = ("error_clip", "stop_gradient")
@@ -124,17 +124,17 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes, -1 where unknown; () while nothing is known of it."""
+        """Its shape, -1 for unknown sizes; () while it is unknown."""
         return self.dims or ()
 
     @property
     def dtype(self) -> VarType:
-        """Its element type, as `VarDesc.VarType` numbers them."""
+        """Its dtype, as a `VarDesc.VarType`."""
         return var_type(self.element)
 
     @property
     def type(self) -> VarType:
-        """What it holds: LOD_TENSOR, SELECTED_ROWS, …"""
+        """Its variable type: LOD_TENSOR, SELECTED_ROWS, …"""
         return VarType[self.kind.value]
 
     @property
@@ -143,7 +143,7 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         return grad_var_name(self.name)
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """Its declaration as protobuf text; with details, what training must know of it."""
+        """Its declaration as protobuf text; with details, also the training attributes."""
         must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
         details = self._details if with_details else ()
         return var_text(self) + "".join(f"{name}: {getattr(self, name)}\n" for name in details)
@@ -158,22 +158,22 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         self.error_clip = error_clip
 
     def _set_info(self, key: str, value: Any) -> None:
-        """Note something about the variable, for whoever rewrites the program."""
+        """Attach information to the variable, for program rewrites."""
         self._info = {**self._info, key: value}
 
     def _get_info(self, key: str) -> Any:
-        """What was noted under a key, or None."""
+        """Information attached under a key, or None."""
         return self._info.get(key)
 
     # ---- what only values of dygraph have
 
     def detach(self) -> NoReturn:
         """Raises AssertionError: use `stop_gradient`, or `layers.assign` for a copy."""
-        raise _of_dygraph("detach", "set stop_gradient, or make a copy by layers.assign")
+        raise _of_dygraph("detach", "set stop_gradient, or copy it with layers.assign")
 
     def numpy(self) -> NoReturn:
         """Raises AssertionError: values are what `Executor.run` fetches."""
-        raise _of_dygraph("numpy", "fetch the variable by Executor.run")
+        raise _of_dygraph("numpy", "fetch the variable with Executor.run")
 
     def set_value(self, value: Any) -> NoReturn:
         """Raises AssertionError: values are set in a scope."""
@@ -188,8 +188,8 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         raise _of_dygraph("gradient", "fetch the variable that grad_name names")
 
     def clear_gradient(self) -> NoReturn:
-        """Raises AssertionError: gradients begin anew with every run."""
-        raise _of_dygraph("clear_gradient", "nothing is to be cleared between runs")
+        """Raises AssertionError: gradients are reset in every run."""
+        raise _of_dygraph("clear_gradient", "gradients are reset in every run")
 
     def __str__(self) -> str:
         return self.to_string(True)
@@ -199,34 +199,34 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
 
 
 def _check_name(name: Any) -> None:
-    """TypeError for what is no text, CompileError for names that stand for something else.
+    """Raise TypeError for a non-string, CompileError for a reserved name.
 
-    And for those with half of a pair of UTF-16, which no file can hold.
+    Lone UTF-16 surrogates, which cannot be encoded in files, are rejected too.
     """
     if not isinstance(name, str | None):
         raise TypeError(f"the name of a variable must be a str, not {type(name).__name__}")
     if name == EMPTY or LOD in (name or ""):
         what = "no variable" if name == EMPTY else "the lengths of the sequences in another one"
-        raise CompileError(f"no variable can be called {name!r:.200}, which stands for {what}")
+        raise CompileError(f"{name!r:.200} is not a valid variable name: it denotes {what}")
     if name is not None and not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):
         raise CompileError(
-            f"no variable can be called {name!r:.200}, which has no form in UTF-8",
-            hint="it holds a lone surrogate: decode the name as UTF-8",
+            f"{name!r:.200} is not a valid variable name: it cannot be encoded in UTF-8",
+            hint="it contains a lone surrogate: decode the name as UTF-8",
         )
 
 
 def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:
-    """A shape as a tuple; TypeError where it is no list of whole numbers."""
+    """A shape as a tuple; raises TypeError if it is not a list of integers."""
     try:
         return None if shape is None else tuple(map(index, shape))
     except TypeError:
         raise TypeError(
-            f"the shape of variable {name!r} must hold whole numbers, but received {shape!r:.60}"
+            f"the shape of variable {name!r} must be a list of integers, but received {shape!r:.60}"
         ) from None
 
 
 def _of_dygraph(method: str, instead: str) -> AssertionError:
-    return AssertionError(f"{method!r} is of dygraph mode, which there is not here: {instead}")
+    return AssertionError(f"{method!r} is for dygraph mode, which is not supported: {instead}")
 
 
 class Parameter(Variable):

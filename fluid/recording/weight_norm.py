@@ -1,6 +1,6 @@
-"""Weights taken apart into direction and length: `w = g * v / |v|` (Salimans & Kingma, 2016).
+"""Weight normalisation: `w = g * v / |v|` (Salimans & Kingma, 2016).
 
-`g` and `v` are the parameters; `w` is computed from them in every step. At the start g = |v|, so
+`g` and `v` are the parameters; `w` is computed from them in every step. Initially g = |v|, so
 that w = v.
 """
 
@@ -26,11 +26,10 @@ def create_normalized_weight(
     shape: Sequence[int],
     dtype: Any,
 ) -> Variable:
-    """Make the parameters `<name>_g` and `<name>_v` and append what computes the weight.
+    """Create the parameters `<name>_g` and `<name>_v` and append the ops that compute the weight.
 
-    `main` and `startup` are the blocks to append to, `stem` begins the names of temporaries.
-    Lengths are taken along all axes but `attr.dim`, or along all. Raises ValueError where there is
-    no such axis.
+    `main` and `startup` are the blocks to append to, `stem` the name prefix of temporaries.
+    Norms are over all axes but `attr.dim`, or over all. Raises ValueError for an invalid axis.
     """
     if attr.dim is not None and not 0 <= attr.dim < len(shape):
         raise ValueError(f"WeightNormParamAttr: there is no axis {attr.dim} in {list(shape)}")
@@ -52,7 +51,7 @@ def create_normalized_weight(
 
 
 def _append_norm(block: Block, stem: str, v: Variable, dim: int | None, out: Variable) -> Variable:
-    """Append the root of the sum of squares along all axes but `dim`, which are kept."""
+    """Append the L2 norm over all axes but `dim`, which are kept."""
     total = _temporary(block, stem, "square", v.dtype)
     block.append_op("square", inputs={"X": v}, outputs={"Out": total})
     axes = [axis for axis in range(len(v.shape)) if axis != dim]

@@ -1,1 +1,1 @@
-"""Parts of `fluid.Executor`: feeds, fetches, flags, and programs compiled before."""
+"""The parts of `fluid.Executor`: feeds, fetches, flags, and the cache of compiled programs."""

@@ -1,8 +1,8 @@
-"""Branches whose results differ in rank or element type: a program for each choice.
+"""Branches whose results differ in rank or dtype: one specialised program per taken branch.
 
-What is compiled has one type for every value. Where `cond`, `case` or `switch_case` leave it to the
-condition which type there is, the condition is computed first, and what runs is the program with
-the branch that is taken in place of the choice.
+Every value of compiled code has one static type. If `cond`, `case` or `switch_case` makes a type
+depend on the condition, the condition is computed first, and the program that runs has the taken
+branch inlined in place of the op.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["BranchesTaken", "expect_one_type"]
 
 
 class BranchesTaken:
-    """Programs without the choices that decide types, by what was chosen."""
+    """A cache of programs specialised to the taken branches, keyed by the conditions."""
 
     def __init__(self, core: core.Executor[Program]) -> None:
         self._core = core
@@ -39,15 +39,15 @@ class BranchesTaken:
         self._latest: WeakKeyDictionary[Program, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()
 
     def latest(self, program: Program) -> Program:
-        """What `settled` returned last for a program as it is now; the program before that."""
+        """The program `settled` returned last for the current version of `program`."""
         version, taken = self._latest.get(program, (None, ()))
         return self._choices(program)[taken] if taken and version == program.version else program
 
     def settled(self, program: Program, feed: Mapping[str, Array], scope: Scope) -> Program:
-        """The program itself, or with the branches that it takes now in place of such choices.
+        """Return the program, with every type-deciding branch op replaced by the branch now taken.
 
-        What conditions need runs first; state that this changes is set back. Raises ShapeError
-        where the choice is made in a loop.
+        The conditions are computed first; state that this changes is restored. Raises ShapeError
+        for a type-deciding branch in a loop.
         """
         choices = self._choices(program)
         found, taken = program, ()
@@ -63,7 +63,7 @@ class BranchesTaken:
     def _computed(
         self, program: Program, name: str, feed: Mapping[str, Array], scope: Scope
     ) -> Any:
-        """The value that a variable has in a run."""
+        """Compute the value of a variable in a run of the program."""
         pruned = self._pruned(program, name, feed)
         before = saved_state(pruned, scope)
         try:
@@ -72,7 +72,7 @@ class BranchesTaken:
             restore(before, scope)
 
     def _pruned(self, program: Program, name: str, feed: Mapping[str, Array]) -> Program:
-        """What computes a variable; made once for a version of a program."""
+        """The program pruned to compute one variable, cached per version of the program."""
         version, known = self._conditions.get(program, (None, {}))
         if version != program.version:
             known = {}
@@ -83,7 +83,7 @@ class BranchesTaken:
         return known[key]
 
     def _next(self, program: Program) -> Operator | None:
-        """The first choice that is to be made, found out once a version of a program."""
+        """The next type-deciding branch op, cached per version of the program."""
         version, choice = self._firsts.get(program, (None, None))
         if version != program.version:
             choice = _first_choice(program)
@@ -99,7 +99,7 @@ class BranchesTaken:
 
 
 def _first_choice(program: Program) -> Operator | None:
-    """The first choice of the main block that decides a type, or has one within its branches."""
+    """The first branch op of the main block that decides a type, or contains one that does."""
     inner = [op for block in program.blocks for op in block.ops if _decides(block, op)]
     if not inner:
         return None
@@ -108,25 +108,29 @@ def _first_choice(program: Program) -> Operator | None:
         branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
         if op in inner or any(_holds(program, each, inner) for each in branches):
             return op
-    raise _differing(inner[0], "in a loop", "let the branches return values of one rank and type")
+    raise _differing(
+        inner[0], "in a loop", "return values of the same rank and dtype from all branches"
+    )
 
 
 def expect_one_type(program: Program) -> None:
-    """Raise ShapeError where a condition decides a type, which devices may decide differently."""
+    """Raise ShapeError if a condition decides a type, since devices could take
+    different branches.
+    """
     for block in program.blocks:
         for op in (op for op in block.ops if _decides(block, op)):
             raise _differing(op, "on several devices", "run the program on one device")
 
 
 def _differing(op: Operator, where: str, hint: str) -> ShapeError:
-    """An error about the branches of a choice."""
+    """The error for branches with results of different types."""
     listed = ", ".join(str(op.block._var_recursive(name).shape) for name in op.inputs["X"])
-    what = f"the ways have the shapes {listed} or differ in element type, {where}"
+    what = f"the branches have the shapes {listed} or differ in dtype, {where}"
     return ShapeError(f"select_input: {what}", op=op_text(op), source=op.source, hint=hint)
 
 
 def _decides(block: Block, op: Operator) -> bool:
-    """Whether it depends on the condition which type the result of a choice has."""
+    """Whether the type of a branch op's result depends on the condition."""
     if op.type != "select_input":
         return False
     ways = [block._find_var_recursive(name) for name in op.inputs["X"]]
@@ -139,7 +143,7 @@ def _makes(op: Operator, names: list[str]) -> bool:
 
 
 def _holds(program: Program, op: Operator, wanted: list[Operator]) -> bool:
-    """Whether one of some ops is in the blocks of an op."""
+    """Whether the blocks of `op` contain one of `wanted`."""
     for ref in (value for value in op.attrs.values() if isinstance(value, BlockRef)):
         ops = program.blocks[ref].ops
         if any(each in wanted or _holds(program, each, wanted) for each in ops):
@@ -156,7 +160,7 @@ def saved_state(program: Program, scope: Scope) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any], scope: Scope) -> None:
-    """Set variables back to what `saved_state` found."""
+    """Restore variables to the values of `saved_state`."""
     for name, value in state.items():
         scope.find_var(name).get_tensor().set(value, CPUPlace())
 
@@ -165,7 +169,7 @@ def restore(state: dict[str, Any], scope: Scope) -> None:
 
 
 def _with_branch(program: Program, select: Operator, mask: int) -> Program:
-    """A copy in which all choices by a mask are made."""
+    """A copy of the program with all branch ops on one mask resolved."""
     copied = program._copy()
     _Taking(copied, select.inputs["Mask"][0], mask).rewrite()
     drop_blocks(copied)
@@ -174,7 +178,7 @@ def _with_branch(program: Program, select: Operator, mask: int) -> Program:
 
 
 class _Taking:
-    """Rewrites the main block of a program for one value of a mask."""
+    """Rewriter of the main block for one value of a mask."""
 
     def __init__(self, program: Program, name: str, mask: int) -> None:
         self.program, self.main = program, program.global_block()
@@ -185,7 +189,7 @@ class _Taking:
         self.left = {name for each in ways for i, name in enumerate(each) if i != mask}
 
     def rewrite(self) -> None:
-        """Replace the choices, and the blocks that belong to them, by what is taken."""
+        """Replace the branch ops and their blocks by the taken branch."""
         ops, self.main.ops = list(self.main.ops), []
         for op in ops:
             self._op(op)
@@ -224,13 +228,15 @@ class _Taking:
         self.made.append(Operator(self.main, *fields))
 
     def _zeros(self, op: Operator) -> None:
-        """What a branch that did not run adds to gradients."""
+        """Append zero gradients for a branch that did not run."""
         pairs = zip(op.inputs["Input"], op.outputs["Input@GRAD"], strict=False)
         for name, grad in pairs:
             self._add(op, "fill_zeros_like", name, grad)
 
     def _inline(self, op: Operator, names: dict[str, str]) -> None:
-        """The ops of a block in place of what owns it; `names` are new names of its variables."""
+        """Inline the block of an op in its place; `names` are new names of the
+        block's variables.
+        """
         block = self.program.blocks[op.attrs["sub_block"]]
         for name, var in block.vars.items():
             moved = var._copy(self.main)
@@ -245,7 +251,7 @@ class _Taking:
         block.ops = []
 
     def _inline_grad(self, op: Operator) -> None:
-        """The gradient of a branch; what it calls by names from around it gets names of its own."""
+        """Inline the gradient of a branch, with its captured variables renamed."""
         block = self.program.blocks[op.attrs["sub_block"]]
         written = {name for inner in block.ops for name in inner.writes() if name in block.vars}
         names = {name: f"{name}@BLOCK{block.idx}" for name in written}
@@ -259,7 +265,7 @@ class _Taking:
 
 
 def _rename(program: Program, op: Operator, names: dict[str, str]) -> None:
-    """Give variables of an op, and of the blocks it owns, other names."""
+    """Rename variables of an op and of the blocks it owns."""
     if not names:
         return
     for slots in (op.inputs, op.outputs):

@@ -1,4 +1,6 @@
-"""Compilation of a program for an Executor: one module for each digest, pattern and fetch list."""
+"""Compilation of a program for an Executor: one module per digest, shape signature
+and fetch list.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def digest(program: Program) -> str:
 def compile_constant(
     target: str, program: Program, feed: Pattern, fetch: list[str], params: Params
 ) -> Module:
-    """Compile with parameters whose values do not change, so that they may be folded."""
+    """Compile over constant parameter values, which passes may fold."""
     return compile_program(target, program, feed, fetch, params)
 
 

@@ -1,4 +1,6 @@
-"""Whether what is fed fits what is declared, as scripts ask it of `fluid.executor`."""
+"""Checks of feeds against declared shapes and dtypes, as scripts import them from
+`fluid.executor`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Sizes = Sequence[int | None]
 
 
 def dtype_is_compatible_with(first: Any, second: Any) -> bool:
-    """Whether two element types are the same, however they are named.
+    """Whether two dtypes are the same, in any notation.
 
     >>> dtype_is_compatible_with("float32", np.float32), dtype_is_compatible_with("int64", "int32")
     (True, False)
@@ -36,7 +38,7 @@ def dtype_is_compatible_with(first: Any, second: Any) -> bool:
 
 
 def dimension_is_compatible_with(first: Sizes, second: Sizes) -> bool:
-    """Whether two shapes may be the same; None and negative sizes are unknown.
+    """Whether two shapes are compatible; None and negative sizes match any size.
 
     >>> dimension_is_compatible_with([-1, 3], [2, None]), dimension_is_compatible_with([2], [2, 1])
     (True, False)
@@ -52,9 +54,9 @@ def _is_known(size: int | None) -> bool:
 
 
 def diff_tensor_shape(tensor: LoDTensor, var_desc: Any, num_places: int) -> list[int] | None:
-    """The shape of a tensor where a variable is declared with another one, else None.
+    """The shape of a tensor if it differs from the declared one, else None.
 
-    `var_desc` is what `var.desc` gives. Rows are those of one device of `num_places`.
+    `var_desc` is a `var.desc`. The first axis is divided by the number of devices `num_places`.
     """
     shape = list(tensor.shape())
     if shape and num_places > 1:
@@ -63,7 +65,7 @@ def diff_tensor_shape(tensor: LoDTensor, var_desc: Any, num_places: int) -> list
 
 
 def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -> bool:
-    """True; FeedError where a variable that checks feeds has another shape or element type."""
+    """Return True; raises FeedError if a variable that checks feeds has another shape or dtype."""
     if not var.need_check_feed:
         return True
     given = diff_tensor_shape(feed, var.desc, num_places)
@@ -83,25 +85,27 @@ def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -
 def has_feed_operators(
     block: Block, feed_targets: Mapping[str, Any], feed_holder_name: str
 ) -> bool:
-    """Whether a block begins with feed ops. ValueError where these are of other variables."""
+    """Whether a block starts with feed ops; raises ValueError if they are for other variables."""
     ops = [op for op in block.ops if op.type == "feed"]
     found = {op.output("Out")[0] for op in ops}
     _expect_holder([op.input("X")[0] for op in ops], feed_holder_name)
     if ops and found != set(feed_targets):
-        raise ValueError(f"feed ops are of {sorted(found)}, feed_targets of {sorted(feed_targets)}")
+        raise ValueError(
+            f"feed ops are for {sorted(found)}, but feed_targets are {sorted(feed_targets)}"
+        )
     return bool(ops)
 
 
 def has_fetch_operators(
     block: Block, fetch_targets: Sequence[Variable], fetch_holder_name: str
 ) -> bool:
-    """Whether a block has fetch ops. ValueError where these are of other variables."""
+    """Whether a block has fetch ops; raises ValueError if they are for other variables."""
     ops = sorted((op for op in block.ops if op.type == "fetch"), key=lambda op: op.attr("col"))
     found = [op.input("X")[0] for op in ops]
     names = [var.name for var in fetch_targets]
     _expect_holder([op.output("Out")[0] for op in ops], fetch_holder_name)
     if ops and found != names:
-        raise ValueError(f"fetch ops are of {found}, fetch_targets of {names}")
+        raise ValueError(f"fetch ops are for {found}, but fetch_targets are {names}")
     return bool(ops)
 
 
@@ -110,13 +114,13 @@ def _expect_holder(holders: Sequence[str], name: str) -> None:
 
 
 def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
-    """An array, or a number of an element type, as a LoDTensor.
+    """Convert an array, or a number with a dtype, to a LoDTensor.
 
-    Raises RuntimeError for a list, whose sequences an array cannot say, and AssertionError for a
-    number without `dtype`.
+    Raises RuntimeError for a list, which has no LoD, and AssertionError for a number without
+    `dtype`.
     """
     if isinstance(data, list):
-        raise RuntimeError("a list may hold sequences: give an array or a LoDTensor")
+        raise RuntimeError("a list may contain sequences: pass an array or a LoDTensor")
     if np.isscalar(data):
         assert dtype is not None, "dtype should be given when casting python scalar to tensor"
         data = np.array([data]).astype(DType.of(convert_np_dtype_to_dtype_(dtype)).numpy)
@@ -126,7 +130,7 @@ def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
 
 
 def name_text(var: Any) -> str:
-    """The name of what is fetched: of a variable, of several with commas between, or a name.
+    """The name of a fetch: of a variable, comma-separated of several, or the name itself.
 
     Raises TypeError for anything else.
     """
@@ -144,13 +148,13 @@ def name_text(var: Any) -> str:
 
 
 def declared_feed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:
-    """Name, element type and shape of a variable, as an error about its feed says them."""
+    """Name, dtype and shape of a variable, for an error about its feed."""
     var = program.blocks[0].vars[name]
     return name, str(var.element.numpy), var.shape
 
 
 def missing_feeds(program: Program, known: set[str]) -> dict[str, OpDesc]:
-    """Variables read before anything gives them a value, and the first op to read each."""
+    """Variables that are read but neither fed nor computed, with the first op that reads each."""
     variables = program.blocks[0].vars
     missing: dict[str, OpDesc] = {}
     for op in program.blocks[0].ops:
@@ -162,5 +166,5 @@ def missing_feeds(program: Program, known: set[str]) -> dict[str, OpDesc]:
 
 
 def _is_temporary(var: Variable | None) -> bool:
-    """Whether it is a tensor that lives in one run only; False for what is not declared."""
+    """Whether a declared variable is a tensor that lives for one run only."""
     return var is not None and var.holds_tensor and not var.persistable

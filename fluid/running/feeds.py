@@ -1,4 +1,4 @@
-"""What users feed a program, as the arrays and offsets that its compiled steps take."""
+"""Conversion of user feeds to the arrays and LoD offsets that compiled steps take."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["declared", "expect_names", "feed_arrays", "sole", "with_batches"]
 
 
 def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
-    """The feeds as arrays. Raises where `feed` is no dict or a value is no array."""
+    """Convert feeds to arrays; raises if `feed` is not a dict or a value is not an array."""
     if feed is None:
         return {}
     if isinstance(feed, list | tuple):
@@ -41,7 +41,7 @@ def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
 
 
 def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
-    """The levels of a feed's LoD; ValueError where it does not cover the data any more."""
+    """The LoD offsets of a feed; raises ValueError if they do not match the data."""
     if not value.has_valid_recursive_sequence_lengths():
         raise FeedError(f"feed {name!r} has the LoD {value.lod()}, but {value.shape()} elements")
     levels = enumerate(value.lod())
@@ -49,7 +49,7 @@ def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
 
 
 def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """The feeds themselves; TypeError for a key that is no name."""
+    """Return the feeds; raises TypeError for a key that is not a string."""
     for name in feed:
         if not isinstance(name, str):
             raise TypeError(f"a key of feed must be a name, not {type(name).__name__}")
@@ -57,7 +57,7 @@ def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:
 
 
 def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
-    """The feeds that the program has; a warning for each of the others."""
+    """The feeds of variables the program has; warns about each of the others."""
     for name in expect_names(feed):
         if name not in variables:
             hint = did_you_mean(name, variables)
@@ -67,17 +67,17 @@ def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[s
 
 
 def sole(feed: Any) -> Any:
-    """The one dict of a list, which stands for one device."""
+    """The single dict of a list with one entry per device."""
     if len(feed) != 1:
         raise AssertionError(
-            f"a list of {len(feed)} feeds needs a program compiled with data parallel; "
+            f"a list of {len(feed)} feeds requires a program compiled with data parallel; "
             "without one, feed a dict or a list of one"
         )
     return feed[0]
 
 
 def _array(var: Variable, value: Any) -> Array:
-    """A fed value as an array: a LoDTensor's own, a copy of a NumPy-like, or a single number's."""
+    """Convert a feed to an array: without a copy from a LoDTensor, else a copy."""
     if isinstance(value, list):
         raise RuntimeError(
             f"feed {var.name!r} is a Python list: feed np.array(…, dtype='{var.element.numpy}'), "
@@ -94,12 +94,12 @@ def _array(var: Variable, value: Any) -> Array:
     except (OverflowError, ValueError) as error:  # such as rows of several lengths
         raise FeedError(f"feed {var.name!r} must be an array, but {error}") from error
     if array.dtype == object:
-        raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")
+        raise FeedError(f"feed {var.name!r} must be an array, but received {value!r:.60}")
     return array
 
 
 def _number(var: Variable, value: Any) -> Array:
-    """A single number in the element type of a feed; FeedError for one that it cannot hold."""
+    """Convert a number to the dtype of a feed; raises FeedError if it does not fit."""
     try:
         return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
     except (OverflowError, ValueError) as error:
@@ -108,7 +108,7 @@ def _number(var: Variable, value: Any) -> Array:
 
 
 def declared(program: Program, name: str) -> Declared:
-    """What a program says of a variable that is fed."""
+    """Declared shape and dtype of a fed variable."""
     var = program.blocks[0].vars[name]
     shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
     exact = var.persistable or var.need_check_feed
@@ -116,7 +116,7 @@ def declared(program: Program, name: str) -> Declared:
 
 
 def with_batches(program: Program, feed: Any) -> Any:
-    """A feed with the next batch of every reader of the program whose variables it leaves out."""
+    """A feed completed with the next batch of every reader whose variables it lacks."""
     if not program._reads:
         return feed
     return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

@@ -1,4 +1,4 @@
-"""Names of what a fetch list asks for: variables, names, and what `minimize` returned."""
+"""Parsing of fetch lists: variables, names, and results of `minimize`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluid.recording.operator import Operator
 
 
 def names_of(fetch_list: Any) -> tuple[str, ...]:
-    """The names in a fetch list of variables and names, or of a single one."""
+    """The names in a fetch list, or of a single variable or name."""
     if fetch_list is None:
         return ()
     if isinstance(fetch_list, str | Variable):
@@ -21,9 +21,9 @@ def names_of(fetch_list: Any) -> tuple[str, ...]:
 
 
 def _nested_names(item: Any) -> list[str]:
-    """The names in an item of a fetch list: a variable, a name, a list of them.
+    """The names in an item of a fetch list: a variable, a name, or a list of them.
 
-    What `minimize` returned, or its ops alone, asks for the updates, which run anyway.
+    The result of `minimize`, or its ops, fetches nothing: updates run in any case.
     """
     if type(item) is str:
         return [item]
@@ -35,7 +35,7 @@ def _nested_names(item: Any) -> list[str]:
 
 
 def _single_name(item: Any) -> list[str]:
-    """The name of a variable, none of an op that updates a parameter; TypeError for all else."""
+    """The name of a variable, nothing for a parameter update op; raises TypeError otherwise."""
     if isinstance(item, Variable | str):
         return [item if isinstance(item, str) else item.name]
     if not isinstance(item, Operator):

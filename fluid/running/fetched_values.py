@@ -1,4 +1,4 @@
-"""What is fetched converts to a number where it is one, as it did in the NumPy of release 1.8."""
+"""Fetched arrays of one element convert to numbers, as in the NumPy of release 1.8."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ __all__ = ["OneValue", "number_like"]
 
 
 class OneValue(np.ndarray):
-    """An array of one element, as a loss is, or of rows of one, that may stand for numbers.
+    """An array of one element (such as a loss), or with rows of one, that converts to a number.
 
-    Scripts say `"%f" % loss` and `float(loss)` of a loss of shape [1], and of each row of a
-    prediction of shape [N, 1], which NumPy from 2.4 on refuses for all arrays that have a
-    dimension. Sums and products of one element are alike. Copied to other processes or to files
-    it is an array as any other.
+    Scripts use `"%f" % loss` and `float(loss)` on a loss of shape [1] and on rows of a prediction
+    of shape [N, 1]; NumPy 2.4 and later refuses that for arrays with dimensions. Results of
+    arithmetic with one element convert too. Pickled, it is a plain array.
 
     >>> loss = number_like(np.array([0.25], np.float32))
     >>> float(loss), "%.1f" % (loss * 2), int(loss), loss
@@ -35,7 +34,9 @@ class OneValue(np.ndarray):
 
     def _number(self) -> Any:
         if self.size != 1:
-            raise TypeError(f"an array of shape {self.shape} is no number: it needs one element")
+            raise TypeError(
+                f"an array of shape {self.shape} is not a number: it must have one element"
+            )
         return self.item()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -51,7 +52,7 @@ class OneValue(np.ndarray):
 
 
 def number_like(value: Any) -> Any:
-    """An array of one element, or whose rows have one, as a `OneValue`; others as they are.
+    """Wrap an array with one element, or with rows of one, in `OneValue`; return others unchanged.
 
     >>> number_like(np.zeros(2))
     array([0., 0.])
@@ -63,14 +64,14 @@ def number_like(value: Any) -> Any:
 
 
 def as_numpy(tensor: Any) -> Any:
-    """The array of a LoDTensor, None where it is empty; of a list, a list of arrays.
+    """The array of a LoDTensor, None if it is empty; for a list, a list of arrays.
 
-    Raises RuntimeError for sequences, which an array cannot say.
+    Raises RuntimeError for a tensor with LoD, which an array cannot represent.
     """
     if isinstance(tensor, list):
         return [as_numpy(each) for each in tensor]
     if tensor.lod():
-        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
+        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} cannot be a plain array")
     return None if tensor.array is None else np.array(tensor)
 
 

@@ -1,11 +1,11 @@
 """Programs with `save`, `load`, `save_combine` and `load_combine` in their main block.
 
-Nothing compiled touches a file. A program is cut at such ops: what stands between them is compiled
-and run, and the Executor writes and reads the files itself.
+Compiled code accesses no files. A program is split at such ops: the parts between them are compiled
+and run, and the Executor reads and writes the files itself.
 
-A program that was decoded, from a file or from bytes, may come from anyone and name any file. Its
-ops run only on files inside the folder that FLUID_MODEL_FILES names. An op that a script of this
-process appended (`Operator.recorded`) is the script's own, and runs as the script says.
+A program decoded from a file or from bytes is untrusted and may name any file. Its file ops run
+only on files inside the folder in FLUID_MODEL_FILES. An op appended by a script of this process
+(`Operator.recorded`) is trusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from runtime.tensors.scope import Scope
 __all__ = ["FOLDER", "FileStages"]
 
 FOLDER = "FLUID_MODEL_FILES"
-"""The environment variable that names the folder which decoded programs may read and write."""
+"""The environment variable with the folder that decoded programs may read and write."""
 READS, WRITES = ("load", "load_combine"), ("save", "save_combine")
 
 Run = Callable[..., list[Any]]
@@ -43,26 +43,28 @@ Run = Callable[..., list[Any]]
 
 
 class FileStages:
-    """How programs are cut at such ops, found out once a version and what is fetched."""
+    """A cache of the stages of programs, keyed by version and fetch list."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Program, tuple[int, dict[tuple[str, ...], Stages | None]]]
         self._known = WeakKeyDictionary()
 
     def stages(self, program: Program, fetch: tuple[str, ...]) -> Stages | None:
-        """The stages of a program; None where its main block has no such op."""
+        """The stages of a program; None if its main block has no file op."""
         version, known = self._known.get(program, (None, {}))
         if version != program.version:
             known = dict[tuple[str, ...], Stages | None]()
             self._known[program] = program.version, known
         if fetch not in known:
-            known[fetch] = cut(program._copy(), fetch)  # which the key does not keep alive
+            known[fetch] = cut(
+                program._copy(), fetch
+            )  # a copy, so that the weak key is not kept alive
         return known[fetch]
 
 
 @dataclass(frozen=True)
 class Computed:
-    """A program without files, what it is fed if that is known, and what later stages need."""
+    """A stage without file ops, its feeds if known, and the values later stages need."""
 
     program: Program
     reads: frozenset[str]
@@ -71,7 +73,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Stages:
-    """What a program does, stage by stage; `kept` are its persistable variables."""
+    """A program as a list of stages; `kept` are its persistable variables."""
 
     steps: tuple[Computed | Operator, ...]
     kept: frozenset[str]
@@ -79,11 +81,11 @@ class Stages:
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        """Run all stages; the fetched values, arrays or LoDTensors.
+        """Run all stages; returns the fetched values, arrays or LoDTensors.
 
-        Raises FileAccessError before anything runs where an op must not touch its file; then what
-        the stages raise, FileAccessError for a file that is missing or must not be replaced, and
-        CheckpointError for one that holds something else.
+        Raises FileAccessError before anything runs if an op may not access its file; then the
+        errors of the stages, FileAccessError for a file that is missing or must not be replaced,
+        and CheckpointError for a file with other contents.
         """
         paths = {step: allowed(step) for step in self.steps if isinstance(step, Operator)}
         values = with_lod(feed)
@@ -101,7 +103,7 @@ class Stages:
         return [tensor if tensor.lod() else np.asarray(tensor) for tensor in found]
 
     def _set(self, found: Mapping[str, Tensor], values: dict[str, Any], scope: Scope) -> None:
-        """Let variables hold what was read: in the scope if they outlive the run."""
+        """Store the values read, in the scope if the variable is persistable."""
         for name, (array, lod) in found.items():
             tensor = scope.var(name).get_tensor() if name in self.kept else LoDTensor()
             tensor.set(array, CPUPlace())
@@ -111,7 +113,7 @@ class Stages:
 
 
 def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
-    """Feeds by name, each with the levels that stand beside it."""
+    """Feeds by name, with their LoD offsets attached."""
     values = {name: LoDTensor(array) for name, array in feed.items() if LOD not in name}
     for name, tensor in values.items():
         levels = [key for key in feed if key.startswith(f"{name}{LOD}")]
@@ -121,7 +123,7 @@ def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
-    """What a variable holds now; NotInitialized where it holds nothing."""
+    """The current value of a variable; raises NotInitialized without one."""
     found = values.get(name)
     variable = scope.find_var(name) if found is None else None
     tensor = found if variable is None else variable.get_tensor()
@@ -135,14 +137,14 @@ def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
 
 
 def cut(program: Program, fetch: tuple[str, ...]) -> Stages | None:
-    """The stages of a program; None where its main block has no op on a file."""
+    """Split a program into stages; None if its main block has no file op."""
     ops: list[Any] = program.global_block().ops
-    places = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
-    if not places:
+    positions = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
+    if not positions:
         return None
     kept = frozenset(var.name for var in program.list_vars() if var.persistable)
     steps: list[Computed | Operator] = []
-    for start, end in zip([0, *(at + 1 for at in places)], [*places, len(ops)], strict=True):
+    for start, end in zip([0, *(at + 1 for at in positions)], [*positions, len(ops)], strict=True):
         if start < end:
             later = {name for op in ops[end:] for name in reads_of(program, op)} | {*fetch}
             steps.append(computed(program, start, end, later - kept))
@@ -151,7 +153,9 @@ def cut(program: Program, fetch: tuple[str, ...]) -> Stages | None:
 
 
 def computed(program: Program, start: int, end: int, later: set[str]) -> Computed:
-    """The stage of some ops of the main block; `later` are names that others read."""
+    """The stage of ops `start` to `end` of the main block; `later` are names that later stages
+    read.
+    """
     copied = program._copy()
     main: Any = copied.global_block()
     main.ops = main.ops[start:end]
@@ -167,12 +171,12 @@ def computed(program: Program, start: int, end: int, later: set[str]) -> Compute
 
 
 def allowed(op: Operator) -> Path:
-    """The file of an op, links followed; FileAccessError where the op must not touch it."""
+    """The resolved path of an op's file; raises FileAccessError if the op may not access it."""
     check_slots(op)
     given = op.attrs.get("file_path")
     if op.attrs.get("model_from_memory") or op.attrs.get("save_to_memory"):
-        hint = "give the bytes to fluid.io.load_vars, or save to a file"
-        raise failure(op, "keeps tensors in memory, which is not supported", hint)
+        hint = "pass the bytes to fluid.io.load_vars, or save to a file"
+        raise failure(op, "saves to memory, which is not supported", hint)
     if not isinstance(given, str) or not given or "\0" in given:
         raise failure(op, "has no file", "give it a path")
     path, folder = Path(os.path.realpath(given)), os.environ.get(FOLDER)
@@ -182,14 +186,14 @@ def allowed(op: Operator) -> Path:
     verb = "write" if op.type in WRITES else "read"
     raise failure(
         op,
-        f"is of a program that was decoded and must not {verb} files",
+        f"is in a decoded program and must not {verb} files",
         f"set the environment variable {FOLDER} to a folder that holds the file if you trust the "
         "program with that folder, or remove the op",
     )
 
 
 def failure(op: Operator, what: str, hint: str) -> FileAccessError:
-    """An error that names the op and its file."""
+    """A FileAccessError with the op and its file."""
     message = f"{op.type} on the file {op.attrs.get('file_path')!r:.300} {what}"
     return FileAccessError(message, op=op_text(op), source=op.source, hint=hint)
 
@@ -209,21 +213,23 @@ def loaded(op: Operator, path: Path) -> dict[str, Tensor]:
 
 
 def part_of(op: Operator, tensor: Tensor) -> Tensor:
-    """The tensor, or the elements that `seek` and `shape` name; FileAccessError beyond its end."""
+    """The tensor, or the elements selected by `seek` and `shape`; FileAccessError
+    beyond its end.
+    """
     start, shape = op.attrs.get("seek", -1), op.attrs.get("shape") or []
     if start < 0:
         return tensor
     flat, count = tensor[0].reshape(-1), prod(shape)
     if min(shape, default=0) < 0 or start + count > flat.size:
-        what = f"asks for {shape} from element {start} on of {flat.size}"
+        what = f"reads {shape} from element {start} of only {flat.size}"
         raise failure(op, what, "check its attributes 'seek' and 'shape'")
     return flat[start : start + count].reshape(shape), ()
 
 
 def save(op: Operator, path: Path, tensors: Mapping[str, LoDTensor]) -> None:
-    """Write tensors to the file of an op, which appears whole or not at all."""
+    """Write tensors to the file of an op, atomically."""
     if path.exists() and not op.attrs.get("overwrite", True):
-        raise failure(op, "must not replace what is there", "set its attribute 'overwrite'")
+        raise failure(op, "must not replace an existing file", "set its attribute 'overwrite'")
     records: list[tuple[str, Tensor]] = []
     for name in op.inputs["X"]:
         array = np.asarray(tensors[name])

@@ -1,9 +1,8 @@
-"""Flags: what the reference lets users tune by `fluid.set_flags` and by FLAGS_* variables.
+"""Flags of the reference: `fluid.set_flags` and FLAGS_* environment variables.
 
-Nearly all of them steer its allocators and threads, which this runtime does not have: they keep
-what they are given and change nothing. FLAGS_check_nan_inf lets a run stop at the first op that
-computes NaN or an infinite number. `CPU_NUM`, which says how many CPU devices there are, is read
-here too.
+Most of them tune the reference's allocators and threads, which this runtime does not have: their
+values are stored and have no effect. FLAGS_check_nan_inf stops a run at the first op that computes
+NaN or infinity. `CPU_NUM`, the number of CPU devices, is read here too.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ DEFAULTS: dict[str, bool | int | float | str] = {
     "FLAGS_use_pinned_memory": True,
     "FLAGS_use_system_allocator": False,
 }
-"""The flags that release 1.8.5 shows, on a CPU and on a GPU, with their defaults."""
+"""The flags of release 1.8.5 for CPU and GPU, with their defaults."""
 
 _BOOLS = dict.fromkeys(["1", "t", "true", "y", "yes"], True) | dict.fromkeys(
     ["0", "f", "false", "n", "no"], False
@@ -56,17 +55,17 @@ _BOOLS = dict.fromkeys(["1", "t", "true", "y", "yes"], True) | dict.fromkeys(
 
 
 def from_env(environ: Mapping[str, str] = os.environ) -> dict[str, bool | int | float | str]:
-    """The flags with the values that environment variables of their names give them.
+    """The flags with values from environment variables of the same names.
 
     >>> from_env({"FLAGS_check_nan_inf": "true"})["FLAGS_check_nan_inf"]
     True
     """
-    said = {name: _parsed(name, environ[name]) for name in DEFAULTS if name in environ}
-    return DEFAULTS | said
+    from_environ = {name: _parsed(name, environ[name]) for name in DEFAULTS if name in environ}
+    return DEFAULTS | from_environ
 
 
 def _parsed(name: str, text: str) -> bool | int | float | str:
-    """A flag's value from its text; ValueError naming the variable that has no such value."""
+    """Parse a flag's value; raises ValueError with the name of the variable."""
     kind = type(DEFAULTS[name])
     if kind is bool and text.lower() in _BOOLS:
         return _BOOLS[text.lower()]
@@ -87,7 +86,7 @@ def checks_numbers() -> bool:
 
 @typed
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Give flags values of their own type; all of them or, where one is refused, none.
+    """Set flags, all of them or, on an error, none; values are converted to the flag's type.
 
     Raises TypeError for no dict and for a value of another type, ValueError for an unknown flag.
 
@@ -112,7 +111,7 @@ def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
 
 
 class Flags(MutableMapping[str, Any]):
-    """All flags as a mapping; to set one is `set_flags`, and none can be removed."""
+    """All flags as a mapping; assignment calls `set_flags`, and flags cannot be removed."""
 
     def __getitem__(self, name: str) -> Any:
         return _values[_known(name, "get")]
@@ -151,7 +150,7 @@ def _as_flag(name: str, value: Any) -> bool | int | float | str:
 
 
 def cpu_count(environ: MutableMapping[str, str] = os.environ) -> int:
-    """How many CPU devices a data-parallel run has: `CPU_NUM`, which is set to 1 where it is not.
+    """Number of CPU devices of a data-parallel run: `CPU_NUM`, which is set to 1 if missing.
 
     >>> cpu_count({"CPU_NUM": "4"})
     4

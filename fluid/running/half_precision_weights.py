@@ -1,8 +1,8 @@
-"""Inference in two bytes by an `Executor`: weights are cast once, while nothing writes to them.
+"""Half-precision inference by an `Executor`: weights are cast once, until something writes to them.
 
-An Executor keeps parameters as they are, since another program may train them. So what is computed
-of them ahead, casts to two bytes and folded norms, holds until a value of the scope is written. A
-program after which that has happened goes on in the ordinary way and casts in every run.
+An Executor does not change parameters, since another program may train them. Values computed from
+them ahead of the run (casts to half precision, folded norms) are valid until a variable of the
+scope is written. After that the program runs without them and casts in every run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Lent", "changes_state"]
 Core = core.Executor[Program]
 
 _KEEPING = ("is_test", "use_global_stats")
-"""Attributes with which an op leaves the running statistics among its outputs as they are."""
+"""Attributes with which an op does not update the running statistics among its outputs."""
 
 
 def changes_state(program: Program) -> bool:
-    """Whether a run leaves other state behind than it found."""
+    """Whether a run changes persistable variables."""
     kept = {var.name for var in program.all_vars() if var.persistable}
     ops = (op for block in program.blocks for op in block.ops)
     return any(not kept.isdisjoint(op.writes()) for op in ops if _writes_values(op))
@@ -38,7 +38,7 @@ def _writes_values(op: OpDesc) -> bool:
 
 @dataclass
 class _Known:
-    """What runs one version of a program, made when so much had been written to its scope."""
+    """The executor of one version of a program, valid for one write count of its scope."""
 
     version: int
     written: int
@@ -46,10 +46,10 @@ class _Known:
 
 
 class Lent:
-    """The executors of programs that change no state, each over parameters cast ahead.
+    """Executors of programs that change no state, each over parameters cast in advance.
 
-    `compile` is given the parameters that it may read; `load` makes an executor of a library. What
-    is kept for a scope is kept with it.
+    `compile` receives the parameters that it may read; `load` makes an executor from a module. The
+    cache of a scope is stored with the scope.
     """
 
     def __init__(self, compile: Compile[Program], load: Callable[[Library[Program]], Core]) -> None:
@@ -57,7 +57,9 @@ class Lent:
         self._load = load
 
     def core(self, program: Program, scope: Scope) -> Core | None:
-        """What runs a program that changes no state; None where others change what it reads."""
+        """The executor of a program that changes no state; None if others write to
+        what it reads.
+        """
         programs = scope.beside.setdefault(self, WeakKeyDictionary[Program, _Known]())
         known: _Known | None = programs.get(program)
         if known is None or known.version != program.version:
@@ -68,10 +70,12 @@ class Lent:
         return known.core
 
     def settle(self, program: Program, scope: Scope) -> None:
-        """What was written to a scope by now is known: a program of these ran, and compiled."""
+        """Accept the current write count of a scope, after one of these programs
+        ran and compiled.
+        """
         scope.beside[self][program].written = scope.clock.written
 
     def known(self, program: Program, scope: Scope) -> Core | None:
-        """What ran a program last, if it was one of these."""
+        """The executor that ran a program last, if cached."""
         found: _Known | None = scope.beside.get(self, {}).get(program)
         return found.core if found is not None and found.version == program.version else None

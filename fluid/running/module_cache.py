@@ -1,10 +1,9 @@
-"""Modules that were compiled before, so that they need not be compiled again.
+"""A cache of compiled modules, in memory and on disk.
 
-Tests, notebooks and scripts that make an Executor for every use record equal programs again and
-again: this process keeps their modules. A script that is started again records the program that it
-recorded before: modules for the CPU are kept on disk, too. Programs are equal where their text is,
-with the lines that recorded them. What predictors compute of parameters ahead is kept on disk with
-the module, and found where every byte of the parameters is the same.
+Tests, notebooks and scripts that create an Executor per use record equal programs repeatedly; their
+modules are cached in memory. A restarted script records the same program again: CPU modules are
+cached on disk too. Programs are equal if their text is, including the source lines. Parameters that
+predictors precompute are cached on disk with the module, keyed by every byte of the parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from runtime.sizes import Pattern
 __all__ = ["compiled_once", "compiled_over"]
 
 KEPT = 32
-"""Modules kept; the least recently used goes first. Executors keep those that they run as well."""
+"""Maximum number of cached modules (LRU). Executors also hold the modules they run."""
 
 _modules: dict[tuple[Any, ...], Module] = {}
 
@@ -37,10 +36,10 @@ def compiled_once(
     fetch: list[str],
     compile: Callable[[], Module],
 ) -> Module:
-    """The module that `compile` made for an equal program, equal feeds, fetches and options.
+    """The cached module for an equal program, equal feeds, fetches and options; else compile.
 
-    Nothing is reused where stages are dumped, because the files are wanted, nor where passes are
-    added, which may change. An op that was defined anew is another one.
+    The cache is not used if stages are dumped, since the files are wanted, or if user passes are
+    registered, since they may change. A redefined op changes the key.
     """
     if options.dump is not None or options.passes:
         return compile()
@@ -62,10 +61,10 @@ def compiled_over(
     params: MutableMapping[str, Array],
     compile: Callable[[MutableMapping[str, Array]], Module],
 ) -> Module:
-    """The module that `compile` makes over parameters that stay as they are, or that of disk.
+    """Compile over constant parameters, or load the module from disk.
 
-    What `compile` adds to the parameters is added to them either way. No op is loaded for a module
-    of disk.
+    Parameters that `compile` adds are added in both cases. A module from disk loads no op
+    definitions.
     """
     kinds = {op.type for block in program.blocks for op in block.ops}
     store = _store("numpy", [found for kind in kinds if (found := loaded(kind)) is not None])
@@ -83,7 +82,7 @@ def compiled_over(
 
 
 class _Noted(MutableMapping[str, Array]):
-    """A mapping that notes the names of what is added."""
+    """A mapping that records the names of added items."""
 
     def __init__(self, params: MutableMapping[str, Array]) -> None:
         self._params = params
@@ -114,7 +113,7 @@ def _stored(
     made_of: tuple[object, ...],
     compile: Callable[[], Module],
 ) -> Module:
-    """The module from disk, or else a new one, which is kept there."""
+    """The module from the disk cache, or a newly compiled one, which is stored there."""
     store = _store(target, definitions)
     if store is None:
         return compile()
@@ -127,9 +126,9 @@ def _stored(
 
 
 def _store(target: str, definitions: Iterable[type[OpDef]]) -> ModuleStore | None:
-    """Where modules are kept: those for NumPy whose ops are all of this package.
+    """The disk cache for NumPy modules whose ops are all defined in this package, else None.
 
-    Others depend on more than their programs say.
+    Other modules depend on more than the program.
     """
     own = all(each.__module__.startswith("compiler.") for each in definitions)
     return ModuleStore.from_env() if own and target == "numpy" else None

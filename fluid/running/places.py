@@ -14,14 +14,14 @@ __all__ = ["Place", "cpu_places", "cuda_pinned_places", "cuda_places", "is_compi
 
 
 def is_compiled_with_cuda() -> bool:
-    """Whether programs can run on a GPU: not in this version."""
+    """Whether programs can run on a GPU: False in this version."""
     return False
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """As many CPU places as given, or as the environment variable `CPU_NUM` says.
+    """`device_count` CPU places; by default the number in the environment variable `CPU_NUM`.
 
-    Where that is not set it is set to 1, with a notice on the standard error stream.
+    If that is not set it is set to 1, with a notice on stderr.
 
     >>> cpu_places(2)
     [CPUPlace(), CPUPlace()]
@@ -30,11 +30,10 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
 
 
 def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace]:
-    """The GPUs of these numbers, those of `FLAGS_selected_gpus`, or all that are visible.
+    """The GPUs with these indices, those of `FLAGS_selected_gpus`, or all visible ones.
 
-    `CUDA_VISIBLE_DEVICES` says which are visible, as for all CUDA programs. With
-    TRITON_INTERPRET=1 there are as many as it lists, or one. Raises AssertionError, as the
-    reference does without CUDA, where there is no GPU.
+    `CUDA_VISIBLE_DEVICES` decides which are visible. With TRITON_INTERPRET=1 there are as many as
+    it lists, or one. Raises AssertionError, as the reference does without CUDA, if there is no GPU.
     """
     if device_ids is None:
         device_ids = selected_gpus()
@@ -46,7 +45,7 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
 
 
 def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
-    """The numbers of the GPUs that a run uses by default; [] where there is none.
+    """The indices of the GPUs that a run uses by default; [] if there are none.
 
     >>> selected_gpus({"FLAGS_selected_gpus": "0,2"})
     [0, 2]
@@ -55,7 +54,7 @@ def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
     if chosen:
         numbers = chosen.split(",")
         if not all(number.strip().isdecimal() for number in numbers):
-            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not numbers with commas between")
+            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not comma-separated numbers")
         return [int(number) for number in numbers]
     if interprets():
         return list(range(max(1, len(environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")))))
@@ -68,20 +67,20 @@ def cuda_pinned_places(device_count: int | None = None) -> NoReturn:
 
 
 class Place:
-    """Any of the places: what `set_place` was given, a CUDA device before that.
+    """A place of any kind, set with `set_place`; initially a CUDA device.
 
-    Scripts ask it for the device of a tensor: `place.set_place(tensor._place())`.
+    Scripts use it for the device of a tensor: `place.set_place(tensor._place())`.
     """
 
     def __init__(self) -> None:
         self._place: PlaceKind = CUDAPlace(0)
 
     def set_place(self, place: Place | PlaceKind) -> None:
-        """Be another place. Raises TypeError for what is none."""
+        """Set the place. Raises TypeError for anything else."""
         found = place._place if isinstance(place, Place) else place
         expect_place(found)
         self._place = found
 
     def __getattr__(self, name: str) -> Any:
-        """The methods of the place."""
+        """Forward attribute access to the place."""
         return getattr(vars(self)["_place"], name)

@@ -1,4 +1,4 @@
-"""Passes over a dataset: `Executor.train_from_dataset` and `infer_from_dataset`."""
+"""Iteration over a dataset: `Executor.train_from_dataset` and `infer_from_dataset`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluid.framework import Program, Variable, default_main_program
 __all__ = ["FetchHandler", "RunsDatasets"]
 
 Run = Callable[[dict[str, Any], list[Any]], list[Any]]
-"""Runs a step on feeds; the values that are fetched."""
+"""Runs a step on feeds and returns the fetched values."""
 
 
 HELP = """
@@ -25,40 +25,40 @@ class PrintAuc(fluid.executor.FetchHandler):
 
 exe.train_from_dataset(program, dataset, fetch_handler=PrintAuc({"auc": auc}, period_secs=10))
 """
-"""How a handler is written, as `FetchHandler.help` prints it."""
+"""An example handler, printed by `FetchHandler.help`."""
 
 
 class FetchHandler:
-    """What is done with values every `period_secs` seconds: derive from it, and write `handler`."""
+    """A callback with fetched values every `period_secs` seconds: subclass it and
+    define `handler`.
+    """
 
     def __init__(
         self, var_dict: Mapping[str, Variable] | None = None, period_secs: float = 60
     ) -> None:
         if var_dict is None:
-            raise AssertionError(
-                "FetchHandler takes var_dict: variables by the names to have them under"
-            )
+            raise AssertionError("FetchHandler requires var_dict: variables by name")
         self.var_dict, self.period_secs = dict(var_dict), period_secs
 
     @staticmethod
     def help() -> None:
-        """Print how a handler is written."""
+        """Print an example handler."""
         print(HELP)
 
     def handler(self, res_dict: Mapping[str, Any]) -> None:
-        """Take values by name: arrays of the step before, None where there was no step yet."""
+        """Called with the arrays of the last step by name; None before the first step."""
         for name, value in res_dict.items():
             print(f"{name}[0]: {None if value is None else value.ravel()[0]}")
 
 
 class RunsDatasets(ABC):
-    """The part of an Executor that runs programs over datasets."""
+    """Mixin of Executor that runs programs over datasets."""
 
     @abstractmethod
     def run(
         self, program: Any = None, feed: Any = None, fetch_list: Any = None, **rest: Any
     ) -> Any:
-        """Run a program once on feeds; the fetched values."""
+        """Run a program once on feeds; returns the fetched values."""
 
     @entry_point
     def train_from_dataset(
@@ -75,11 +75,11 @@ class RunsDatasets(ABC):
     ) -> None:
         """Run a program on every batch of a dataset.
 
-        Every `print_period` batches the values of `fetch_list` are printed behind `fetch_info`;
-        `fetch_handler` is called every so many seconds with values of its own. `thread` is how many
-        processes read files, by default as the dataset says; steps follow each other, so that equal
-        files give equal parameters. `debug` changes nothing here. Raises RuntimeError without a
-        dataset, and what reading and running raise.
+        Every `print_period` batches the values of `fetch_list` are printed after `fetch_info`;
+        `fetch_handler` is called periodically with its own values. `thread` is the number of reader
+        processes, by default that of the dataset; steps run sequentially, so equal files produce
+        equal parameters. `debug` has no effect. Raises RuntimeError without a dataset, and the
+        errors of reading and running.
         """
         if dataset is None:
             raise RuntimeError("dataset is needed and should be initialized")
@@ -105,7 +105,7 @@ class RunsDatasets(ABC):
         print_period: int = 100,
         fetch_handler: FetchHandler | None = None,
     ) -> None:
-        """`train_from_dataset` without what updates parameters."""
+        """Like `train_from_dataset`, without the ops that update parameters."""
         program = default_main_program() if program is None else program
         if isinstance(program, Program):
             program = _for_inference(program)
@@ -138,7 +138,7 @@ def _run_over(
 
 
 class _Periodic:
-    """Calls a handler from a thread, with the newest values."""
+    """A thread that calls a handler periodically with the newest values."""
 
     def __init__(self, handler: FetchHandler | None) -> None:
         self.handler, self.ended = handler, threading.Event()
@@ -166,6 +166,6 @@ class _Periodic:
 
 
 def _for_inference(program: Program) -> Program:
-    """The program without what updates parameters."""
+    """The program without the ops that update parameters."""
     trains = any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops)
     return program.clone(for_test=True) if trains else program

@@ -1,4 +1,4 @@
-"""Paths as users give them, and writing a file that appears whole or not at all."""
+"""Conversion of user paths, and atomic file writes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runtime.files.atomic_saves import Writer, save_files
 __all__ = ["PathName", "as_path", "bytes_writer", "replace_file"]
 
 PathName = str | PathLike[str]
-"""A file or a folder, as users name it."""
+"""A file or folder name, as users pass it."""
 
 
 def as_path(given: Any, argument: str) -> Path:
-    """A path that users gave as an argument; TypeError for what is none.
+    """Convert an argument to a path; raises TypeError for anything else.
 
     >>> as_path(3, "dirname")
     Traceback (most recent call last):
@@ -27,9 +27,9 @@ def as_path(given: Any, argument: str) -> Path:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file, making the folders on its way; until it is whole, an older one stays.
+    """Write a file atomically, creating its parent folders.
 
-    Raises what `save_files` does.
+    Raises the errors of `save_files`.
     """
     save_files(path.parent, {path.name: bytes_writer(data)})
 

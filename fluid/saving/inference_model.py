@@ -1,7 +1,7 @@
-"""Saving and loading models for inference: a pruned program and its parameters, in one folder.
+"""Saving and loading of inference models: a pruned program and its parameters, in one folder.
 
-The program is written as release 1.8.5 writes it, between feed and fetch ops, and what either
-side saved the other loads (fluid_spec G.1, G.3).
+The program is written as release 1.8.5 writes it, between feed and fetch ops; each release loads
+what the other saved (fluid_spec G.1, G.3).
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Save what computes the targets from the feeds, and its parameters; the names of its results.
+    """Save the ops that compute the targets from the feeds, with their parameters; returns fetch
+    names.
 
-    The program goes into `dirname/__model__` or `model_filename`, the parameters into files of
-    their names or all into `params_filename`. The given program stays as it is: what the results
-    are called, `save_infer_model/scale_0.tmp_0` and so on, is the same at every call. With
-    `export_for_deployment` False the whole program is kept, in `__model__.main_program`, for which
-    both lists may be empty.
+    The program is written to `dirname/__model__` or `model_filename`, the parameters to files with
+    their names or all to `params_filename`. The given program is not changed: the results are named
+    `save_infer_model/scale_0.tmp_0` and so on, equal at every call. With `export_for_deployment`
+    False the whole program is saved, in `__model__.main_program`, and both lists may be empty.
 
-    Raises ValueError where feeds are no names or targets no variables, for a feed that the
-    targets do not need and a data layer that they need and nobody feeds; otherwise as `save_vars`.
-    Program and parameters appear as one or not at all, also where the process is killed.
+    Raises ValueError if feeds are not names or targets not variables, for a feed that the targets
+    do not need and a required data layer that is not fed; otherwise as `save_vars`. Program and
+    parameters are written atomically, even if the process is killed.
     """
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else feeded_var_names
     feeds = [] if feeds is None and not export_for_deployment else feeds
@@ -105,13 +105,13 @@ def load_inference_model(
     params_filename: str | bytes | None = None,
     pserver_endpoints: list[str] | None = None,
 ) -> list[Any]:
-    """The saved program, the names to feed and the variables to fetch: a list of three.
+    """Load a saved program; returns a list of the program, the feed names and the fetch variables.
 
-    Its parameters are set in the global scope. `dirname` is the folder it was saved in, or what
-    stands before .pdmodel and .pdiparams, as later releases save; with `dirname` None,
-    `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those that its
-    ops name. Raises ValueError for a folder that is not there, CompileError for a file that is no
-    program, and what `load_vars` raises; then nothing was set.
+    Its parameters are set in the global scope. `dirname` is the folder it was saved in, or the
+    prefix of .pdmodel and .pdiparams files of later releases; with `dirname` None,
+    `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those in its
+    ops. Raises ValueError for a missing folder, CompileError for a file that is not a program, and
+    the errors of `load_vars`; in these cases nothing is set.
     """
     place = expect_executor(executor)
     model = read_inference_model(dirname, model_filename, params_filename)
@@ -124,7 +124,7 @@ def load_inference_model(
 
 @dataclass(frozen=True)
 class InferenceModel:
-    """A program for inference, the variables to feed and to fetch, and its parameters by name."""
+    """A program for inference with its feed and fetch variables, and its parameters by name."""
 
     program: Program
     feeds: tuple[Variable, ...]
@@ -137,7 +137,7 @@ def read_inference_model(
     model_filename: str | bytes | None = None,
     params_filename: str | bytes | None = None,
 ) -> InferenceModel:
-    """What `load_inference_model` loads, and raises; no scope is changed."""
+    """Read an inference model without changing a scope; raises as `load_inference_model`."""
     with ExitStack() as stack:
         if dirname is not None:
             stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
@@ -150,7 +150,7 @@ def read_inference_model(
 def prepend_feed_ops(
     inference_program: Program, feed_target_names: list[str], feed_holder_name: str = "feed"
 ) -> None:
-    """Let a program take column i of the variable `feed` as its i-th feed.
+    """Insert feed ops: column i of the variable `feed` becomes the i-th feed.
 
     Raises ValueError for a feed that the program does not have.
     """
@@ -167,7 +167,7 @@ def prepend_feed_ops(
 def append_fetch_ops(
     inference_program: Program, fetch_target_names: list[str], fetch_holder_name: str = "fetch"
 ) -> None:
-    """Let a program leave its i-th result in column i of the variable `fetch`."""
+    """Append fetch ops: the i-th result is stored in column i of the variable `fetch`."""
     block = inference_program.global_block()
     block.create_var(name=fetch_holder_name, type=VarType.FETCH_LIST, persistable=True)
     for index, name in enumerate(fetch_target_names):
@@ -176,7 +176,7 @@ def append_fetch_ops(
 
 
 def _check_ends(feeds: Any, targets: Any, some: bool) -> None:
-    """ValueError where feeds are no names or targets no variables; `some` targets are needed."""
+    """Raise ValueError if feeds are not names or targets not variables; `some` requires targets."""
     if not isinstance(feeds, list | tuple) or not all(isinstance(name, str) for name in feeds):
         raise ValueError(f"'feed_var_names' should be a list of str, but received {feeds!r}")
     variables = isinstance(targets, list | tuple) and all(isinstance(v, Variable) for v in targets)
@@ -185,7 +185,7 @@ def _check_ends(feeds: Any, targets: Any, some: bool) -> None:
 
 
 def _expect_other_names(program: Program, file: str) -> None:
-    """ValueError where a parameter's own file would be that of the program."""
+    """Raise ValueError if a parameter's file would be the program's file."""
     if any(var.name == file and is_persistable(var) for var in program.list_vars()):
         raise ValueError(
             f"parameter {file!r} and the program would be one file: give a params_filename, which "
@@ -194,7 +194,7 @@ def _expect_other_names(program: Program, file: str) -> None:
 
 
 def _result(program: Program, index: int, target: str) -> str:
-    """Append the op that gives a target the name it has in saved models; that name."""
+    """Append the op that names a target as in saved models; returns that name."""
     block = program.global_block()
     var = block.var(target)
     names = (f"save_infer_model/scale_{index}.tmp_{again}" for again in count())
@@ -205,7 +205,7 @@ def _result(program: Program, index: int, target: str) -> str:
 
 
 def _deployable(program: Program, feeds: list[str], results: list[str]) -> Program:
-    """What computes the results from the feeds, set to inference, between feed and fetch ops."""
+    """The pruned program in inference mode, between feed and fetch ops."""
     block = program.global_block()
     for index in reversed(range(len(block.ops))):
         if block.ops[index].type in ("feed", "fetch"):
@@ -218,7 +218,7 @@ def _deployable(program: Program, feeds: list[str], results: list[str]) -> Progr
 
 
 def _check_feeds(program: Program, feeds: list[str]) -> None:
-    """What is fed is needed, and what users feed is fed."""
+    """Check that fed variables are needed, and that required data layers are fed."""
     read = {name for block in program.blocks for op in block.ops for name in op.reads()}
     for name in feeds:
         if name not in read:
@@ -230,7 +230,7 @@ def _check_feeds(program: Program, feeds: list[str]) -> None:
 
 
 def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | None, Any]:
-    """The bytes of a saved program, where they are from, and where its parameters are."""
+    """The bytes of a saved program, their origin, and the location of its parameters."""
     if dirname is None:
         if not isinstance(model, bytes) or not isinstance(params, bytes):
             what = "without dirname, model_filename and params_filename must both be bytes"
@@ -247,7 +247,7 @@ def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | Non
 
 
 def _folder(path: Path) -> Path:
-    """The folder of a saved model, given it or what its files begin with."""
+    """The folder of a saved model, from the folder or the prefix of its files."""
     return path if path.is_dir() else path.parent
 
 
@@ -261,7 +261,7 @@ def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, A
 
 
 def edges(program: Program, kind: str, where: str) -> list[Variable]:
-    """The variables that the feed ops write or the fetch ops read, in the order of columns."""
+    """The variables of the feed or fetch ops, in column order."""
     block = program.global_block()
     ops = [op for op in block.ops if op.type == kind]
     columns = [op.attrs.get("col", 0) for op in ops]

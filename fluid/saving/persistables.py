@@ -1,8 +1,7 @@
-"""Saving and loading variables: straight between the global scope and tensor files.
+"""Saving and loading of variables between the global scope and tensor files.
 
-No `save` or `load` op is run. Before anything is written every value is there, and before
-anything is set every file was read, so what is refused leaves files and scope as they were
-(fluid_spec G.1).
+No `save` or `load` op is run. All values are collected before the first write, and all files are
+read before the first variable is set, so an error changes neither files nor scope (fluid_spec G.1).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ __all__ = [
 ]
 
 IN_MEMORY = "the bytes given"
-"""What messages call data that is in no file."""
+"""What messages call data that was passed as bytes."""
 
 
 # ---- saving and loading ----
@@ -78,12 +77,12 @@ def save_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save `vars`, or the variables of a program that `predicate` takes, from the global scope.
+    """Save `vars`, or the variables of a program that match `predicate`, from the global scope.
 
-    Each goes into a file of its name in the folder `dirname`, or all into the one `filename`;
-    without either they are returned as bytes. All files appear as one or none does, also where the
-    process is killed. Raises NotInitialized, and writes nothing, where a variable has no value
-    yet; TypeError for what is no Executor, Program or Variable; what `save_files` raises.
+    Each is written to a file with its name in the folder `dirname`, or all to the file `filename`;
+    without either they are returned as bytes. All files are written atomically, even if the
+    process is killed. Raises NotInitialized, and writes nothing, if a variable has no value
+    yet; TypeError for an invalid Executor, Program or Variable; the errors of `save_files`.
     """
     expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
@@ -96,7 +95,7 @@ def save_vars(
 def _save(
     dirname: PathName | None, filename: str | None, tensors: Mapping[str, Tensor]
 ) -> bytes | None:
-    """Write tensors to files, or return them as bytes where no place is named."""
+    """Write tensors to files, or return them as bytes if no file is named."""
     if dirname is None and filename is None:
         stream = BytesIO()
         combined_writer(tensors)(stream)
@@ -108,7 +107,7 @@ def _save(
 def persistable_files(
     program: Program, dirname: PathName, filename: str | None
 ) -> dict[str, Writer]:
-    """What `save_persistables` writes into a folder, by name. Raises NotInitialized."""
+    """The files `save_persistables` writes into a folder, by name. Raises NotInitialized."""
     tensors = {name: value_of(name) for name in _chosen(program, None, is_persistable)}
     return _files(as_path(dirname, "dirname"), filename, tensors)[1]
 
@@ -120,9 +119,9 @@ def save_params(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save the parameters of a program as `save_vars` does; optimizers' variables are left out.
+    """Save the parameters of a program as `save_vars` does, without optimizer state.
 
-    Of a trainer's program those that lie on servers are fetched from there, whole.
+    Parameters of a trainer's program that are on parameter servers are fetched from there, whole.
     """
     program = expect_program(main_program)
     names = {var.name for var in get_program_parameter(program)}
@@ -139,9 +138,9 @@ def save_persistables(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save every variable that outlives a run as `save_vars` does: what training continues from.
+    """Save all persistable variables as `save_vars` does, to resume training.
 
-    Of a trainer's program the variables that lie on servers are fetched from there, whole.
+    Variables of a trainer's program that are on parameter servers are fetched from there, whole.
     """
     program = expect_program(main_program)
     remote = _remote_values(program)
@@ -175,11 +174,11 @@ def load_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Set `vars`, or the variables of a program that `predicate` takes, in the global scope.
+    """Set `vars`, or the variables of a program that match `predicate`, in the global scope.
 
-    Files are where `save_vars` puts them; with `dirname` None, `filename` is the bytes it gave.
-    Raises FileNotFoundError and CheckpointError naming the file, RuntimeError with both shapes
-    or element types where a file has another than the program; then nothing was set.
+    Reads the files that `save_vars` writes; with `dirname` None, `filename` is the bytes it
+    returned. Raises FileNotFoundError and CheckpointError naming the file, RuntimeError with both
+    shapes or dtypes if a file's differ from the program's; in these cases nothing is set.
     """
     place = expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
@@ -189,7 +188,7 @@ def load_vars(
 def read_persistables(
     dirname: PathName | None, program: Program, filename: str | bytes | None = None
 ) -> dict[str, LoDTensor]:
-    """What `load_persistables` would set, by name; nothing is set. Raises as it does."""
+    """Read what `load_persistables` would set, by name, without setting it; raises as it does."""
     return _read(dirname, filename, _chosen(program, None, is_persistable))
 
 
@@ -220,10 +219,10 @@ def load_persistables(
     main_program: Program | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Load every variable of a program that outlives a run as `load_vars` does.
+    """Load all persistable variables of a program as `load_vars` does.
 
-    A server's program makes its parts from files that have the whole variables, a trainer's loads
-    what trainers hold.
+    A parameter server's program slices its shards from files with the whole variables; a trainer's
+    program loads the variables that trainers hold.
     """
     program = expect_program(main_program)
     parts = parameter_server.parts_of(program) if parameter_server.has_placement(program) else {}
@@ -249,13 +248,13 @@ def _remote_values(program: Program) -> Mapping[str, Any]:
 
 
 def _local_names(program: Program, names: Iterable[str]) -> list[str]:
-    """Those variables of a program that this process itself has values of."""
+    """The variables of a program that this process holds."""
     on_servers = parameter_server.has_placement(program)
     return parameter_server.local_names(program, iter(names)) if on_servers else list(names)
 
 
 def expect_program(given: Any) -> Program:
-    """The program given, that of a CompiledProgram, or the default main one.
+    """The program, that of a CompiledProgram, or the default main program.
 
     Raises TypeError for anything else.
     """
@@ -269,7 +268,7 @@ def expect_program(given: Any) -> Program:
 
 
 def expect_executor(executor: Any) -> Place:
-    """The place of an executor; TypeError for anything else."""
+    """The place of an executor; raises TypeError for anything else."""
     if not isinstance(executor, Executor):
         raise TypeError(
             f"executor must be a fluid.Executor, but received {type(executor).__name__}"
@@ -291,7 +290,7 @@ def _chosen(
 
 
 def value_of(name: str) -> Tensor:
-    """The value of a variable in the global scope; NotInitialized where it has none."""
+    """The value of a variable in the global scope; raises NotInitialized without one."""
     found = global_scope().find_var(name)
     tensor = LoDTensor() if found is None else found.get_tensor()
     if tensor.array is None:
@@ -303,7 +302,7 @@ def value_of(name: str) -> Tensor:
 def _files(
     folder: Path, filename: str | None, tensors: Mapping[str, Tensor]
 ) -> tuple[Path, dict[str, Writer]]:
-    """The folder of the files that hold tensors, and what writes each."""
+    """The folder of the tensor files, and a writer for each file."""
     if filename is not None:
         path = folder / as_path(filename, "filename")
         return path.parent, {path.name: combined_writer(tensors)}
@@ -314,7 +313,7 @@ def _files(
 def read_variables(
     dirname: PathName | None, filename: str | bytes | None, names: list[str]
 ) -> dict[str, tuple[str, Tensor]]:
-    """For each name, where its tensor was found, and the tensor; all are of the same save.
+    """The tensor of each name and the file it is in; all are of the same save.
 
     Raises FileNotFoundError and CheckpointError naming the file.
     """
@@ -344,7 +343,7 @@ def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
 
 
 def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
-    """The loaded tensor of a variable; RuntimeError where the program says it is another."""
+    """Check a loaded tensor against its variable; raises RuntimeError if they differ."""
     array, lod = tensor
     dims = array.shape if var.dims is None else var.dims
     sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
@@ -360,7 +359,7 @@ def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
 
 
 def set_variables(tensors: Mapping[str, LoDTensor], place: Place) -> None:
-    """Set variables of the global scope, made where they are missing."""
+    """Set variables of the global scope, creating missing ones."""
     scope = global_scope()
     for name, loaded in tensors.items():
         tensor = (scope.find_var(name) or scope.var(name)).get_tensor()

@@ -1,8 +1,8 @@
-"""`fluid.save` and `fluid.load`: all that training goes on from, in files of one prefix.
+"""`fluid.save` and `fluid.load`: complete training state, in files with a common prefix.
 
-`.pdparams` has the parameters by name, `.pdopt` what else outlives a run, `.pdmodel` the program.
-What `save_params` and its kin wrote is loaded too. Everything is read and held against the
-program before anything is set.
+`.pdparams` contains the parameters by name, `.pdopt` the other persistable variables, `.pdmodel`
+the program. The files of `save_params` and related functions can be loaded too. Everything is read
+and checked against the program before anything is set.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PARAMETERS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 def save(program: Program, model_path: PathName) -> None:
     """Write `model_path` with .pdparams, .pdopt and .pdmodel after it, as release 1.8.5 does.
 
-    The three appear as one or not at all, also where the process is killed. Raises AssertionError
-    for a path that ends in a folder, what `save_files` raises, and NotInitialized, and nothing is
-    written, where a variable has no value yet.
+    The three files are written atomically, even if the process is killed. Raises AssertionError
+    for a path that ends in a folder, the errors of `save_files`, and NotInitialized, without
+    writing, if a variable has no value yet.
     """
     expect_program(program)
     if not as_path(model_path, "model_path").name or str(model_path).endswith("/"):
@@ -72,13 +72,13 @@ def load(
     executor: Executor | None = None,
     var_list: Iterable[Variable] | None = None,
 ) -> None:
-    """Set the parameters of a program, and what else it has that outlives a run, from files.
+    """Set the parameters and other persistable variables of a program from files.
 
-    `model_path` is what `save` was given, also with one of its suffixes, or, together with an
-    `executor`, the folder or the file that `save_vars` and its kin wrote; a file needs `var_list`,
-    the variables that it was saved with. Raises FileNotFoundError, CheckpointError for files that
-    are not such, LookupError for a name that a file or the program lacks, RuntimeError where
-    shapes or element types differ; then nothing was set.
+    `model_path` is the path passed to `save`, also with one of its suffixes, or, together with an
+    `executor`, a folder or file of `save_vars` and related functions; a file requires `var_list`,
+    the variables that it was saved with. Raises FileNotFoundError, CheckpointError for invalid
+    files, LookupError for a name that a file or the program lacks, RuntimeError if shapes or
+    dtypes differ; in these cases nothing is set.
     """
     if executor is not None:
         expect_executor(executor)
@@ -104,10 +104,10 @@ def load(
 def load_program_state(
     model_path: PathName, var_list: Iterable[Variable] | None = None
 ) -> dict[str, Array]:
-    """The arrays by name of what `save` wrote, or `save_vars` and its kin; nothing is set.
+    """Read the arrays saved by `save` or `save_vars`, by name; nothing is set.
 
-    Of a folder every file is read, or those of `var_list`; a single file needs `var_list`. Raises
-    FileNotFoundError, CheckpointError for files that are not such, ValueError without `var_list`.
+    In a folder every file is read, or those of `var_list`; a single file requires `var_list`.
+    Raises FileNotFoundError, CheckpointError for invalid files, ValueError without `var_list`.
     """
     prefix, path = _prefix(model_path), Path(model_path)
     with reading(Path(prefix).parent):
@@ -129,11 +129,10 @@ def load_program_state(
 
 @entry_point
 def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
-    """Set the variables of a program that outlive a run; all that `state_dict` has of them.
+    """Set the persistable variables of a program that `state_dict` contains.
 
-    The startup program has run before. Names that the program lacks are warned of. Raises
-    AssertionError where a variable has no value yet, or has another shape or element type; then
-    nothing was set.
+    The startup program must have run. Names unknown to the program cause a warning. Raises
+    AssertionError if a variable has no value yet, or another shape or dtype; then nothing is set.
     """
     wanted = [var for var in expect_program(program).list_vars() if is_persistable(var)]
     for var in wanted:
@@ -196,7 +195,7 @@ def _fitting(var: Variable, value: Any, where: str) -> Array:
 
 
 def _load_folder(executor: Executor, program: Program, folder: Path) -> None:
-    """Load what the folder has of the program; what it has beside that is warned of."""
+    """Load the variables of a program from a folder; warns about its other files."""
     with reading(folder):
         files = {file.relative_to(folder).as_posix() for file in saved_files(folder)}
     wanted = [var for var in program.list_vars() if var.name in files]
@@ -236,7 +235,7 @@ def _expect_variables(var_list: Iterable[Variable]) -> list[Variable]:
 
 
 def _expect_like(name: str, given: Array | None) -> None:
-    """AssertionError unless a variable has a value, of the kind of what it is to be set to."""
+    """Raise AssertionError unless a variable has a value of the same shape and dtype."""
     try:
         value, _ = value_of(name)
     except NotInitialized:

@@ -1,8 +1,8 @@
 """Files of named arrays, `.pdparams` and `.pdopt`, which the reference writes as pickles.
 
-A pickle is a program for a small stack machine that may call anything. Here it is read by a
-machine that knows the few steps that dicts of arrays are made of and calls nothing: whatever else
-a file asks for is refused. What is written has the very bytes that release 1.8.5 writes.
+A pickle is a program for a stack machine that may call any function. This reader is a restricted
+machine: it supports only the opcodes that dicts of arrays need, calls nothing, and rejects
+everything else. Written files are byte-identical to those of release 1.8.5.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["dump_state", "load_state", "load_tables"]
 
 
 def load_state(data: bytes, where: str) -> dict[str, Any]:
-    """The arrays in the bytes of a file by name; later releases add dicts of texts.
+    """Read a dict of arrays from the bytes of a file; later releases add dicts of strings.
 
-    Raises CheckpointError, with the file's name, for anything but such a dict.
+    Raises CheckpointError, with the file's name, for anything else.
 
     >>> load_state(dump_state({"w": np.array([1.0, 2.0])}), "model.pdparams")
     {'w': array([1., 2.])}
@@ -36,10 +36,9 @@ def load_state(data: bytes, where: str) -> dict[str, Any]:
 
 
 def load_tables(data: bytes, where: str) -> dict[str, Any]:
-    r"""The arrays, texts and lists in the bytes of a file by name, as data sets are kept.
+    r"""Read a dict of arrays, strings and lists from the bytes of a file, as data sets store them.
 
-    Names may be bytes, as in files of Python 2. Raises CheckpointError for anything but such a
-    dict.
+    Names may be bytes, as in files of Python 2. Raises CheckpointError for anything else.
 
     >>> load_tables(b"\x80\x02}U\x06labels](K\x06K\x09es.", "data_batch_1")
     {'labels': [6, 9]}
@@ -54,15 +53,15 @@ def _read(data: bytes, where: str) -> dict[Any, Any]:
     try:
         state = _Machine(2 * len(data)).run(data)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(f"{where} is no file of named arrays: {error}") from error
+        raise CheckpointError(f"{where} is not a file of named arrays: {error}") from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{where}: expected arrays by name, given {type(state).__name__}")
+        raise CheckpointError(f"{where}: expected arrays by name, got {type(state).__name__}")
     return state
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise CheckpointError(f"{where}: expected a text, given {type(value).__name__}")
+        raise CheckpointError(f"{where}: expected a string, got {type(value).__name__}")
     return value
 
 
@@ -70,7 +69,7 @@ def _value(value: Any, where: str) -> Array | dict[str, str]:
     if isinstance(value, dict):
         return {_text(name, where): _text(text, where) for name, text in value.items()}
     if not isinstance(value, _Shell) or value.array is None:
-        raise CheckpointError(f"{where}: expected an array, given {type(value).__name__}")
+        raise CheckpointError(f"{where}: expected an array, got {type(value).__name__}")
     return value.array
 
 
@@ -79,28 +78,28 @@ def _value(value: Any, where: str) -> Array | dict[str, str]:
 
 @dataclass
 class _Type:
-    """A NumPy dtype while it is described."""
+    """A NumPy dtype under construction."""
 
     code: str
     order: str = "="
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype as it is in the file; TypeError for one that fluid does not have."""
+        """The finished dtype; raises TypeError for one that fluid does not have."""
         native = np.dtype(self.code).newbyteorder("=")
         return DType.of(native).numpy.newbyteorder(self.order)
 
 
 @dataclass
 class _Shell:
-    """An array, empty until its data comes."""
+    """An array under construction."""
 
     array: Array | None = None
 
 
 def _encoded(text: str, codec: str) -> bytes:
     if codec != "latin1":
-        raise ValueError(f"it asks for the codec {codec}")
+        raise ValueError(f"it uses the codec {codec}")
     return text.encode(codec)
 
 
@@ -112,7 +111,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "__builtin__ bytes": bytes,
     "builtins bytes": bytes,
 }
-"""What a file may call, and what that comes to here."""
+"""The callables allowed in a file, and their replacements."""
 _NAMED = {*_CALLS, "numpy ndarray"}
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
@@ -124,10 +123,10 @@ _MARK = object()
 
 
 class _Machine:
-    """The stack and the memo of a pickle while it is read.
+    """The restricted pickle machine, with its stack and memo.
 
-    `left` bytes may still be made: no more than each byte of the file once as bytes and once as
-    part of an array, however often the file takes them from the memo.
+    `left` is the remaining allocation budget: each byte of the file once as bytes and once as
+    part of an array, however often the file reads them from the memo.
     """
 
     def __init__(self, left: int) -> None:
@@ -136,13 +135,13 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, data: bytes) -> Any:
-        """What the file describes."""
+        """Run the pickle; returns the resulting object."""
         for opcode, argument, _ in pickletools.genops(data):
             self.step(opcode.name, argument)
         return self.stack.pop()
 
     def step(self, name: str, argument: Any) -> None:
-        """Take one step; ValueError for one that dicts of arrays do not need."""
+        """Execute an opcode; raises ValueError for one that dicts of arrays do not need."""
         if name in _LITERALS:
             self.stack.append(argument)
         elif name in _CONSTANTS:
@@ -153,67 +152,67 @@ class _Machine:
             raise ValueError(f"it takes the step {name}")
 
     def pop(self, count: int) -> list[Any]:
-        """The topmost items."""
+        """Pop the topmost items."""
         return [self.stack.pop() for _ in range(count)][::-1]
 
     def pop_to_mark(self) -> list[Any]:
-        """The items above the last mark."""
+        """Pop the items above the last mark."""
         index = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
         items = self.stack[index + 1 :]
         del self.stack[index:]
         return items
 
     def join(self, items: list[Any]) -> None:
-        """Replace them by their tuple."""
+        """Push a tuple of the items."""
         self.stack.append(tuple(items))
 
     def add(self, items: list[Any]) -> None:
-        """Add keys and values in turns to the dict on top."""
+        """Add alternating keys and values to the dict on top."""
         if not isinstance(self.stack[-1], dict):
-            raise ValueError("it adds items to what is no dict")
+            raise ValueError("it adds items to something other than a dict")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def extend(self, items: list[Any]) -> None:
         """Add items to the list on top."""
         if not isinstance(self.stack[-1], list):
-            raise ValueError("it adds items to what is no list")
+            raise ValueError("it adds items to something other than a list")
         self.stack[-1].extend(items)
 
     def name(self, name: str) -> None:
-        """Put down a name from a module, if it is one that arrays need."""
+        """Push a global, if it is one that arrays need."""
         if name not in _NAMED:
-            raise ValueError(f"it asks for {name.replace(' ', '.')}")
+            raise ValueError(f"it uses {name.replace(' ', '.')}")
         self.stack.append(name)
 
     def call(self) -> None:
-        """Replace a name and arguments by what the call comes to."""
+        """Replace a global and its arguments by the result of the call."""
         name, arguments = self.pop(2)
         result = _CALLS[name](*arguments)
         self.spend(len(result) if isinstance(result, bytes) else 0)
         self.stack.append(result)
 
     def spend(self, count: int) -> None:
-        """Count bytes that are made; ValueError for more than the file can need."""
+        """Charge bytes to the budget; raises ValueError if it is exceeded."""
         self.left -= count
         if self.left < 0:
-            raise ValueError("its arrays have more data than it holds")
+            raise ValueError("its arrays have more data than the file")
 
     def build(self) -> None:
-        """Give a dtype its byte order, or an array its data."""
+        """Set the byte order of a dtype, or the data of an array."""
         target, state = self.pop(2)
         if isinstance(target, _Type):
             target.order = state[1]
         elif isinstance(target, _Shell):
             target.array = self.array(*state[1:])
         else:
-            raise ValueError(f"it gives a state to {target!r}")
+            raise ValueError(f"it sets the state of {target!r}")
         self.stack.append(target)
 
     def array(self, shape: tuple[int, ...], kind: _Type, fortran: bool, data: Any) -> Array:
         """An array with a copy of the data."""
         raw = data.encode("latin1") if isinstance(data, str) else data
         if math.prod(shape) * kind.dtype.itemsize != len(raw):
-            raise ValueError(f"{len(raw)} bytes are no array of {kind.code} with shape {shape}")
+            raise ValueError(f"{len(raw)} bytes are not an array of {kind.code} with shape {shape}")
         self.spend(len(raw))
         found = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C")
         return np.array(found, found.dtype.newbyteorder("="), order="C")
@@ -244,16 +243,16 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "REDUCE": lambda machine, _: machine.call(),
     "BUILD": lambda machine, _: machine.build(),
 }
-"""The steps that dicts of arrays take, in every way NumPy and Python have written them."""
+"""The supported opcodes, as all versions of NumPy and Python write them."""
 
 
 # ---- writing
 
 
 def dump_state(arrays: Mapping[str, Array]) -> bytes:
-    """The bytes of a file of these arrays, which release 1.8.5 reads.
+    """The bytes of a file of these arrays, readable by release 1.8.5.
 
-    Raises CheckpointError for an element type that it does not have.
+    Raises CheckpointError for a dtype that it does not have.
     """
     writer = _Writer()
     writer.put(b"}", None)
@@ -269,7 +268,7 @@ def dump_state(arrays: Mapping[str, Array]) -> bytes:
 
 
 class _Writer:
-    """Writes the steps that make arrays; what was made once is taken from the memo again."""
+    """Pickle writer for arrays; repeated objects are read from the memo."""
 
     def __init__(self) -> None:
         self.out = bytearray(b"\x80\x02")
@@ -277,7 +276,7 @@ class _Writer:
         self.count = 0
 
     def put(self, step: bytes, key: Any) -> None:
-        """Write a step and keep its result, under a key if it may come again."""
+        """Write an opcode and memoize its result under a key, if it may be used again."""
         if key is not None:
             self.memo[key] = self.count
         index = self.count
@@ -285,26 +284,26 @@ class _Writer:
         self.count += 1
 
     def got(self, key: Any) -> bool:
-        """Whether a result was kept under a key; then it is taken."""
+        """Whether a result is memoized under a key; if so, it is fetched."""
         index = self.memo.get(key)
         if index is not None:
             self.out += b"h%c" % index if index < 256 else b"j" + struct.pack("<I", index)
         return index is not None
 
     def text(self, text: str, shared: bool = False) -> None:
-        """Write a text; single letters are one object for Python, wherever they come from."""
+        """Write a string; single letters are one shared object, as in Python."""
         key = ("text", text) if shared or len(text) == 1 else None
         if key is None or not self.got(key):
             raw = text.encode("utf-8", "surrogatepass")
             self.put(b"X" + struct.pack("<I", len(raw)) + raw, key)
 
     def name(self, name: str) -> None:
-        """Write a name from a module."""
+        """Write a global."""
         if not self.got(("name", name)):
             self.put(b"c" + name.replace(" ", "\n").encode() + b"\n", ("name", name))
 
     def number(self, number: int) -> None:
-        """Write a number, in as few bytes as it takes."""
+        """Write an integer in its shortest encoding."""
         if 0 <= number < 1 << 8:
             self.out += b"K%c" % number
         elif 0 <= number < 1 << 16:
@@ -316,7 +315,7 @@ class _Writer:
             self.out += b"\x8a%c" % len(raw) + raw
 
     def numbers(self, numbers: tuple[int, ...]) -> None:
-        """Write a tuple of numbers."""
+        """Write a tuple of integers."""
         if len(numbers) > 3:
             self.out += b"("
         for number in numbers:
@@ -324,7 +323,7 @@ class _Writer:
         self.put((b")", b"\x85", b"\x86", b"\x87", b"t")[min(len(numbers), 4)], None)
 
     def data(self, raw: bytes) -> None:
-        """Write bytes as protocol 2 does: as the text of their codes, to be encoded."""
+        """Write bytes as protocol 2 does: as a string to be encoded in latin-1."""
         key = ("bytes", raw) if len(raw) == 1 else None
         if key is not None and self.got(key):
             return
@@ -353,7 +352,9 @@ class _Writer:
         self.out += b"b"
 
     def array(self, name: str, array: Array) -> None:
-        """Write an array; CheckpointError, with its name, for a type that 1.8.5 does not have."""
+        """Write an array; raises CheckpointError, with its name, for a dtype that 1.8.5 does not
+        have.
+        """
         try:
             little = array.astype(DType.of(array.dtype).numpy.newbyteorder("<"), copy=False)
         except TypeError as error:

@@ -1,4 +1,4 @@
-"""Which variables of a program are saved, and their values in the global scope."""
+"""Selection of the variables to save, and their values in the global scope."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _NEVER_SAVED = (VarKind.FEED, VarKind.FETCH, VarKind.READER)
 
 
 def is_parameter(var: Variable) -> bool:
-    """True for what optimizers update, and for the running statistics beside it."""
+    """True for parameters, including the running statistics stored with them."""
     return isinstance(var, Parameter)
 
 
 def is_persistable(var: Variable) -> bool:
-    """True for what outlives a run and can be saved."""
+    """True for persistable variables that can be saved."""
     return var.kind not in _NEVER_SAVED and var.persistable
 
 
 def is_belong_to_optimizer(var: Variable) -> bool:
-    """True for what an optimizer remembers: persistable, neither a parameter nor to be fed."""
+    """True for optimizer state: persistable, neither a parameter nor a feed."""
     return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
 
 
 def get_parameter_value(para: Variable, executor: Executor) -> Any:
-    """A copy of a parameter's array in the global scope; `executor` is not needed here.
+    """A copy of a parameter's array in the global scope; `executor` is not used.
 
-    Raises AssertionError for a variable that is no parameter, and where it has no value yet.
+    Raises AssertionError for a variable that is not a parameter or has no value yet.
     """
     assert is_parameter(para), "The input variable is not parameter."
     return fetch_var(para.name)
@@ -48,7 +48,7 @@ def get_parameter_value(para: Variable, executor: Executor) -> Any:
 def get_parameter_value_by_name(
     name: str, executor: Executor, program: Program | None = None
 ) -> Any:
-    """`get_parameter_value` of the parameter of a name in a program, by default the main one."""
+    """`get_parameter_value` by name in a program, by default the main program."""
     found = (program or default_main_program()).global_block().var(name)
     return get_parameter_value(found, executor)
 
@@ -59,5 +59,5 @@ def get_program_parameter(program: Program) -> list[Parameter]:
 
 
 def get_program_persistable_vars(program: Program) -> list[Variable]:
-    """The variables of a program that outlive a run, in order of creation."""
+    """The persistable variables of a program, in order of creation."""
     return [var for var in program.list_vars() if is_persistable(var)]

@@ -1,4 +1,6 @@
-"""Rewriting programs: for inference, for less memory, for many processes (seeds 000 to 002)."""
+"""Program rewrites: for inference, for memory reuse, for distributed training
+(seeds 000 to 002).
+"""
 
 from fluid.compatibility.missing import not_yet
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig

@@ -16,9 +16,10 @@ __all__ = ["Collective", "GradAllReduce", "LocalSGD", "MeanAllReduce", "SinglePr
 
 
 class Collective:
-    """What the kinds share: rings are set up, and parameters broadcast, by the startup program.
+    """Base of the collective modes: the startup program creates the rings and broadcasts
+    parameters.
 
-    `params` are the names of the parameters that ranks have in common, None for all; tables with
+    `params` are the names of the parameters shared by all ranks, None for all; tables with
     `is_distributed` never are.
     """
 
@@ -39,7 +40,7 @@ class Collective:
     ) -> None:
         """Rewrite both programs for one of several ranks, in place.
 
-        What they were stays in `_origin_program` of each. `wait_port` is accepted without effect:
+        The originals are in `_origin_program` of each. `wait_port` is accepted without effect:
         only rank 0 listens at its endpoint, and the startup program waits for all. Raises
         ValueError for endpoints that contradict rank or `current_endpoint`, and for a single one;
         RuntimeError for programs that are rewritten already.
@@ -83,7 +84,7 @@ class Collective:
         self.startup.append_op("c_comm_init", inputs={"X": var}, attrs=attrs)
 
     def _broadcast_params(self) -> None:
-        """Give every rank the parameters of rank 0; tables spread over ranks keep theirs."""
+        """Broadcast the parameters of rank 0; tables distributed over ranks are not broadcast."""
         params = [p for p in self.startup.iter_parameters() if self._is_common(p)]
         for number, param in enumerate(params):
             attrs = {"ring_id": number % self.nrings, "root": 0}
@@ -92,7 +93,7 @@ class Collective:
             _append_syncs(self.startup, params[-1].name, self.nrings, OpRole.FORWARD)
 
     def _is_common(self, var: Any) -> bool:
-        """Whether a variable is a parameter that all ranks have in common."""
+        """Whether a variable is a parameter shared by all ranks."""
         chosen = self.params is None or (var is not None and var.name in self.params)
         return chosen and not getattr(var, "is_distributed", False)
 
@@ -102,7 +103,7 @@ class Collective:
 
 
 class GradAllReduce(Collective):
-    """Gradients are summed over the ranks, and the loss divided by their number before."""
+    """All-reduce of gradients, with the loss gradient divided by the number of ranks."""
 
     def __init__(self, nrings: int = 2, params: Collection[str] | None = None) -> None:
         super().__init__(nrings, params)
@@ -112,7 +113,7 @@ class GradAllReduce(Collective):
 
 
 class MeanAllReduce(GradAllReduce):
-    """Gradients become their mean over the ranks; the gradient of the loss stays as it is.
+    """Mean of the gradients over the ranks; the loss gradient is not scaled.
 
     So the gradients of other parameters, which servers average, are not scaled.
     """
@@ -142,7 +143,8 @@ def _append_syncs(block: Block, name: str, nrings: int, role: OpRole) -> None:
 
 
 class LocalSGD(Collective):
-    """Each rank updates its parameters; after every step they become their mean over the ranks.
+    """Local SGD: each rank updates its parameters; after every step they are averaged over the
+    ranks.
 
     A snapshot of each parameter is kept: parameter = snapshot - mean(snapshot - parameter).
     """
@@ -178,7 +180,9 @@ class LocalSGD(Collective):
             self._append_mean(name)
 
     def _insert_reductions(self) -> list[str]:
-        """Behind each update, sum how far the ranks went; the parameters, the last one first."""
+        """After each update, all-reduce the parameter changes; returns the parameters, the last one
+        first.
+        """
         params: list[str] = []
         for index in reversed(range(len(self.main.ops))):
             for name in self._updated(self.main.ops[index]):
@@ -200,13 +204,13 @@ class LocalSGD(Collective):
         return {"X": self.snapshot_name(name), "Y": name}
 
     def _insert(self, index: int, type: str, inputs: dict[str, str], attrs: dict[str, Any]) -> None:
-        """Insert an op of the update that overwrites the parameter, which it reads last."""
+        """Insert an op into the update that overwrites the parameter, after its last read."""
         attrs = {**attrs, "op_role": int(OpRole.OPTIMIZE)}
         outputs = {"Out": list(inputs.values())[-1]}
         self.main._insert_op(index, type, inputs=inputs, outputs=outputs, attrs=attrs)
 
     def _append_mean(self, name: str) -> None:
-        """Parameter = snapshot - sum / ranks, and the snapshot the same."""
+        """Set both parameter and snapshot to snapshot - sum / ranks."""
         role = {"op_role": int(OpRole.OPTIMIZE)}
         scale = {"scale": 1.0 / self.nranks, **role}
         same = {"inputs": {"X": name}, "outputs": {"Out": name}}
@@ -217,7 +221,7 @@ class LocalSGD(Collective):
 
 
 class SingleProcessMultiThread(GradAllReduce):
-    """Gradients are summed over the devices of one process."""
+    """All-reduce of gradients over the devices of one process."""
 
     def __init__(self) -> None:
         super().__init__(1)

@@ -1,7 +1,8 @@
-"""`DistributeTranspiler`: the programs of a distributed job, made from that of one process.
+"""`DistributeTranspiler`: the programs of a distributed job, created from that of one process.
 
-This is the face: arguments are checked here, the work is in `fluid.transpiler.distribute`.
-Behaviour: fluid_spec B; where the reference is broken, what is right (surprises 2.1 to 2.25).
+This is the public interface: arguments are checked here, the work is in
+`fluid.transpiler.distribute`. Behaviour: fluid_spec B; where the reference has bugs, the correct
+one (surprises 2.1 to 2.25).
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class DistributeTranspiler:
             self._job = make_job(main, startup, *numbers, config, current_endpoint)
 
     def _take_older(self, older: dict[str, Any], trainers: Any) -> Any:
-        """Apply keywords of older releases to the settings; the trainers, by either name."""
+        """Apply keywords of older releases to the settings; returns the trainers, under either
+        name.
+        """
         known = {"slice_var_up", "split_method", "workers"}
         unknown = sorted(older.keys() - known)
         if unknown:
@@ -140,12 +143,12 @@ class DistributeTranspiler:
 
     @property
     def sharding_plan(self) -> Any:
-        """Which server holds what: a `ShardingPlan`. Raises RuntimeError before `transpile`."""
+        """The placement of parameters: a `ShardingPlan`. Raises RuntimeError before `transpile`."""
         return self._made("sharding_plan").plan
 
     @property
     def params_on_trainers(self) -> tuple[str, ...]:
-        """The parameters that `config.params_on_servers` leaves to the trainers.
+        """The parameters that `config.params_on_servers` assigns to the trainers.
 
         Raises RuntimeError before `transpile`.
         """
@@ -224,6 +227,6 @@ def _expect_programs(*programs: Any) -> None:
 
 
 def _mark(program: Program, trainer_id: int) -> None:
-    """Note in a program that it is of a distributed job, and of which trainer."""
+    """Mark a program as part of a distributed job, with its trainer id."""
     program._is_distributed = True
     program._is_chief = trainer_id == 0

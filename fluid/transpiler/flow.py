@@ -1,7 +1,7 @@
-"""What ops of a program touch, blocks that they own included, and which op each of them reads from.
+"""Data flow of a program: reads and writes of ops, including owned blocks, and the source of reads.
 
-A rewrite that only renames may be proven right: if every op reads what the same ops wrote as
-before, no value was clobbered. `sources` is what is compared.
+A rewrite that only renames can be verified: if every op reads values from the same ops as
+before, no value was overwritten too early. `sources` is compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Source", "inner_blocks", "names_inside", "reads", "sources", "writes
 DELETE = "delete_var"
 
 Source = tuple[object, ...]
-"""Where a read value comes from: an op's number and the place among its outputs, or a name."""
+"""Source of a read value: an op's index and output position, or a name."""
 
 
 def inner_blocks(program: Program, op: OpDesc) -> list[Block]:
@@ -31,7 +31,7 @@ def _is_list(value: Any) -> bool:
 
 
 def reads(program: Program, op: OpDesc) -> list[str]:
-    """The names that an op reads, and those that its blocks read from around them."""
+    """The names that an op reads, and those that its blocks read from enclosing blocks."""
     found = dict.fromkeys(op.reads())
     for block in inner_blocks(program, op):
         inner = (name for each in block.ops for name in reads(program, each))
@@ -40,7 +40,7 @@ def reads(program: Program, op: OpDesc) -> list[str]:
 
 
 def writes(program: Program, op: OpDesc) -> list[str]:
-    """The names that an op writes, and those that its blocks write around them."""
+    """The names that an op writes, and those that its blocks write in enclosing blocks."""
     found = dict.fromkeys(op.writes())
     for block in inner_blocks(program, op):
         inner = (name for each in block.ops for name in writes(program, each))
@@ -49,7 +49,7 @@ def writes(program: Program, op: OpDesc) -> list[str]:
 
 
 def names_inside(program: Program, op: OpDesc) -> set[str]:
-    """Every name that is mentioned in the blocks of an op, or by its slots if it has some."""
+    """Every name mentioned in the blocks of an op, or in its slots if it owns blocks."""
     blocks = inner_blocks(program, op)
     found = {*op.reads(), *op.writes()} if blocks else set[str]()
     for each in (each for block in blocks for each in block.ops):
@@ -58,24 +58,24 @@ def names_inside(program: Program, op: OpDesc) -> set[str]:
 
 
 def sources(program: Program) -> list[Source]:
-    """For each read of each op of a program, where its value comes from; deletions do not count.
+    """The source of each read of each op, ignoring deletions.
 
-    Two programs of the same ops compute the same if these lists are equal. A value that a
-    `delete_var` took has the source ("deleted",).
+    Two programs of the same ops compute the same if these lists are equal. A value deleted
+    by a `delete_var` has the source ("deleted",).
     """
     return list(_Walk(program).block(program.blocks[0], {}))
 
 
 @dataclass
 class _Walk:
-    """A walk over a program in the order of its ops; `ends` is what stood where a block ended."""
+    """A walk over a program in op order; `ends` are the known sources at the end of each block."""
 
     program: Program
     ends: dict[int, dict[str, Source]] = field(default_factory=dict)
     count: int = 0
 
     def block(self, block: Block, around: Mapping[str, Source]) -> Iterator[Source]:
-        """The sources of a block's reads; `around` has those of the names around it."""
+        """The sources of a block's reads; `around` has those of names in enclosing blocks."""
         known = {**around, **self.kept(block)}
         for op in block.ops:
             if op.type == DELETE:
@@ -85,7 +85,7 @@ class _Walk:
         self.ends[block.idx] = known
 
     def kept(self, block: Block) -> dict[str, Source]:
-        """What a block of gradients finds of its forward block: that one's own variables."""
+        """The forward block's own variables, as seen by its gradient block."""
         if block.forward_block_idx == NO_BLOCK:
             return {}
         own = self.program.blocks[block.forward_block_idx].vars
@@ -93,7 +93,7 @@ class _Walk:
         return {name: source for name, source in ends.items() if name in own}
 
     def op(self, op: OpDesc, known: dict[str, Source]) -> Iterator[Source]:
-        """The sources of an op's reads and of those in its blocks; then what it writes is known."""
+        """The sources of the reads of an op and its blocks; then records its writes."""
         number, self.count = self.count, self.count + 1
         for at, name in enumerate(op.reads()):
             yield (number, at, known.get(name, ("outside", name)))

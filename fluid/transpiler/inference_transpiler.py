@@ -1,7 +1,7 @@
-"""`InferenceTranspiler`: a trained program with its batch norms folded into weights (seed 002).
+"""`InferenceTranspiler`: folds the batch norms of a trained program into weights (seed 002).
 
-Release 1.8.5 has dropped it. Its parts for one library of kernels are not needed here, since what
-is compiled is fused anyway; what it promised of fully connected layers and never did, it does.
+Release 1.8.5 has removed it. Its parts for one kernel library are not needed here, since compiled
+code is fused anyway; the promised folding into fully connected layers is implemented.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["InferenceTranspiler", "Report"]
 
 @dataclass(frozen=True)
 class Report:
-    """What became of every batch norm of a program, in order; printed, it tells people."""
+    """The outcome for every batch norm of a program, in order, with a readable `str`."""
 
     norms: tuple[Folded, ...] = ()
 
     @property
     def fused(self) -> list[Folded]:
-        """The norms that are gone."""
+        """The batch norms that were removed."""
         return [each for each in self.norms if each.layer]
 
     @property
     def refused(self) -> list[Folded]:
-        """The norms that stayed, with the reason."""
+        """The batch norms that remain, with the reason."""
         return [each for each in self.norms if each.refusal]
 
     def __str__(self) -> str:
@@ -44,23 +44,23 @@ class Report:
 
 
 class InferenceTranspiler:
-    """Rewrites programs for inference, in place: clone before, to keep the one for training.
+    """Rewrites programs for inference, in place: clone the program first to keep it for training.
 
-    After a call, `report` tells what was fused and what was not, and why.
+    After a call, `report` lists what was fused and what was not, and why.
     """
 
     def __init__(self) -> None:
         self.report = Report()
 
     def transpile(self, program: Program, place: Place, scope: Scope | None = None) -> None:
-        """Set a program to inference and fold its batch norms; doing it again changes nothing.
+        """Set a program to inference mode and fold its batch norms; idempotent.
 
-        Values are read from `scope`, the global one by default, and those of new parameters are
-        set there, on `place`; the old ones stay, so that other programs still run.
+        Values are read from `scope`, by default the global one, and those of new parameters are
+        set there, on `place`; the old ones remain, so that other programs still run.
 
-        Raises TypeError for what is no Program, CPUPlace or CUDAPlace, or Scope, in this order;
-        ValueError for a program that trains; NotInitialized for parameters that the scope does not
-        have. Then nothing was changed.
+        Raises TypeError for an invalid Program, CPUPlace or CUDAPlace, or Scope, in this order;
+        ValueError for a training program; NotInitialized for parameters without a value in the
+        scope. In these cases nothing is changed.
         """
         scope = _checked(program, place, scope, "transpile")
         with whole(program):
@@ -104,7 +104,7 @@ def _set_test_mode(program: Program) -> None:
 
 
 def _remove_unused(program: Program) -> None:
-    """Take out the variables that no op touches and no reader gives."""
+    """Remove the variables that no op uses and no reader yields."""
     used = {name for _, names in program._reads for name in names}
     for block in program.blocks:
         used |= {name for op in block.ops for name in (*op.reads(), *op.writes())}

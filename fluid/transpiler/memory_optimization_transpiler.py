@@ -1,8 +1,8 @@
-"""`memory_optimize` and `release_memory`: programs rewritten to need fewer, or shorter, lives.
+"""`memory_optimize` and `release_memory`: rewrite programs to reuse or delete variables earlier.
 
-Release 1.8.5 keeps the names and does nothing; here they do what they did up to release 1.5, on
-programs of any nesting, and without effect on any number (fluid_spec D, surprises 7-11, 54-56).
-The compiler plans memory by itself: these calls are for those who read, save or hand on a program.
+Release 1.8.5 keeps the names and does nothing; here they work as up to release 1.5, on
+programs of any nesting, without changing results (fluid_spec D, surprises 7-11, 54-56).
+The compiler plans memory itself: these calls are for users who read, save or export a program.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def memory_optimize(
     level: int = 0,
     skip_grads: bool = True,
 ) -> None:
-    """Let variables that are never alive together share a name, in place.
+    """Let variables with disjoint live ranges share a name, in place.
 
-    With `level` 0 both must have one shape; with 1 the later one may be smaller. Feeds, fetches,
-    losses, what no op reads, gradients that optimizers read (unless `skip_grads` is False) and
-    what `skip_opt_set` lists keep their names. `print_log` prints a line for each. Whatever was
-    renamed can still be fetched by its own name. Doing it again changes nothing.
+    With `level` 0 both must have the same shape; with 1 the later one may be smaller. Feeds,
+    fetches, losses, variables that no op reads, gradients that optimizers read (unless `skip_grads`
+    is False) and those in `skip_opt_set` keep their names. `print_log` prints a line for each.
+    Renamed variables can still be fetched under their own names. Idempotent.
 
-    Raises TypeError for what is no Program and for an item of `skip_opt_set` that is neither a
+    Raises TypeError for an invalid Program and for an item of `skip_opt_set` that is neither a
     Variable nor a name, ValueError for another level and a `skip_opt_set` that is no set or list.
     """
     _expect_program(input_program, "memory_optimize")
@@ -61,10 +61,10 @@ def memory_optimize(
 def release_memory(
     input_program: Program, skip_opt_set: Collection[Variable | str] | None = None
 ) -> None:
-    """Insert a `delete_var` behind the last op that reads each temporary variable, in place.
+    """Insert a `delete_var` after the last op that reads each temporary variable, in place.
 
-    Feeds, fetches, losses, what no op reads and what `skip_opt_set` lists stay. What was deleted
-    can still be fetched: a run that is asked for it keeps it. Doing it again changes nothing.
+    Feeds, fetches, losses, variables that no op reads and those in `skip_opt_set` are kept. Deleted
+    variables can still be fetched: a run that fetches one keeps it. Idempotent.
 
     Raises TypeError and ValueError as `memory_optimize` does.
     """
@@ -79,16 +79,16 @@ def release_memory(
 
 
 def deletions(program: Program, kept: Collection[str]) -> list[tuple[Step, list[str]]]:
-    """After which ops which variables may be deleted, unit by unit; none of `kept` is among them.
+    """The variables to delete after each op, unit by unit; none of `kept` is among them.
 
-    An op with a block counts as reading whatever its block reads.
+    An op with a block counts as reading everything its block reads.
     """
     found = [(step, _ending(unit, step, kept)) for unit in units(program) for step in unit.steps]
     return [(step, names) for step, names in found if names]
 
 
 def _ending(unit: Unit, step: Step, kept: Collection[str]) -> list[str]:
-    """What may be deleted after a step: a block of gradients also deletes what was kept for it."""
+    """The variables to delete after a step; a gradient block also deletes those kept for it."""
     if step.op.type == DELETE:
         return []
     blocks = {id(each.block): each.block for each in unit.steps}.values()
@@ -98,21 +98,21 @@ def _ending(unit: Unit, step: Step, kept: Collection[str]) -> list[str]:
 
 
 def _insert(block: Block, op: OpDesc, names: list[str]) -> None:
-    """Put a deletion behind an op; it is as much of the backward pass as that op is."""
+    """Insert a deletion after an op, with the same op role."""
     index = next(at for at, each in enumerate(block.ops) if each is op) + 1
     attrs = {"op_role": int(op.attrs.get("op_role", 0))}
     block.add_op(DELETE, {"X": names}, {}, attrs, user_line(), index)
 
 
 def expect_same_flow(before: list[Source], program: Program) -> None:
-    """VerifyError unless every op still reads what the same op wrote before a rewrite."""
+    """Raise VerifyError unless every op still reads values of the same ops as before a rewrite."""
     for was, now in zip(before, sources(program), strict=True):
         if was != now:
             raise VerifyError(f"op {was[0]} of the program read {was[2]}, and would read {now[2]}")
 
 
 def _told(count: int, move: Move) -> str:
-    """A move as release 1.5 logs it."""
+    """A move in the log format of release 1.5."""
     var, place = (f"{each.name}{each.dims}" for each in (move.var, move.storage))
     return f"!!! {count},  {var} => {place}, cache idx {move.index}, pool size {move.size}"
 
@@ -125,7 +125,7 @@ def _expect_program(program: Any, function: str) -> None:
 
 
 def _skipped(program: Program, given: Any) -> set[str]:
-    """The names in a `skip_opt_set`; a warning for those that the program does not have."""
+    """The names in a `skip_opt_set`; warns about those that the program does not have."""
     if given is None:
         return set()
     if not isinstance(given, set | frozenset | list | tuple):

@@ -1,7 +1,7 @@
-"""Folding batch norms of a program into the layers before them: new parameters, fewer ops.
+"""Folding of batch norms into the preceding layers: new parameters, fewer ops.
 
 The new parameters are called `<old>_fuse_bn`. Nothing is changed before all values are known, and
-values go into the scope when all ops are rewritten (seed 002, fluid_spec C.2).
+values are stored in the scope when all ops are rewritten (seed 002, fluid_spec C.2).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SUFFIX = "_fuse_bn"
 
 @dataclass(frozen=True)
 class Folded:
-    """What became of one batch norm: `layer` took it in, or `refusal` says why it stayed.
+    """The outcome for one batch norm: folded into `layer`, or not, with `refusal` as the reason.
 
-    `norm` tells what it reads and makes, `layer` its kind and weights, `source` the user's line.
+    `norm` has its names, `layer` the layer's type and weights, `source` the user's line.
     """
 
     norm: str
@@ -42,8 +42,8 @@ class Folded:
     refusal: str = ""
 
     def __str__(self) -> str:
-        told = f"folded into {self.layer}" if self.layer else f"not folded: {self.refusal}"
-        return f"{self.norm}  {self.source}\n  {told}"
+        outcome = f"folded into {self.layer}" if self.layer else f"not folded: {self.refusal}"
+        return f"{self.norm}  {self.source}\n  {outcome}"
 
 
 @dataclass
@@ -55,16 +55,18 @@ class NormFusion:
     made: dict[str, Array] = field(default_factory=dict)
 
     def run(self) -> list[Folded]:
-        """Fold what may be folded, in order, so that of two norms in a row the first goes first."""
+        """Fold all foldable norms, in order, so that of two consecutive norms the first is folded
+        first.
+        """
         found: list[Folded] = []
         folded: list[str] = []
         for block, norm in norms(self.program):
             match = match_norm(self.program, block, norm)
-            told = f"{norm.type}({norm.inputs['X'][0]}) -> {norm.outputs['Y'][0]}", norm.source
+            described = f"{norm.type}({norm.inputs['X'][0]}) -> {norm.outputs['Y'][0]}", norm.source
             if isinstance(match, str):
-                found.append(Folded(*told, refusal=match))
+                found.append(Folded(*described, refusal=match))
                 continue
-            found.append(Folded(*told, layer=f"{match.layer.type} with {match.weight}"))
+            found.append(Folded(*described, layer=f"{match.layer.type} with {match.weight}"))
             folded += match.state
             self._fold(match)
         _tell_owners(self.program, set(folded), list(self.made))
@@ -73,7 +75,7 @@ class NormFusion:
     # ---- numbers
 
     def _fold(self, match: Match) -> None:
-        """Fold one norm: the values first, which may be missing, then the ops."""
+        """Fold one norm: first compute the values, which may be missing, then rewrite the ops."""
         norm = match.norm
         vectors = [self._value(norm.inputs[slot][0], match) for slot in VECTORS]
         factor, shift = factor_and_shift(*vectors, float(norm.attrs.get("epsilon", 1e-5)))
@@ -83,10 +85,10 @@ class NormFusion:
         self._rewrite(match, scaled, added * factor + shift)
 
     def _value(self, name: str, match: Match) -> Array:
-        """What a parameter holds.
+        """The value of a parameter.
 
-        Raises NotInitialized where the scope does not have it, ValueError where it has another
-        shape there than the program declares.
+        Raises NotInitialized if the scope does not have it, ValueError if its shape there differs
+        from the program's.
         """
         if name in self.made:
             return self.made[name]
@@ -115,10 +117,10 @@ class NormFusion:
     # ---- ops
 
     def _rewrite(self, match: Match, weight: Array, shift: Array) -> None:
-        """Let the layer use new weights, and an add what is left of the norm.
+        """Set new weights in the layer, and replace the norm by an add of the remaining shift.
 
-        A bias that is added already is the one to change, and what read the norm reads its sum; but
-        a result that is fetched, or that nobody reads, keeps the norm's name.
+        An existing bias add is reused, and readers of the norm read its sum; but a result that is
+        fetched, or that no op reads, keeps the norm's name.
         """
         layer = match.layer
         layer.inputs[WEIGHTS[layer.type]] = [self._parameter(match.weight, weight)]
@@ -136,7 +138,7 @@ class NormFusion:
             self._stand_in(match, new)
 
     def _stand_in(self, match: Match, bias: str) -> None:
-        """Put an add where the norm stood, under the name of its result."""
+        """Replace the norm by an add with the same output name."""
         block, norm = match.block, match.norm
         slots = {"X": match.layer.writes(), "Y": [bias]}
         at = norm.idx
@@ -149,7 +151,9 @@ class NormFusion:
                 block._remove_op(op.idx)
 
     def _may_go(self, match: Match) -> bool:
-        """True where a result is only read by ops, and written by the norm alone."""
+        """Whether a result is only read by ops, and only written by the norm, so that it can be
+        removed.
+        """
         name = match.result
         ops = [op for block in self.program.blocks for op in block.ops if op.type != DELETE]
         readers = [op for op in ops if name in op.reads() and op is not match.norm]
@@ -159,7 +163,7 @@ class NormFusion:
         return alone and bool(readers) and all(op.type != "fetch" for op in readers)
 
     def _rename(self, match: Match, name: str) -> None:
-        """Let whatever reads the norm's result read the sum in front of it."""
+        """Redirect readers of the norm's result to the preceding sum."""
         names = {match.result: name}
         if match.result == name:
             return
@@ -169,7 +173,7 @@ class NormFusion:
         self.program._now_called = renamed | names
 
     def _parameter(self, old: str, value: Array) -> str:
-        """A new parameter with this value, in the element type of an old one; its name."""
+        """Create a parameter with this value and the dtype of an old one; returns its name."""
         block = self.program.global_block()
         like = next(var for var in self.program.list_vars() if var.name == old)
         known = {var.name for var in self.program.list_vars()}
@@ -182,11 +186,11 @@ class NormFusion:
 
 
 _OUTER = {"conditional_block": "Input", "while": "X", "recurrent": "parameters"}
-"""The slot in which an op with a block tells what the block reads from around it."""
+"""The slot in which an op with a block lists the block's captured variables."""
 
 
 def _tell_owners(program: Program, folded: set[str], made: list[str]) -> None:
-    """Let ops with blocks, the inner ones first, name the new parameters instead of the old."""
+    """Replace old parameters by new ones in ops with blocks, innermost first."""
     ops = [op for block in reversed(program.blocks) for op in block.ops]
     for op in (op for op in ops if op.type in _OUTER and inner_blocks(program, op)):
         inside = [each for block in inner_blocks(program, op) for each in block.ops]
@@ -207,7 +211,7 @@ def _all_inside(program: Program, ops: list[Any]) -> Iterator[Any]:
 
 
 def _undelete(match: Match) -> None:
-    """Let no `delete_var` name what passes between the ops of a match: it changes or goes."""
+    """Remove the values between the ops of a match from `delete_var` ops."""
     for op in [op for op in match.block.ops if op.type == DELETE]:
         op.inputs = {"X": [name for name in op.reads() if name not in match.between]}
         if not op.reads():

@@ -1,8 +1,8 @@
-"""Which batch norms of a program may be folded into the layer before them, by data flow.
+"""Data-flow matching of batch norms that may be folded into the preceding layer.
 
-A match is a layer, the bias that may be added to what it computes, and the norm that reads that.
-Where they stand in the block does not count, but only they may touch what is between them; where a
-norm must stay, the reason is told (fluid_spec C.2, surprises 51).
+A match is a layer, an optional bias add, and the norm. Their positions in the block do not matter,
+but no other op may use the values between them; for a norm that cannot be folded, the reason is
+reported (fluid_spec C.2, surprises 51).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _KEPT_OUTPUTS = {"MeanOut": "Mean", "VarianceOut": "Variance"}
 
 @dataclass(frozen=True)
 class Match:
-    """A layer, the bias added to it (if any), and the norm behind them, in one block.
+    """A layer, its optional bias add, and the following norm, in one block.
 
-    `rank` is how many axes the layer's output has, `axis` which of them the channels are.
+    `rank` is the rank of the layer's output, `axis` its channel axis.
     """
 
     block: Block
@@ -40,7 +40,7 @@ class Match:
 
     @property
     def traits(self) -> Layer:
-        """What a fold asks of the layer."""
+        """The layer's properties for folding."""
         weight = self.block.lookup(self.weight)
         dims = weight.dims if weight is not None else None
         return Layer(self.layer.type, self.layer.attrs, dims or ())
@@ -57,28 +57,28 @@ class Match:
 
     @property
     def between(self) -> list[str]:
-        """The values that pass from one of its ops to the next."""
+        """The intermediate values between its ops."""
         return [op.writes()[0] for op in self.ops[:-1]]
 
     @property
     def result(self) -> str:
-        """The name of what the norm computes."""
+        """The name of the norm's output."""
         return self.norm.outputs["Y"][0]
 
     @property
     def added(self) -> list[str]:
-        """The names of what is added to each channel before the norm."""
+        """The names of the per-channel operands added before the norm."""
         own = self.layer.inputs.get("Bias", [])
         return own + (self.bias.inputs["Y"] if self.bias is not None else [])
 
     @property
     def state(self) -> list[str]:
-        """The names of everything that is folded."""
+        """The names of all folded parameters."""
         return [self.weight, *self.added, *(self.norm.inputs[slot][0] for slot in VECTORS)]
 
 
 def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
-    """The match that ends in a norm; or why there is none that may be folded."""
+    """The match that ends in a norm, or the reason why it cannot be folded."""
     if not is_frozen(norm.attrs):
         return "it normalises with the statistics of the batch (training)"
     below = _writer(program, block, norm, norm.inputs["X"][0])
@@ -97,13 +97,13 @@ def _origin(op: OpDesc | None) -> str:
 
 
 def _writer(program: Program, block: Block, reader: OpDesc, name: str) -> OpDesc | None:
-    """The last op in front of another one that writes a name; None where there is none."""
+    """The last op before another one that writes a name; None if there is none."""
     end = next(at for at, op in enumerate(block.ops) if op is reader)
     return next((op for op in reversed(block.ops[:end]) if name in writes(program, op)), None)
 
 
 def _refusals(program: Program, match: Match) -> Iterator[str]:
-    """Every reason not to fold; empty ones are none."""
+    """Every reason not to fold; empty strings are no reason."""
     if match.rank < 2:
         yield f"the shape of {match.between[0]!r} is not known"
     yield match.traits.refusal()
@@ -120,17 +120,17 @@ def _refusals(program: Program, match: Match) -> Iterator[str]:
 
 
 def _more_inside(layer: OpDesc) -> str:
-    """Why a layer is more than a layer: other tools let one op do what stood behind it, too."""
+    """Why a layer op does more than the layer: other tools fuse following ops into it."""
     more = [
         name for name, value in layer.attrs.items() if name.startswith("fuse_") and value is True
     ]
     slots = [slot for slot, names in layer.inputs.items() if names and slot not in _SLOTS]
-    told = ", ".join([*more, *slots])
-    return f"its layer {layer.type} has {told}, which come before the norm" if told else ""
+    found = ", ".join([*more, *slots])
+    return f"its layer {layer.type} has {found}, which come before the norm" if found else ""
 
 
 def _bias_refusal(match: Match) -> str:
-    """Why what is added in front of a norm is no bias: a residual, or another value each place."""
+    """Why an added operand is not a bias: a residual, or not constant per channel."""
     if match.bias is None:
         return ""
     name = match.bias.inputs["Y"][0]
@@ -144,7 +144,7 @@ def _bias_refusal(match: Match) -> str:
 
 
 def along(dims: tuple[int, ...], axis: int, rank: int) -> tuple[int, ...]:
-    """The sizes of a smaller operand of an elementwise op along the axes of the larger one.
+    """The shape of the smaller operand of an elementwise op, broadcast-aligned to the larger one.
 
     >>> along((6,), 1, 4), along((6, 1, 1), -1, 4), along((1, 6), -1, 2)
     ((1, 6, 1, 1), (1, 6, 1, 1), (1, 6))
@@ -165,7 +165,7 @@ def _ops(program: Program) -> Iterator[OpDesc]:
 
 
 def _changing(program: Program, name: str) -> str:
-    """Why a parameter may not be what it was when it was folded.
+    """Why a parameter may have changed since it was folded.
 
     An op with a block writes what the ops in it write.
     """
@@ -183,9 +183,9 @@ def _changing(program: Program, name: str) -> str:
 
 
 def _touched(program: Program, match: Match, name: str) -> str:
-    """Why a value between the ops of a match must stay: others read it, or write it.
+    """Why a value between the ops of a match is needed: another op reads or writes it.
 
-    A norm in place gives the name another value; what stands behind the norm reads that one.
+    An in-place norm redefines the name; ops after the norm read the new value.
     """
     if not is_temporary(match.block, name):
         return f"{name!r} is no temporary of its block"
@@ -204,7 +204,7 @@ def _touched(program: Program, match: Match, name: str) -> str:
 
 
 def _wanted(program: Program, norm: OpDesc, slot: str, names: list[str]) -> str:
-    """Why an output of a norm must stay, though it is not what the norm is for."""
+    """Why an output of a norm other than its result is needed."""
     same = norm.inputs.get(_KEPT_OUTPUTS.get(slot, ""), [])
     for name in names if slot != "Y" else ():
         if name not in same and any(name in op.reads() for op in _ops(program) if op is not norm):

@@ -1,4 +1,4 @@
-"""Which server holds which variable: in turns, or by the name (fluid_spec B.4)."""
+"""Assignment of variables to servers: round-robin, or by a hash of the name (fluid_spec B.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HashName", "PSDispatcher", "RoundRobin"]
 
 
 class PSDispatcher:
-    """Spreads variables over the endpoints of servers; subclasses say how by `dispatch`."""
+    """Base class that assigns variables to server endpoints; subclasses define `dispatch`."""
 
     def __init__(self, pserver_endpoints: Sequence[str]) -> None:
         self._eps = pserver_endpoints
@@ -24,22 +24,22 @@ class PSDispatcher:
         return self._eps
 
     def reset(self) -> None:
-        """Begin anew with the first endpoint."""
+        """Restart with the first endpoint."""
         self._step = 0
 
     def dispatch(self, varlist: Iterable[Any]) -> list[str]:
-        """The endpoint of each variable. Raises NotImplementedError: subclasses say."""
+        """The endpoint of each variable. Raises NotImplementedError in the base class."""
         raise NotImplementedError(f"{type(self).__name__} does not say how variables are spread")
 
     def _endpoint(self, number: int) -> str:
-        """An endpoint by its number, counted round and round; IndexError where there is none."""
+        """An endpoint by index, modulo their number; raises IndexError if there is none."""
         if not self._eps:
             raise IndexError(f"{type(self).__name__} has no endpoints: pass the servers' host:port")
         return self._eps[number % len(self._eps)]
 
 
 class RoundRobin(PSDispatcher):
-    """One endpoint after the other; the next call goes on where the last one ended.
+    """Round-robin assignment, continued by the next call.
 
     >>> turns = RoundRobin(["a:1", "b:1"])
     >>> turns.dispatch(["v", "w", "x"]), turns.dispatch(["y"])
@@ -56,7 +56,7 @@ class RoundRobin(PSDispatcher):
 
 
 class HashName(PSDispatcher):
-    """An endpoint by the variable's name: the same in every process, and for its gradient.
+    """Assignment by a hash of the name: equal in every process, and for the gradient.
 
     >>> names = HashName(["a:1", "b:1"])
     >>> names.dispatch(["w", "w@GRAD"]) == 2 * names.dispatch(["w"])

@@ -1,8 +1,8 @@
-"""Which variable of a program may stand under the name of which other one (fluid_spec D.4).
+"""Planning of variable reuse: which variable may take the name of which dead one (fluid_spec D.4).
 
-Ops are visited in order. What dies is kept in a pool; what an op makes anew takes the first place
-in the pool that fits. Only what is made once may move, and only where the other is never mentioned
-again, so that every name means one value at a time.
+Ops are visited in order. Dead variables go to a pool; a new output takes the first entry of the
+pool that fits. Only variables that are written once may move, and only if the other name is not
+used again, so that every name holds one value at a time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Move", "apply_moves", "planned_moves"]
 
 @dataclass(frozen=True)
 class Move:
-    """From step `at` of a unit on, `var` stands under the name of `storage`.
+    """A renaming: from step `at` of a unit, `var` has the name of `storage`.
 
-    `index` is the place that was found for it in a pool of `size`.
+    `index` is the position of `storage` in a pool of `size`.
     """
 
     at: int
@@ -35,13 +35,13 @@ class Move:
 
 
 def planned_moves(unit: Unit, kept: Collection[str], level: int) -> list[Move]:
-    """The moves of one unit, in order; none of `kept` moves or is moved to."""
+    """The moves of one unit, in order; none of `kept` moves or is reused."""
     return list(_Plan(unit, kept, level).moves())
 
 
 @dataclass
 class _Plan:
-    """The walk that makes a plan: `pool` is what is free, `storage` what others stand under."""
+    """The planning walk: `pool` are the free variables, `storage` the reused ones."""
 
     unit: Unit
     kept: Collection[str]
@@ -61,7 +61,7 @@ class _Plan:
             self.free(at, step, made)
 
     def move(self, at: int, var: VarDesc) -> Iterator[Move]:
-        """The move of a variable to the first place that fits, if there is one."""
+        """The move of a variable to the first fitting entry of the pool, if there is one."""
         here = self.unit.steps[at].block.vars
         for index, place in enumerate(self.pool):
             if here.get(place.name) is place and _fits(var, place, self.level):
@@ -71,22 +71,22 @@ class _Plan:
                 return
 
     def free(self, at: int, step: Step, made: Collection[str]) -> None:
-        """Put what ends with a step into the pool, the smaller before the larger."""
+        """Add the variables that die in a step to the pool, in order of size."""
         ended = [n for n in step.dying if self.unit.last[n] == at and n in made]
         ended = [n for n in ended if n not in self.kept and is_temporary(step.block, n)]
-        places = [self.storage.get(name, step.block.vars[name]) for name in ended]
-        for place in sorted(places, key=lambda each: each.name):
+        freed = [self.storage.get(name, step.block.vars[name]) for name in ended]
+        for place in sorted(freed, key=lambda each: each.name):
             self.pool.insert(bisect_right(self.pool, _size(place), key=_size), place)
 
 
 def _size(var: VarDesc) -> tuple[bool, int]:
-    """What the pool is sorted by: what grows with the batch comes first, then elements count."""
+    """Sort key of the pool: batch-dependent sizes first, then the number of elements."""
     dims = var.dims or ()
     return dims[0] != -1, abs(prod(dims))
 
 
 def _fits(var: VarDesc, place: VarDesc, level: int) -> bool:
-    """Level 0 wants equal shapes; level 1 as much room, for a batch where that is of a batch."""
+    """Level 0 requires equal shapes; level 1 as many elements, with equal batch dependence."""
     if var.element != place.element:
         return False
     if level == 0:
@@ -95,7 +95,7 @@ def _fits(var: VarDesc, place: VarDesc, level: int) -> bool:
 
 
 def apply_moves(unit: Unit, moves: list[Move]) -> None:
-    """Rename what moves, in every op of a unit; the op that writes it says what it was."""
+    """Rename the moved variables in every op of a unit; the writing op records the old name."""
     names = {move.var.name: move.storage.name for move in moves}
     for step in unit.steps:
         op = step.op
@@ -104,7 +104,7 @@ def apply_moves(unit: Unit, moves: list[Move]) -> None:
             op.attrs[ROLE_VAR] = [names.get(name, name) for name in op.attrs[ROLE_VAR]]
     for move in moves:
         var, step = move.var, unit.steps[move.at]
-        told = (var.dims or (), var.lod_level, var.stop_gradient)
-        note_reuse(step.op, Reuse(move.storage.name, var.name, *told))
+        declared = (var.dims or (), var.lod_level, var.stop_gradient)
+        note_reuse(step.op, Reuse(move.storage.name, var.name, *declared))
         del step.block.vars[var.name]
         move.storage.op = step.op

@@ -1,8 +1,8 @@
-"""Stretches of ops over which variables of a program live, and what of them must stay as it is.
+"""Regions of ops over which live ranges of variables are computed, and the names to keep.
 
-A unit is the main block, or a block that an op runs together with the block of its gradients: what
-the second reads of the first lives on until then (fluid_spec D.1). Lives follow from a walk from
-the end (D.2).
+A unit is the main block, or a block that an op runs together with its gradient block: forward
+values that the gradient reads are live until then (fluid_spec D.1). Live ranges follow from a
+backward walk (D.2).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
 
 @dataclass(frozen=True)
 class Step:
-    """An op in its block, with what it reads and writes, inside its own blocks as well.
+    """An op in its block, with its reads and writes, including those of its own blocks.
 
-    `dying` is what it reads and no later op of the unit does.
+    `dying` are the variables it reads and no later op of the unit does.
     """
 
     block: Block
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Unit:
-    """Ops in the order in which they run, each name with the first and the last to mention it."""
+    """Ops in execution order, and for each name the first and the last op that uses it."""
 
     steps: tuple[Step, ...]
     first: dict[str, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _with_dying(steps: list[Step]) -> list[Step]:
 
 
 def is_temporary(block: Block, name: str) -> bool:
-    """True for a tensor that this very block declares and that does not outlive a run."""
+    """Whether this block itself declares a tensor that is not persistable."""
     var = block.vars.get(name)
     return var is not None and var.kind is VarKind.TENSOR and not var.persistable and bool(var.dims)
 
@@ -88,12 +88,11 @@ def is_temporary(block: Block, name: str) -> bool:
 def kept_names(
     program: Any, skip: Iterable[str], *, gradients: bool, edges: bool = True
 ) -> set[str]:
-    """Names that must neither be given up nor deleted (fluid_spec D.3, D.5).
+    """Names that must neither be renamed nor deleted (fluid_spec D.3, D.5).
 
-    Those of `skip`; outputs that are forced onto the CPU; what a block-owning op calls by name, and
-    what stands in its slots for the sake of its blocks. With `gradients` the gradients that
-    optimizers read; with `edges` what users give and take: feeds, fetches, losses, and what no op
-    reads.
+    Those of `skip`; outputs that are forced onto the CPU; variables that ops with blocks refer to
+    by name, and slots that exist for these blocks. With `gradients` the gradients that optimizers
+    read; with `edges` the interface: feeds, fetches, losses, and variables that no op reads.
     """
     kept = set(skip)
     for block in program.blocks:
@@ -110,7 +109,7 @@ def _forced(op: OpDesc, gradients: bool) -> list[str]:
 
 
 def called_names(program: Program) -> set[str]:
-    """Names by which ops know variables of the blocks that they own, and those of gradients."""
+    """Names by which ops refer to variables of the blocks that they own, and their gradients."""
     ops = [op for block in program.blocks for op in block.ops]
     return {name for op in ops for name in _called(program, op)}
 
@@ -133,12 +132,12 @@ def _edges(op: OpDesc) -> list[str]:
 
 
 def _fed(program: Any) -> set[str]:
-    """What users or readers give a program."""
+    """The variables that users feed or readers yield."""
     data = {var.name for var in program.all_vars() if getattr(var, "is_data", False)}
     return data.union(*(names for _, names in program._reads))
 
 
 def _unread(program: Program) -> set[str]:
-    """What ops write and no op reads: it is there to be fetched."""
+    """Variables that ops write and no op reads: they exist to be fetched."""
     ops = [op for block in program.blocks for op in block.ops if op.type != DELETE]
     return {n for op in ops for n in op.writes()} - {n for op in ops for n in op.reads()}

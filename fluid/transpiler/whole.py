@@ -1,4 +1,4 @@
-"""A rewrite of a program happens whole or not at all."""
+"""Atomic rewrites of a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["whole"]
 
 @contextmanager
 def whole(program: Program) -> Iterator[None]:
-    """Put ops, slots, attributes and variables back as they were if what is within fails."""
+    """Restore ops, slots, attributes and variables if the `with` block raises an error."""
     blocks = [(block, list(block.ops), dict(block.vars)) for block in program.blocks]
     ops = [
         (op, _copied(op.inputs), _copied(op.outputs), dict(op.attrs))

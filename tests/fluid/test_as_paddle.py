@@ -201,7 +201,7 @@ def test_no_script(tmp_path: Path) -> None:
     done = python("-m", "fluid", "run", "no.py", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "fluid run: no.py is no file: name a script, and after it its arguments\n"
+        "fluid run: no.py is not a file: expected a script, followed by its arguments\n"
     )
 
 

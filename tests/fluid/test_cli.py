@@ -200,7 +200,7 @@ def test_a_setting_that_makes_no_sense(capsys, monkeypatch):
 
 @pytest.mark.parametrize("command", ["inspect", "infer"])
 def test_no_folder(capsys, tmp_path, command):
-    assert f"{tmp_path / 'none'} is not there" in refused(capsys, command, tmp_path / "none")
+    assert f"{tmp_path / 'none'} does not exist" in refused(capsys, command, tmp_path / "none")
 
 
 def test_inspect_takes_a_program_alone(capsys):
@@ -259,7 +259,9 @@ def test_inspect_counts_what_kernels_move_after_each_pass(capsys, tmp_path):
     printed = run(capsys, "inspect", LENET, *more[:4], "--json", "-")
     assert json.loads(printed) == data
     assert '"cost":{"gpu":"h200"' in page.read_text(encoding="utf-8")
-    assert "name a GPU with --roofline" in refused(capsys, "inspect", LENET, "--json", file)
+    assert "requires --roofline with the name of a GPU" in refused(
+        capsys, "inspect", LENET, "--json", file
+    )
 
 
 def test_inspect_takes_sequences_that_must_match(capsys, tmp_path):
@@ -283,13 +285,13 @@ def test_inspect_takes_what_it_dumped_and_the_passes_that_are_asked_for(capsys, 
     assert "fuse_pointwise" in run(capsys, "inspect", model)
     message = refused(capsys, "inspect", graph, "--only", "fuse_pointwse")
     assert "unknown pass 'fuse_pointwse'" in message and "fuse_pointwise" in message
-    assert "is not there" in refused(capsys, "inspect", tmp_path / "none.ir")
+    assert "does not exist" in refused(capsys, "inspect", tmp_path / "none.ir")
 
 
 def test_a_folder_without_a_model(capsys):
     message = refused(capsys, "inspect", RESNET)
     assert "has no file '__model__', but model, params; " in message
-    assert "say --model-filename NAME" in message
+    assert "pass --model-filename NAME" in message
 
 
 def test_an_empty_folder(capsys, tmp_path):
@@ -396,9 +398,7 @@ def test_no_input_at_all(capsys):
 
 def test_a_name_is_needed_among_several_feeds(capsys, recorded):
     message = refused(capsys, "infer", LENET, "--input", recorded["img"])
-    assert (
-        "the model has 2 feeds; say which: --input img=img.npy --input label=label.npy" in message
-    )
+    assert "the model has 2 feeds; name one: --input img=img.npy --input label=label.npy" in message
 
 
 def test_unknown_feed(capsys, recorded):
@@ -408,7 +408,7 @@ def test_unknown_feed(capsys, recorded):
 
 def test_a_feed_given_twice(capsys, recorded):
     arguments = ("--input", recorded["feeds"], "--input", f"img={recorded['img']}")
-    assert "feed 'img' is given twice" in refused(capsys, "infer", LENET, *arguments)
+    assert "feed 'img' is passed twice" in refused(capsys, "infer", LENET, *arguments)
 
 
 def test_wrong_shape(capsys, one_feed, tmp_path):
@@ -428,7 +428,7 @@ def test_wrong_element_type(capsys, one_feed):
 
 def test_no_such_input(capsys, tmp_path):
     message = refused(capsys, "infer", LENET, "--input", tmp_path / "x.npy")
-    assert f"{tmp_path / 'x.npy'} is not there" in message
+    assert f"{tmp_path / 'x.npy'} does not exist" in message
 
 
 def test_no_such_array_in_an_archive(capsys, recorded):

@@ -35,7 +35,7 @@ def test_a_header_that_asks_for_more_than_there_is(tmp_path):
     np.save(path, np.zeros(8))
     large = b"(8000000000,), }"
     path.write_bytes(path.read_bytes().replace(b"(8,), }".ljust(len(large)), large))
-    with pytest.raises(CommandError, match="speaks of 64000000000 bytes, but is 192"):
+    with pytest.raises(CommandError, match="declares 64000000000 bytes, but is 192"):
         read_arrays(path)
 
 

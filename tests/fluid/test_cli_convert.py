@@ -157,14 +157,14 @@ def test_no_model(capsys, tmp_path: Path):
     (tmp_path / "notes").write_text("", encoding="utf-8")
     message = refused(capsys, tmp_path, tmp_path / "b")
     assert "holds no model: it has no __model__ and no .pdmodel file, but notes" in message
-    assert "is not there" in refused(capsys, tmp_path / "no", tmp_path / "b")
+    assert "does not exist" in refused(capsys, tmp_path / "no", tmp_path / "b")
 
 
 def test_several_programs(capsys, tmp_path: Path):
     for name in ("one.pdmodel", "two.pdmodel"):
         run(capsys, LINE, tmp_path / name)
     message = refused(capsys, tmp_path, tmp_path / "b")
-    assert "holds 2 programs, one.pdmodel, two.pdmodel: say --model-filename NAME" in message
+    assert "holds 2 programs, one.pdmodel, two.pdmodel: pass --model-filename NAME" in message
     run(capsys, tmp_path, tmp_path / "b", "--model-filename", "two.pdmodel")
 
 
@@ -183,11 +183,11 @@ def test_nothing_is_written_over(capsys, tmp_path: Path):
     target.mkdir()
     run(capsys, LINE, target)
     message = refused(capsys, LINE, target)
-    assert f"{target} is there already: choose another DST, or say --force" in message
+    assert f"{target} already exists: choose another DST, or pass --force" in message
     run(capsys, LINE, tmp_path / "line.pdmodel")
-    assert "line.pdmodel is there already" in refused(capsys, LINE, tmp_path / "line.pdmodel")
+    assert "line.pdmodel already exists" in refused(capsys, LINE, tmp_path / "line.pdmodel")
     (tmp_path / "line.pdmodel").unlink()
-    assert "line.pdiparams is there already" in refused(capsys, LINE, tmp_path / "line.pdmodel")
+    assert "line.pdiparams already exists" in refused(capsys, LINE, tmp_path / "line.pdmodel")
 
 
 def test_force_replaces_the_model_and_nothing_else(capsys, tmp_path: Path):
@@ -263,10 +263,13 @@ def test_damaged_files(capsys, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["b/x.pdmodel", "--to-model", "m"], "DST says x.pdmodel and --to-model m"),
+        (["b/x.pdmodel", "--to-model", "m"], "DST x.pdmodel conflicts with --to-model m"),
         (["b", "--to-model", "m", "--to-params", "m"], "program and parameters cannot both be 'm'"),
-        (["b", "--to-params", "c/d"], "'c/d' is not the name of a file"),
-        (["b", "--to-model", "fc_0.w_0"], "a parameter is called 'fc_0.w_0', as the program is"),
+        (["b", "--to-params", "c/d"], "'c/d' is not a file name"),
+        (
+            ["b", "--to-model", "fc_0.w_0"],
+            "a parameter is called 'fc_0.w_0', like the program file",
+        ),
     ],
 )
 def test_contradictions(capsys, arguments: list[str], message: str, tmp_path: Path, monkeypatch):
@@ -277,8 +280,8 @@ def test_contradictions(capsys, arguments: list[str], message: str, tmp_path: Pa
 
 def test_a_name_that_is_file_and_folder(tmp_path: Path):
     tensor = np.zeros(2, "float32"), ()
-    model = converting.FoundModel(0, 0, b"", {"a": tensor, "a/b": tensor})
-    with pytest.raises(CommandError, match="'a/b' cannot have a file of its own: say --combined"):
+    model = converting.ConvertedModel(0, 0, b"", {"a": tensor, "a/b": tensor})
+    with pytest.raises(CommandError, match="'a/b' cannot have its own file: pass --combined"):
         model.write(Layout(tmp_path / "b", "__model__"))
     model.write(Layout(tmp_path / "b", "__model__", "__params__"))
     assert sorted(contents(tmp_path)) == ["b/__model__", "b/__params__"]

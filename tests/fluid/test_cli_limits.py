@@ -68,4 +68,4 @@ def test_what_only_the_data_sizes_is_refused_by_the_system(
 def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str], limit: str) -> None:
     with pytest.raises(SystemExit):
         cli.main(["infer", str(LINE), "--memory-limit", limit])
-    assert "is no size, like 500MB or 2GiB" in capsys.readouterr().err
+    assert "is not a size, like 500MB or 2GiB" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_only_some(capsys, tmp_path: Path):
 
 def test_a_pattern_that_fits_nothing(capsys):
     message = refused(capsys, LINE, "--only", "fc_0.w")
-    assert "no parameter fits 'fc_0.w'; did you mean 'fc_0.w_0'?" in message
+    assert "no parameter matches 'fc_0.w'; did you mean 'fc_0.w_0'?" in message
     assert "there are fc_0.b_0, fc_0.w_0" in refused(capsys, LINE, "--only", "zzz")
 
 
@@ -88,7 +88,7 @@ def test_a_folder_of_parameters_alone(capsys, exe, tmp_path: Path):
 
 def test_what_cannot_be_read_or_written(capsys, tmp_path: Path):
     assert "holds no model" in refused(capsys, tmp_path)
-    assert "is not there" in refused(capsys, tmp_path / "none")
+    assert "does not exist" in refused(capsys, tmp_path / "none")
     assert "must end in .npz" in refused(capsys, LINE, "--npz", tmp_path / "w.txt")
     assert "holds one array, but there are 2" in refused(capsys, LINE, "--npz", tmp_path / "w.npy")
     assert not list(tmp_path.iterdir())

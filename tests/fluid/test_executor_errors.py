@@ -231,8 +231,8 @@ def test_shapes_and_types_are_held_against_the_declaration(
         (X.astype("int64"), "feed 'x' must be float32, but int64 was given"),
         (tuple(map(tuple, X.tolist())), "feed 'x' must be float32, but float64 was given"),
         ("abc", "feed 'x' must be float32, but <U3 was given"),
-        (None, "feed 'x' must be an array, but None was given"),
-        (object(), "feed 'x' must be an array, but <object object"),
+        (None, "feed 'x' must be an array, but received None"),
+        (object(), "feed 'x' must be an array, but received <object object"),
     ]:
         refused(case, ValueError, words, feed={"x": x, "y": Y})
 
@@ -277,7 +277,11 @@ def test_a_program_that_fixes_the_batch_runs_for_that_batch(fresh_programs: Any)
         (3, TypeError, "feed must be a dict from names to arrays, not int"),
         ("x", TypeError, "feed must be a dict from names to arrays, not str"),
         ([3], TypeError, "feed must be a dict from names to arrays, not int"),
-        ([FEED, FEED], AssertionError, "a list of 2 feeds needs a program compiled with data par"),
+        (
+            [FEED, FEED],
+            AssertionError,
+            "a list of 2 feeds requires a program compiled with data par",
+        ),
         ([], AssertionError, "a list of 0 feeds"),
         ({3: X}, TypeError, "a key of feed must be a name, not int"),
         ({"x": X.tolist(), "y": Y}, RuntimeError, "feed 'x' is a Python list: feed np.array(…, dt"),

@@ -209,7 +209,7 @@ def test_a_turned_part_is_called_after_the_variable() -> None:
         ("last", TypeError, "takes numbers, ranges and variables as index, not 'last'"),
         (True, TypeError, "not True"),
         (1.5, TypeError, "not 1.5"),
-        ((0, 0, 0, 0), IndexError, "has 3 axes, too few for 4 places"),
+        ((0, 0, 0, 0), IndexError, "has 3 axes, too few for 4 indices"),
         (np.s_[::-2], ValueError, "a step of -2 needs a start and an end"),
     ],
 )

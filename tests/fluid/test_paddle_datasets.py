@@ -127,7 +127,7 @@ def test_nothing_in_a_pickle_is_called(
     part = pickle.dumps({"data": Hostile(), "labels": [1]}, protocol=2)
     tar(own_home / "cifar" / "cifar-10-python.tar.gz", {"a/test_batch": part})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatasetError, match=r"it asks for (posix|nt)\.mkdir"):
+    with pytest.raises(DatasetError, match=r"it uses (posix|nt)\.mkdir"):
         list(cifar.test10()())
     assert not (tmp_path / "called").exists()
 
@@ -319,7 +319,7 @@ def test_matlab_files_that_are_none(tmp_path: Path) -> None:
 def test_pictures_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIL", "PIL.Image"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DatasetError, match="reading pictures needs Pillow: pip install pillow"):
+    with pytest.raises(DatasetError, match="reading images requires Pillow: pip install pillow"):
         image.load_image_bytes(b"")
 
 

@@ -197,7 +197,7 @@ def test_files_that_are_damaged_or_gone(main: fluid.Program, tmp_path: Path) -> 
     fluid.save(main, str(tmp_path / "model"))
     before = state()
     (tmp_path / "model.pdopt").write_bytes(b"xxxx")
-    with pytest.raises(CheckpointError, match=r"model\.pdopt is no file of named arrays"):
+    with pytest.raises(CheckpointError, match=r"model\.pdopt is not a file of named arrays"):
         fluid.load(main, str(tmp_path / "model"))
     (tmp_path / "model.pdopt").unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no .*model\.pdopt, but 'batch_norm_0"):

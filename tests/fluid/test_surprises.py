@@ -180,7 +180,9 @@ def test_nothing_in_a_file_is_called(tmp_path: Path) -> None:
     """The reference unpickles `.pdparams`, which may run anything."""
     call = b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R."
     (tmp_path / "model.pdparams").write_bytes(call)
-    with pytest.raises(ValueError, match=r"model\.pdparams is no file of named arrays.*os\.system"):
+    with pytest.raises(
+        ValueError, match=r"model\.pdparams is not a file of named arrays.*os\.system"
+    ):
         fluid.load_program_state(str(tmp_path / "model"))
 
 

@@ -1,1 +1,1 @@
-"""Arrays, images and text as feeds and results of commands."""
+"""Inputs and results of the commands: arrays, images and text."""

@@ -1,6 +1,6 @@
-"""Arrays from and to `.npy` and `.npz` files, for the command line.
+"""Reading and writing `.npy` and `.npz` files for the command line.
 
-Nothing is unpickled, and a file must hold the bytes its header speaks of before they are taken.
+Nothing is unpickled, and the header's size is checked against the file size before allocation.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from runtime.files.atomic_saves import save_files
 
 _SUFFIX = ".npy"
 _LONGEST = 65_000
-"""Bytes of a name in an archive."""
+"""Maximum length in bytes of a member name in an archive."""
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def is_archive_or_array(path: Path) -> bool:
-    """Whether a file is a `.npy` or a `.npz`, by its name or by how it begins."""
+    """Whether a file is a `.npy` or `.npz`, by its suffix or its first bytes."""
     if path.suffix in (".npz", _SUFFIX):
         return True
     with path.open("rb") as file:
@@ -32,9 +32,9 @@ def is_archive_or_array(path: Path) -> bool:
 
 
 def read_arrays(path: Path) -> Array | dict[str, Array]:
-    """The array of a `.npy` file, or those of a `.npz` file by name.
+    """Read the array of a `.npy` file, or the arrays of a `.npz` file by name.
 
-    Raises CommandError for a file that is neither, is cut short, or holds Python objects; OSError.
+    Raises CommandError for any other file, a truncated one, or one with Python objects; OSError.
     """
     try:
         if zipfile.is_zipfile(path):
@@ -56,17 +56,19 @@ def _read_archive(path: Path) -> dict[str, Array]:
 
 
 def _read_array(file: IO[bytes], held: int, where: str) -> Array:
-    """The array in a stream of `held` bytes, which must be all the header asks for."""
+    """Read the array in a stream of `held` bytes, which must not be less than its
+    header declares.
+    """
     try:
         version = npy.read_magic(file)
         shape, fortran, dtype = _READERS[version](file)
     except (ValueError, KeyError) as error:
-        raise CommandError(f"{where} is not an array as np.save writes it") from error
+        raise CommandError(f"{where} is not an array file of np.save") from error
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if dtype.hasobject:
         raise CommandError(f"{where} holds Python objects, which are not read: save numbers")
     if min(shape, default=1) < 0 or nbytes > held:
-        raise CommandError(f"{where} speaks of {nbytes} bytes, but is {held} bytes long")
+        raise CommandError(f"{where} declares {nbytes} bytes, but is {held} bytes long")
     data = file.read(nbytes)
     if len(data) != nbytes:
         raise CommandError(f"{where} ends after {len(data)} of {nbytes} bytes")
@@ -74,10 +76,10 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write a `.npz` of arrays by name, or a `.npy` of the only one; whole or not at all.
+    """Write a `.npz` of arrays by name, or a `.npy` of a single array; the write is atomic.
 
-    Raises CommandError for another ending, a `.npy` for several arrays, and a name that leads out
-    of the folder into which the archive is unpacked or that none can have; OSError.
+    Raises CommandError for another suffix, for several arrays in a `.npy`, and for an invalid
+    member name (see `member_name`); OSError.
     """
     expect_output(path, len(arrays))
     save_files(path.parent, {path.name: lambda file: _write(file, path.suffix, arrays)})
@@ -91,9 +93,9 @@ def _write(file: IO[bytes], suffix: str, arrays: Mapping[str, Array]) -> None:
 
 
 def member_name(name: str) -> str:
-    """The name of an array in an archive; CommandError where none can have it.
+    """The member name of an array in an archive; raises CommandError for an invalid name.
 
-    Whoever unpacks the archive must find its files below the folder, and as many as there are.
+    Unpacking must neither write outside the target folder nor merge two arrays into one file.
     """
     path = PurePosixPath(name.replace("\\", "/"))
     outside = path.is_absolute() or ".." in path.parts
@@ -113,7 +115,7 @@ def _write_archive(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
 
 
 def expect_output(path: Path, number: int) -> None:
-    """CommandError where `number` arrays cannot be written to a file of this name."""
+    """Raise CommandError where `number` arrays cannot be written to a file of this name."""
     if path.suffix not in (".npz", _SUFFIX):
         raise CommandError(f"{path} must end in .npz, or in .npy for one array")
     if path.suffix == _SUFFIX and number != 1:
@@ -123,7 +125,7 @@ def expect_output(path: Path, number: int) -> None:
 
 
 def brief(array: Array, numbers: int = 6) -> str:
-    """The first numbers of an array, in one line.
+    """The first numbers of an array, on one line.
 
     >>> brief(np.arange(10) / 4)
     '0 0.25 0.5 0.75 1 1.25 …'

@@ -1,7 +1,7 @@
-"""Pictures in files as feeds: decoded, brought to the size a model takes, and scaled.
+"""Image files as feeds: decoded, resized to the model's input size and normalised.
 
-A feed takes pictures where it has four axes, one of them for 1 or 3 colours: [batch, colours,
-height, width], or colours last. Numbers become (pixel · scale - mean) ÷ std.
+A feed accepts images if it has four axes, one of them of size 1 or 3 for the channels: NCHW or
+NHWC. Values become (pixel · scale - mean) ÷ std.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from compiler.ir.types import Array
 from fluid.cli.model import CommandError, shape_text
 from fluid.framework import Variable
 
-__all__ = ["ENDINGS", "PictureOptions", "is_picture", "read_pictures", "takes_pictures"]
+__all__ = ["ENDINGS", "ImageOptions", "is_image_file", "read_images", "accepts_images"]
 
 ENDINGS = (
     ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
-"""How the names of pictures end."""
+"""File suffixes of images."""
 
 COLOURS = (1, 3)
 
 
 @dataclass(frozen=True)
-class PictureOptions:
-    """What becomes of pixels, which are 0 to 255.
+class ImageOptions:
+    """How pixels (0 to 255) are resized and normalised.
 
-    `scale`, `mean` and `std` are one number or one for each colour; `bgr` puts blue first. `short`
-    is what the shorter side is resized to before the middle is cut out; without it a picture is
-    stretched to the model's size. `size` (height, width) is for models that take any.
+    `scale`, `mean` and `std` are one number or one per channel; `bgr` puts blue first. `short` is
+    the size the shorter edge is resized to before a center crop; without it an image is stretched
+    to the model's size. `size` (height, width) is for models with dynamic height and width.
     """
 
     scale: float = 1 / 255
@@ -47,47 +47,46 @@ class PictureOptions:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How many colours a feed has and where, and the sizes it fixes."""
+    """Number and position of the channels of a feed, and its height and width."""
 
     colours: int
     last: bool
     size: tuple[int, int]
 
 
-def is_picture(path: Path) -> bool:
-    """Whether a file is one by its name.
+def is_image_file(path: Path) -> bool:
+    """Whether a file is an image, by its suffix.
 
-    >>> is_picture(Path("cat.JPG")), is_picture(Path("cat.npy"))
+    >>> is_image_file(Path("cat.JPG")), is_image_file(Path("cat.npy"))
     (True, False)
     """
     return path.suffix.lower() in ENDINGS
 
 
-def takes_pictures(var: Variable) -> bool:
-    """Whether a feed has the shape and the elements of pictures."""
+def accepts_images(var: Variable) -> bool:
+    """Whether a feed has the shape and dtype of images."""
     return _layout(var) is not None
 
 
-def read_pictures(paths: Sequence[Path], var: Variable, options: PictureOptions) -> Array:
-    """A batch of pictures as a feed takes them.
+def read_images(paths: Sequence[Path], var: Variable, options: ImageOptions) -> Array:
+    """Read images into a batch with the layout and dtype of a feed.
 
-    Raises CommandError without Pillow, for a feed that takes no pictures, a file that is none, or
-    pictures of several sizes where the model takes any; OSError.
+    Raises CommandError without Pillow, for a feed that does not accept images, for a file that is
+    not an image, and for images of different sizes where the model's size is dynamic; OSError.
     """
     layout = _layout(var)
     if layout is None:
         raise CommandError(
-            f"feed {var.name!r} takes no pictures: it is {shape_text(var)}, not four axes with one "
-            "for 1 or 3 colours"
+            f"feed {var.name!r} does not accept images: it is {shape_text(var)}, not four axes, "
+            "one of size 1 or 3"
         )
-    pictures = [_prepared(_opened(path, layout.colours), layout, options) for path in paths]
-    sizes = {picture.shape for picture in pictures}
+    images = [_prepared(_opened(path, layout.colours), layout, options) for path in paths]
+    sizes = {image.shape for image in images}
     if len(sizes) > 1:
         raise CommandError(
-            f"the pictures for feed {var.name!r} have several sizes, and it takes any: say "
-            "--size HEIGHTxWIDTH"
+            f"the images for feed {var.name!r} have different sizes: pass --size HEIGHTxWIDTH"
         )
-    return _scaled(np.stack(pictures), layout, options, var)
+    return _scaled(np.stack(images), layout, options, var)
 
 
 def _layout(var: Variable) -> _Layout | None:
@@ -102,58 +101,58 @@ def _layout(var: Variable) -> _Layout | None:
 
 
 def _opened(path: Path, colours: int) -> Any:
-    """A picture as Pillow has it, upright."""
+    """Open an image with Pillow, with its EXIF orientation applied."""
     try:
         pillow = importlib.import_module("PIL.Image")
         upright = importlib.import_module("PIL.ImageOps").exif_transpose
     except ImportError as error:
-        raise CommandError("reading pictures needs Pillow: pip install pillow") from error
+        raise CommandError("reading images requires Pillow: pip install pillow") from error
     known = (ValueError, SyntaxError, pillow.UnidentifiedImageError, pillow.DecompressionBombError)
     try:
-        with pillow.open(path) as picture:
-            return upright(picture).convert("L" if colours == 1 else "RGB")
+        with pillow.open(path) as image:
+            return upright(image).convert("L" if colours == 1 else "RGB")
     except known as error:
-        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+        raise CommandError(f"{path} is not a readable image: {error}") from error
     except OSError as error:
         if error.filename is not None:
             raise
-        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+        raise CommandError(f"{path} is not a readable image: {error}") from error
 
 
-def _prepared(picture: Any, layout: _Layout, options: PictureOptions) -> Array:
-    """Pixels [height, width, colours] in the size wanted, red first."""
+def _prepared(image: Any, layout: _Layout, options: ImageOptions) -> Array:
+    """Pixels [height, width, channels] at the target size, in RGB order."""
     height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
     if options.short:
-        ratio = options.short / min(picture.size)
-        picture = picture.resize([max(1, round(side * ratio)) for side in picture.size], 2)
+        ratio = options.short / min(image.size)
+        image = image.resize([max(1, round(side * ratio)) for side in image.size], 2)
     if options.short and height > 0:
-        picture = _middle(picture, height, width)
+        image = _middle(image, height, width)
     elif height > 0:
-        picture = picture.resize((width, height), 2)
-    pixels = np.asarray(picture, np.uint8)
+        image = image.resize((width, height), 2)
+    pixels = np.asarray(image, np.uint8)
     return pixels.reshape(*pixels.shape[:2], layout.colours)
 
 
-def _middle(picture: Any, height: int, width: int) -> Any:
-    """The middle of a picture; CommandError where it is smaller."""
-    if picture.width < width or picture.height < height:
+def _middle(image: Any, height: int, width: int) -> Any:
+    """Center crop of an image; raises CommandError if the image is smaller."""
+    if image.width < width or image.height < height:
         raise CommandError(
-            f"a picture of {picture.height}x{picture.width} has no middle of {height}x{width}: "
-            "resize its shorter side to more by --resize-short"
+            f"an image of {image.height}x{image.width} is too small for a crop of "
+            f"{height}x{width}: choose a larger --resize-short"
         )
-    left, top = (picture.width - width) // 2, (picture.height - height) // 2
-    return picture.crop((left, top, left + width, top + height))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
-def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variable) -> Array:
-    """Numbers in the order of axes and of the element type the feed has."""
+def _scaled(pixels: Array, layout: _Layout, options: ImageOptions, var: Variable) -> Array:
+    """Normalise and transpose pixels to the feed's layout and dtype."""
     pixels = pixels[..., ::-1] if options.bgr else pixels
     element = var.element.numpy
     if element.kind == "f":
         for name, numbers in (("--mean", options.mean), ("--std", options.std)):
             if len(numbers) not in (1, layout.colours):
-                given = f"{name} has {len(numbers)} numbers"
-                raise CommandError(f"{given} for {layout.colours} colours")
+                given = f"{name} has {len(numbers)} values"
+                raise CommandError(f"{given} for {layout.colours} channels")
         mean, std = (np.array(each, np.float32) for each in (options.mean, options.std))
         pixels = (pixels.astype(np.float32) * np.float32(options.scale) - mean) / std
     return np.ascontiguousarray(pixels if layout.last else pixels.transpose(0, 3, 1, 2), element)

@@ -1,4 +1,4 @@
-"""What `fluid infer` is given for the feeds of a model: arrays, numbers in text, pictures."""
+"""Parsing of `--input` and `--lod`: feeds from arrays, text and images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
 from fluid.cli.values.arrays import is_archive_or_array, read_arrays
-from fluid.cli.values.images import ENDINGS, PictureOptions, is_picture, read_pictures
+from fluid.cli.values.images import ENDINGS, ImageOptions, is_image_file, read_images
 from fluid.cli.values.text import parse_numbers
 from fluid.framework import Variable
 from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape
@@ -30,29 +30,31 @@ _NUMERALS = frozenset("0123456789+-.eE ,;")
 
 @dataclass(frozen=True)
 class _Given:
-    """One `--input`: the name before its `=`, if it has one, and what stands behind."""
+    """One `--input`: the optional name before its `=`, and the value after it."""
 
     name: str | None
     value: str
 
     @property
     def path(self) -> Path:
-        """What it gives, as a file."""
+        """The value as a path."""
         return Path(self.value)
 
     @property
     def is_file(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the value names an existing file."""
         return _exists(self.value) and self.path.is_file()
 
     @property
     def is_folder(self) -> bool:
-        """Whether there is such a folder."""
+        """Whether the value names an existing folder."""
         return _exists(self.value) and self.path.is_dir()
 
 
 def _exists(name: str) -> bool:
-    """Whether a name is that of a file or a folder; numbers can be too long for one."""
+    """Whether a file or folder of this name exists; a list of numbers may be too
+    long for a name.
+    """
     try:
         return Path(name).exists()
     except OSError:
@@ -60,7 +62,7 @@ def _exists(name: str) -> bool:
 
 
 def lod_lengths(text: str) -> tuple[str | None, list[list[int]]]:
-    """What `--lod [NAME=]LENGTHS` stands for; ArgumentTypeError for anything else.
+    """Parse `--lod [NAME=]LENGTHS`; raises ArgumentTypeError for anything else.
 
     >>> lod_lengths("words=2,1/3,2,4")
     ('words', [[2, 1], [3, 2, 4]])
@@ -78,21 +80,23 @@ def read_feeds(
     model: SavedModel,
     inputs: Sequence[str],
     lods: Sequence[tuple[str | None, list[list[int]]]] = (),
-    options: PictureOptions | None = None,
+    options: ImageOptions | None = None,
 ) -> dict[str, Feed]:
-    """The feeds of a model in its order, from what `--input` and `--lod` say.
+    """The feeds of a model, in the model's order, from the values of `--input` and `--lod`.
 
-    Nothing is converted. What a model declares is a hint, as for `Executor.run`: arrays of other
-    element types and shapes are fed as they are, and its ops decide. A package has code for what
-    was declared alone. Raises CommandError for names the model is not fed or is given twice and for
-    files that cannot be read, FeedError for feeds that are missing; for a package FeedError for
-    another element type and ShapeError for sizes that do not fit; OSError.
+    Nothing is converted. As in `Executor.run`, the declared dtype and shape of a feed are a hint:
+    other arrays are fed as they are, and the ops decide. A package requires what was declared.
+    Raises CommandError for unknown or repeated names and files that cannot be read, FeedError for
+    missing feeds; for a package FeedError for another dtype and ShapeError for another shape;
+    OSError.
     """
     found: dict[str, Array | LoDTensor] = {}
     for given, arrays in _read(model, [_split(text) for text in inputs], options):
         for name, array in arrays.items():
             if name in found:
-                raise CommandError(f"feed {name!r} is given twice: by {given.value} and before")
+                raise CommandError(
+                    f"feed {name!r} is passed twice, the second time by {given.value}"
+                )
             found[name] = array
     feed = _cut(model, found, lods)
     _expect_all(model, feed)
@@ -103,20 +107,20 @@ def read_feeds(
 
 
 def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
-    """CommandError for a feed that the model declares as sequences, and that has none.
+    """Raise CommandError for a feed that the model declares with LoD, but that has none.
 
-    Ops may do without them: this is for a run that failed.
+    Called after a failed run, since many ops need no LoD.
     """
     for var in model.feeds:
         if var.lod_level and not isinstance(feed[var.name], LoDTensor):
             raise CommandError(
-                f"feed {var.name!r} is sequences: say how long each is by --lod {var.name}=3,2,…, "
-                f"or give a .npz that has their offsets as {var.name}{LOD}0"
+                f"feed {var.name!r} is sequences: pass their lengths with "
+                f"--lod {var.name}=3,2,…, or a .npz with their offsets as {var.name}{LOD}0"
             )
 
 
 def _split(text: str) -> _Given:
-    """The name before the first `=`, if there is one; a file may have = in its name."""
+    """Split at the first `=`, unless the whole text is an existing file."""
     name, equals, value = text.partition("=")
     return _Given(name, value) if equals and not _exists(text) else _Given(None, text)
 
@@ -125,28 +129,28 @@ def _split(text: str) -> _Given:
 
 
 def _read(
-    model: SavedModel, inputs: Sequence[_Given], options: PictureOptions | None
+    model: SavedModel, inputs: Sequence[_Given], options: ImageOptions | None
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
-    """What each input holds by the names of feeds; all pictures of a feed are one batch."""
-    pictures: dict[str, list[Path]] = {}
+    """The feeds of each input by name; all images for one feed form one batch."""
+    images: dict[str, list[Path]] = {}
     for given in inputs:
-        if given.is_folder or (given.is_file and is_picture(given.path)):
-            pictures.setdefault(_target(model, given).name, []).extend(_pictures(given.path))
+        if given.is_folder or (given.is_file and is_image_file(given.path)):
+            images.setdefault(_target(model, given).name, []).extend(_image_files(given.path))
         else:
             yield given, _arrays(model, given)
-    for name, paths in pictures.items():
+    for name, paths in images.items():
         var = next(var for var in model.feeds if var.name == name)
-        batch = read_pictures(paths, var, options or PictureOptions())
+        batch = read_images(paths, var, options or ImageOptions())
         yield _Given(name, str(paths[0])), {name: batch}
 
 
-def _pictures(path: Path) -> list[Path]:
-    """A picture, or those in a folder by name."""
+def _image_files(path: Path) -> list[Path]:
+    """An image file, or the image files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
-    found = sorted(each for each in path.iterdir() if is_picture(each))
+    found = sorted(each for each in path.iterdir() if is_image_file(each))
     if not found:
-        raise CommandError(f"{path} is a folder without pictures ({', '.join(ENDINGS)})")
+        raise CommandError(f"{path} is a folder without images ({', '.join(ENDINGS)})")
     return found
 
 
@@ -171,7 +175,7 @@ def _text(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
     elif given.value.strip() and set(given.value) <= _NUMERALS:
         text, where = given.value.replace(";", "\n"), f"--input {given.value!r:.40}"
     else:
-        raise CommandError(f"{given.value} is not there, or is no file")
+        raise CommandError(f"{given.value} does not exist or is not a file")
     var = _target(model, given)
     return {var.name: parse_numbers(text, var, where)}
 
@@ -180,12 +184,12 @@ def _decoded(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        kinds = "an array (.npy, .npz), a picture by its name, nor text in UTF-8"
+        kinds = "an array (.npy, .npz), an image, nor UTF-8 text"
         raise CommandError(f"{path} is neither {kinds}") from error
 
 
 def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The arrays of an archive, or the one asked for with its offsets."""
+    """All arrays of an archive, or the named one with its LoD offsets."""
     if given.name is None:
         return arrays
     if given.name not in arrays:
@@ -195,11 +199,11 @@ def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
 
 
 def _target(model: SavedModel, given: _Given) -> Variable:
-    """The feed that is meant: the one named, or the only one."""
+    """The feed an input is for: the named one, or the only one."""
     names = [var.name for var in model.feeds]
     if given.name is None and len(names) != 1:
         hint = " ".join(f"--input {each}={each}.npy" for each in names)
-        raise CommandError(f"the model has {count(len(names), 'feed')}; say which: {hint}")
+        raise CommandError(f"the model has {count(len(names), 'feed')}; name one: {hint}")
     name = given.name or names[0]
     _expect_feed(model, name, given.value)
     return model.feeds[names.index(name)]
@@ -220,7 +224,9 @@ def _cut(
     found: Mapping[str, Feed],
     lods: Sequence[tuple[str | None, list[list[int]]]],
 ) -> dict[str, Feed]:
-    """The feeds without the offsets among them, cut into sequences where lengths are given."""
+    """The feeds with LoD from offset arrays and `--lod`; the offset arrays
+    themselves are removed.
+    """
     feed = {name: value for name, value in found.items() if LOD not in name}
     for name, offsets in _offsets(found).items():
         feed[name] = _tensor(name, feed.get(name), offsets)
@@ -232,20 +238,20 @@ def _cut(
 
 
 def _offsets(found: Mapping[str, Feed]) -> dict[str, list[list[int]]]:
-    """The levels of each feed whose offsets are given as `NAME@LOD0`, `NAME@LOD1`, …"""
+    """The LoD levels of each feed whose offsets are passed as `NAME@LOD0`, `NAME@LOD1`, …"""
     levels: dict[str, list[list[int]]] = {}
     for name in sorted(name for name in found if LOD in name):
         array = found[name]
         if not isinstance(array, LoDTensor) and array.dtype.kind in "iu" and array.ndim == 1:
             levels.setdefault(name.partition(LOD)[0], []).append(array.tolist())
         else:
-            raise CommandError(f"{name} must be offsets: whole numbers in one row")
+            raise CommandError(f"{name} must be LoD offsets: one axis of integers")
     return levels
 
 
 def _tensor(name: str, value: Feed | None, offsets: list[list[int]]) -> LoDTensor:
     if value is None:
-        raise CommandError(f"the sequences of {name!r} are given, but not {name!r} itself")
+        raise CommandError(f"LoD of {name!r} is passed, but not {name!r} itself")
     tensor = LoDTensor(value.array if isinstance(value, LoDTensor) else value)
     try:
         tensor.set_lod(offsets)
@@ -261,11 +267,11 @@ def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
     missing = [var for var in model.feeds if var.name not in feed]
     if missing:
         needed = [(var.name, str(var.element.numpy), var.dims or ()) for var in missing]
-        raise missing_feed(needed, hint=f"give it: --input {missing[0].name}=FILE.npy")
+        raise missing_feed(needed, hint=f"pass it with --input {missing[0].name}=FILE.npy")
 
 
 def _expect_as_declared(var: Variable, value: Feed) -> None:
-    """FeedError for another element type than declared, ShapeError for sizes that do not fit."""
+    """Raise FeedError if the dtype differs from the declared one, ShapeError if the shape does."""
     array = value.array if isinstance(value, LoDTensor) else value
     assert array is not None
     if array.dtype != var.element.numpy:

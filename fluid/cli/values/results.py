@@ -1,4 +1,4 @@
-"""Results of a model on the screen: what kind they are and their first numbers, or all."""
+"""Results of a model as text: dtype, shape and the first numbers, or all."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from runtime.tensors.lod_tensor import LoDTensor
 __all__ = ["NUMBERS", "looks_like_probabilities", "shown"]
 
 ROWS = 10
-"""Rows whose likeliest class is shown, and sequences."""
+"""Maximum number of rows whose argmax is shown, and of sequences."""
 
 NUMBERS = 6
-"""Numbers of a result that are shown."""
+"""Number of elements shown of a result."""
 
 
 def shown(feed: Mapping[str, Any], outputs: Mapping[str, Any], most: int = NUMBERS) -> str:
-    """Feeds and results, each with its first numbers; `most` are shown of a result, -1 for all."""
+    """Format feeds and results with their first numbers; `most` per result, -1 for all."""
     outputs = {one_line(name): value for name, value in outputs.items()}
     rows = [(f"feed   {name}", _kind(each), _numbers(each, NUMBERS)) for name, each in feed.items()]
     rows += [
@@ -52,7 +52,7 @@ def _numbers(value: Any, most: int) -> str:
 
 
 def _sequences(name: str, value: Any, most: int) -> Iterator[str]:
-    """The first rows of each of the first sequences."""
+    """The first elements of each of the first sequences."""
     if not isinstance(value, LoDTensor) or not value.lod():
         return
     array, offsets = np.asarray(value), value.lod()[-1]
@@ -65,7 +65,7 @@ def _sequences(name: str, value: Any, most: int) -> Iterator[str]:
 
 
 def _all(name: str, value: Any, most: int) -> Iterator[str]:
-    """Every row of a result, where all are asked for and no sequences show them."""
+    """Every row of a result, if all elements are requested and it has no LoD."""
     array = np.asarray(value)
     if most >= 0 or isinstance(value, LoDTensor) or array.size <= NUMBERS:
         return
@@ -81,7 +81,7 @@ def _likeliest(name: str, value: Any) -> Iterator[str]:
 
 
 def looks_like_probabilities(array: Array) -> bool:
-    """True for rows of at least two numbers that are not negative and add up to 1.
+    """Whether rows of at least two numbers are non-negative and sum to 1.
 
     >>> looks_like_probabilities(np.float32([[0.25, 0.75], [1, 0]]))
     True

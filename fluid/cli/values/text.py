@@ -1,7 +1,7 @@
-"""Numbers in text as feeds: a line is a row of a batch, or a sequence of one.
+"""Numbers in text as feeds: a line is a row of a batch, or a sequence.
 
-Spaces and commas part numbers, a line that begins with # says nothing. For a feed with two levels
-of sequences a line is an inner sequence, and an empty line ends an outer one.
+Spaces and commas separate numbers; lines that begin with # are comments. For a feed with two LoD
+levels a line is an inner sequence, and an empty line ends an outer one.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _TRUTHS = {"0": False, "1": True, "false": False, "true": True}
 
 @dataclass(frozen=True)
 class _Line:
-    """The words of a line and its number."""
+    """The words of a line, and the line number."""
 
     number: int
     words: list[str]
 
 
 def parse_numbers(text: str, var: Variable, where: str) -> Array | LoDTensor:
-    """What a text is for a feed: an array, or a LoDTensor where the feed is sequences.
+    """Parse text for a feed: an array, or a LoDTensor if the feed has LoD.
 
-    Raises CommandError, with the line, for what is no number of its element type or does not make
-    whole rows of its shape.
+    Raises CommandError, with the line number, for words that are not numbers of the feed's dtype
+    and for lines that do not form whole rows.
     """
     parts = [part for part in _parts(text) if part]
     if not parts:
@@ -50,7 +50,7 @@ def parse_numbers(text: str, var: Variable, where: str) -> Array | LoDTensor:
 
 
 def _parts(text: str) -> Iterator[list[_Line]]:
-    """The lines between empty ones."""
+    """Groups of lines separated by empty lines."""
     part: list[_Line] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.replace(",", " ").split()
@@ -63,7 +63,7 @@ def _parts(text: str) -> Iterator[list[_Line]]:
 
 
 def _values(lines: Sequence[_Line], var: Variable, where: str) -> Array:
-    """All numbers, one after the other."""
+    """All numbers, flattened."""
     element = var.element.numpy
     read = {"f": float, "b": _truth}.get(element.kind, int)
     values: list[Any] = []
@@ -86,7 +86,7 @@ def _truth(word: str) -> bool:
 
 
 def _batch(values: Array, lines: Sequence[_Line], var: Variable, where: str) -> Array:
-    """Lines as rows of a batch; a line may also be one of the last axis, as in a matrix."""
+    """Lines as rows of a batch; a line may also be a row of the last axis, as in a matrix."""
     tail = _tail(_dims(var)[1:], len(lines[0].words))
     if not tail:
         return values if var.dims else values.reshape(())
@@ -100,7 +100,7 @@ def _batch(values: Array, lines: Sequence[_Line], var: Variable, where: str) -> 
 
 
 def _tail(tail: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The sizes behind the first; a single open one is what a line's numbers leave for it."""
+    """The sizes of the axes after the first; a single dynamic one is inferred from `count`."""
     known = prod(size for size in tail if size >= 0)
     if sum(size < 0 for size in tail) != 1 or known == 0 or count % known:
         return tail
@@ -110,7 +110,7 @@ def _tail(tail: tuple[int, ...], count: int) -> tuple[int, ...]:
 def _sequences(
     values: Array, parts: Sequence[Sequence[_Line]], var: Variable, where: str
 ) -> LoDTensor:
-    """A line a sequence; of two levels, the lines between empty ones are the outer one."""
+    """A line per sequence; with two levels, groups of lines are the outer sequences."""
     if var.lod_level > _DEEPEST:
         raise CommandError(
             f"feed {var.name!r} has {var.lod_level} levels of sequences, text has {_DEEPEST}: "

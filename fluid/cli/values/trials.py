@@ -1,4 +1,4 @@
-"""What `fluid bisect` and `fluid compare` run programs on: arrays from files, or made up."""
+"""The inputs of `fluid bisect` and `fluid compare`: arrays from files, or generated ones."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ SEQUENCES = "@LOD"
 
 @dataclass(frozen=True)
 class Arrays:
-    """A number for everything that a program is fed and keeps, by name."""
+    """An array for each feed and each persistable variable of a program, by name."""
 
     feed: dict[str, Array]
     params: dict[str, Array]
 
 
-def read_given(texts: Sequence[str]) -> dict[str, Array]:
-    """The arrays that `--input [NAME=]FILE` names: a `.npz`, or a `.npy` with a name before it.
+def read_input_arrays(texts: Sequence[str]) -> dict[str, Array]:
+    """Read the arrays of `--input [NAME=]FILE`: a `.npz`, or a `.npy` with a name.
 
-    Raises CommandError for a `.npy` without a name and for what is given twice; OSError.
+    Raises CommandError for a `.npy` without a name and for a name passed twice; OSError.
     """
     found: dict[str, Array] = {}
     for text in texts:
         for name, array in _read(text).items():
             if name in found:
-                raise CommandError(f"--input {text}: {name!r} is given twice")
+                raise CommandError(f"--input {text}: {name!r} is passed twice")
             found[name] = array
     return found
 
@@ -48,15 +48,15 @@ def _read(text: str) -> dict[str, Array]:
     if isinstance(arrays, dict):
         return arrays
     if not name:
-        raise CommandError(f"--input {text}: say whose array it is, like x={text}")
+        raise CommandError(f"--input {text}: a .npy requires a name, like x={text}")
     return {name: arrays}
 
 
 def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> Arrays:
-    """The arrays that are given or that a model has; the rest is made up.
+    """The arrays passed by the user or held by a model; the others are generated.
 
-    Raises CommandError for a name or a size the program does not have, CompileError for an array
-    that does not fit.
+    Raises CommandError for a name or a dynamic dim the program does not have, CompileError for an
+    array that does not fit.
     """
     feeds = found.graph.feeds()
     state = [var for var in found.graph.params() if not var.version]
@@ -76,6 +76,6 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
 
 
 def execute(module: Module, feed: Mapping[str, Array], params: dict[str, Array]) -> Sequence[Array]:
-    """Run a module once on arrays by name, of which it takes those it is fed."""
+    """Run a module once with arrays by name; arrays that are not feeds of it are ignored."""
     wanted = {each.name: feed[each.name] for each in module.feeds}
     return [array.copy() for array in load(module, params=params)(wanted)]

@@ -18,7 +18,7 @@ ROWS = 4
 
 
 def run_check() -> None:
-    """Train a layer for a step on one CPU device, then on two; raises what goes wrong."""
+    """Train a layer for one step on one CPU device, then on two; raises any error."""
     main, startup = Program(), Program()
     with program_guard(main, startup), unique_name.guard(), scope_guard(Scope()):
         loss = _network()

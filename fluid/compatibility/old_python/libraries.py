@@ -58,7 +58,7 @@ MENDERS: dict[str, Callable[[ModuleType, Notices], None]] = {
 
 
 class Watcher(MetaPathFinder):
-    """The first one asked for a module: lets those of `MENDERS` be mended behind their loading."""
+    """The first import finder: patches the modules of `MENDERS` after they load."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices

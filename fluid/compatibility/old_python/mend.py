@@ -36,7 +36,7 @@ def mend() -> None:
 
 
 def with_names(module: ModuleType, gone: Mapping[str, Gone], notices: Notices) -> None:
-    """Let a module answer for names that it had, where it does not have them."""
+    """Add names to a module that former versions of it had."""
     before: Callable[[str], Any] | None = vars(module).get("__getattr__")
 
     def missing(name: str) -> Any:
@@ -52,7 +52,7 @@ def with_names(module: ModuleType, gone: Mapping[str, Gone], notices: Notices) -
 
 
 class StandIns(MetaPathFinder):
-    """The last one asked for a module: has `imp` and `distutils`, which Python had until 3.12."""
+    """The last import finder: provides `imp` and `distutils`, removed in Python 3.12."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices

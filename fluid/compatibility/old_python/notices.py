@@ -1,4 +1,4 @@
-"""What is said on the standard error stream where a script leans on something that is gone."""
+"""Notices on stderr about scripts that use something removed from Python or a package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Notices"]
 
 
 class Notices:
-    """Says each thing once."""
+    """Prints each notice once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

@@ -1,7 +1,7 @@
-"""`paddle.dataset`: the data sets that scripts of release 1.8 read, from the usual cache folder.
+"""`paddle.dataset`: the data sets of release 1.8, read from the usual cache folder.
 
-Nothing is ever downloaded: where a file is missing, the error says which, where it comes from and
-where to put it. Samples are those of release 1.8, in the same order, save where that is chance.
+Nothing is ever downloaded: for a missing file, the error names it, its source and its target path.
+Samples are those of release 1.8, in the same order, except where the order is random.
 """
 
 from . import (

@@ -1,7 +1,6 @@
-"""Reads files out of archives without unpacking them, and never more than makes sense.
+"""Reading of archive members without unpacking, with size limits.
 
-What is damaged is told as such: a compressed file that ends early, a member that is not there, a
-line or a member without end.
+Damage raises an error: a truncated compressed file, a missing member, an endless line or member.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _DAMAGE = (
 
 @contextmanager
 def checked(path: str, md5: str = "") -> Iterator[None]:
-    """Tell of whatever goes wrong inside as damage to a file.
+    """Convert errors of the `with` block to DatasetError for a damaged file.
 
-    Raises DatasetError, with the checksum that the file has and the one it is known by.
+    The message has the actual and the expected checksum.
     """
     try:
         yield

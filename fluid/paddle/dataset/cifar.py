@@ -1,6 +1,6 @@
-"""Small pictures of 10 or of 100 kinds of things, 50,000 to learn from and 10,000 to test with.
+"""CIFAR-10 and CIFAR-100: small images, 50,000 for training and 10,000 for testing.
 
-The parts of the archives are pickles; they are read as data, nothing in them is called.
+The parts of the archives are pickles; they are parsed as data, and nothing in them is called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Reader = Callable[[], Iterator[Any]]
 
 
 def reader_creator(url: str, md5: str, sub_name: str, cycle: bool = False) -> Reader:
-    """A reader of pictures in the parts of an archive with such names; again and again on `cycle`.
+    """A reader of the images in the matching members of an archive; `cycle` repeats forever.
 
     Raises DatasetError for a missing file now, for a damaged one when it is read.
     """

@@ -59,14 +59,14 @@ def reader_creator(
     archive = download(DATA_URL, "flowers", DATA_MD5)
     kinds = _kinds(dataset_name)
 
-    def pictures() -> Iterator[tuple[bytes, int]]:
+    def images() -> Iterator[tuple[bytes, int]]:
         yield from _pictures(archive, kinds)
         while cycle:
             yield from _pictures(archive, kinds)
 
     if not use_xmap:
-        return map_readers(mapper, pictures)
-    return xmap_readers(mapper, pictures, min(4, os.cpu_count() or 1), buffered_size)
+        return map_readers(mapper, images)
+    return xmap_readers(mapper, images, min(4, os.cpu_count() or 1), buffered_size)
 
 
 def _pictures(archive: str, kinds: dict[str, int]) -> Iterator[tuple[bytes, int]]:

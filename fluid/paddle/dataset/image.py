@@ -1,7 +1,7 @@
-"""`paddle.dataset.image`: pictures read, resized, cropped and turned for networks.
+"""`paddle.dataset.image`: reading, resizing, cropping and flipping of images.
 
-Pictures are uint8 [height, width, 3] in the order blue, green, red, as release 1.8 has them, or
-[height, width] in grey. Reading one needs the package Pillow.
+Images are uint8 [height, width, 3] in the order blue, green, red, as in release 1.8, or
+[height, width] in grey. Reading one requires the package Pillow.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 def load_image_bytes(bytes: bytes, is_color: bool = True) -> Any:
     """The picture in the bytes of a file; DatasetError without Pillow or for no picture."""
     try:
-        pictures = importlib.import_module("PIL.Image")
+        pillow = importlib.import_module("PIL.Image")
     except ImportError as error:
-        raise DatasetError("reading pictures needs Pillow: pip install pillow") from error
+        raise DatasetError("reading images requires Pillow: pip install pillow") from error
     try:
-        found = np.asarray(pictures.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
+        found = np.asarray(pillow.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
     except (OSError, ValueError) as error:
         raise DatasetError(f"a picture of {len(bytes)} bytes cannot be read: {error}") from error
     return found[..., ::-1] if is_color else found

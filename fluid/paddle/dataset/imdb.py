@@ -32,9 +32,9 @@ def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
 
 
 def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Any, int]:
-    """Numbers for the words found more than `cutoff` times, the most frequent first.
+    """Word indices of the words that occur more than `cutoff` times, most frequent first.
 
-    The last is that of the text `<unk>`, which stands for all others.
+    The last index is that of `<unk>`, which stands for all other words.
     """
     counts = Counter(word for words in tokenize(pattern) for word in words)
     found = [(-count, word) for word, count in counts.items() if count > cutoff]

@@ -25,7 +25,7 @@ Reader = Callable[[], Iterator[Any]]
 
 
 class DataType:
-    """What a sample is: a few words in a row, or a sentence twice, each word beside its next."""
+    """Kind of sample: an n-gram, or a sentence as input and shifted target sequence."""
 
     NGRAM = 1
     SEQ = 2
@@ -40,9 +40,9 @@ def word_count(f: Iterable[bytes], word_freq: Counter[Any] | None = None) -> Cou
 
 
 def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
-    """Numbers for the words found more than `min_word_freq` times, the most frequent first.
+    """Word indices of the words that occur more than `min_word_freq` times, most frequent first.
 
-    The last is that of the text `<unk>`, which stands for all others.
+    The last index is that of `<unk>`, which stands for all other words.
     """
     counts = word_count(chain(_sentences(TRAIN), _sentences(TEST)))
     words = [word for word, count in counts.items() if count > min_word_freq]

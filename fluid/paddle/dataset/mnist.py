@@ -42,7 +42,7 @@ def test() -> Reader:
 
 
 def reader_creator(image: tuple[str, str], label: tuple[str, str]) -> Reader:
-    """A reader of pictures and labels from two files, each named by its URL and checksum.
+    """A reader of images and labels from two files, each with its URL and checksum.
 
     Raises DatasetError for a missing file now, for a damaged one when it is read.
     """
@@ -58,7 +58,7 @@ def reader_creator(image: tuple[str, str], label: tuple[str, str]) -> Reader:
 
 
 def _idx(path: str, md5: str, rank: int) -> Any:
-    """The bytes of a gzipped IDX file as an array of the shape that it says."""
+    """Read a gzipped IDX file as an array with the shape in its header."""
     with checked(path, md5), gzip.open(path) as file:
         magic, *shape = struct.unpack(f">{1 + rank}I", file.read(4 * (1 + rank)))
         size = math.prod(shape)

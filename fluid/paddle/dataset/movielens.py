@@ -33,7 +33,7 @@ __all__ = [
 URL = "https://dataset.bj.bcebos.com/movielens%2Fml-1m.zip"
 MD5 = "c4d9eecfca2ab87c1945afe126590906"
 age_table = [1, 18, 25, 35, 45, 50, 56]
-"""The youngest of each group of ages; a sample says the number of the group."""
+"""The lower bound of each age group; a sample contains the index of the group."""
 
 Reader = Callable[[], Iterator[Any]]
 

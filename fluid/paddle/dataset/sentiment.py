@@ -46,23 +46,23 @@ def _word_dict(reviews: list[list[str]]) -> list[tuple[str, int]]:
 
 
 def load_sentiment_data() -> list[Sample]:
-    """All reviews, one that blames and one that praises in turns: numbers of words, and 0 or 1."""
+    """All reviews, alternating negative and positive: word indices, and 0 or 1."""
     blame, praise = _reviews("neg"), _reviews("pos")
     numbers = dict(_word_dict(blame + praise))
-    turns = chain.from_iterable(zip(blame, praise, strict=False))
+    alternating = chain.from_iterable(zip(blame, praise, strict=False))
     return [
-        ([numbers[word.lower()] for word in review], place % 2)
-        for place, review in enumerate(turns)
+        ([numbers[word.lower()] for word in review], index % 2)
+        for index, review in enumerate(alternating)
     ]
 
 
 def train() -> Iterator[Sample]:
-    """The first 1,600 reviews themselves, as release 1.8 gives them: no reader of them."""
+    """The first 1,600 reviews, as in release 1.8: samples, not a reader."""
     return iter(load_sentiment_data()[:NUM_TRAINING_INSTANCES])
 
 
 def test() -> Iterator[Sample]:
-    """The other reviews themselves, as release 1.8 gives them: no reader of them."""
+    """The other reviews, as in release 1.8: samples, not a reader."""
     return iter(load_sentiment_data()[NUM_TRAINING_INSTANCES:])
 
 

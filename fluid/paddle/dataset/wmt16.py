@@ -1,4 +1,4 @@
-"""Captions of pictures in English and German (Multi30K, of the multimodal task of WMT 2016)."""
+"""Image captions in English and German (Multi30K, of the multimodal task of WMT 2016)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Reader = Callable[[], Iterator[Any]]
 
 
 def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[Any, Any]:
-    """Numbers of the most frequent words of a language, the marks first, or words of numbers.
+    """Indices of the most frequent words of a language, marks first; with `reverse`, the inverse.
 
-    A dictionary that release 1.8 has left beside the archive is taken as it is. Raises ValueError
-    for another language than `en` and `de`.
+    A dictionary that release 1.8 stored next to the archive is used. Raises ValueError for
+    languages other than `en` and `de`.
     """
     _expect_language(lang)
     archive, size = _archive(), min(dict_size, MOST[lang])
@@ -90,12 +90,12 @@ def train(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reade
 
 
 def test(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reader:
-    """A reader of pairs to test with, as `train` gives them."""
+    """A reader of test pairs, in the format of `train`."""
     return _reader("wmt16/test", src_dict_size, trg_dict_size, src_lang)
 
 
 def validation(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reader:
-    """A reader of pairs to choose a model by, as `train` gives them."""
+    """A reader of validation pairs, in the format of `train`."""
     return _reader("wmt16/val", src_dict_size, trg_dict_size, src_lang)
 
 

@@ -1,7 +1,7 @@
 """Descriptions: a program, block, op or variable with the methods of Paddle's native objects.
 
-`program.desc`, `block.desc`, `op.desc` and `var.desc` return one. A description holds nothing of
-its own: it reads and changes what it describes, without the checks of `Block.append_op`. Read
+`program.desc`, `block.desc`, `op.desc` and `var.desc` return one. A description has no data of
+its own: it reads and changes the described object, without the checks of `Block.append_op`. Read
 `variables`, then `ops`, then `programs`.
 """
 

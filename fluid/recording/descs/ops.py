@@ -39,7 +39,7 @@ class OpDesc:
         return self.described_op.type
 
     def set_type(self, type: str) -> None:
-        """Change the type; slots and attributes stay."""
+        """Change the type; slots and attributes are kept."""
         self.described_op.type = type
         self._touch()
 
@@ -48,7 +48,7 @@ class OpDesc:
         return self._owner
 
     def copy_from(self, other: OpDesc) -> None:
-        """Take over type, slots and attributes of another op."""
+        """Copy type, slots and attributes of another op."""
         self.described_op.type = other.type()
         self.described_op.source = other.described_op.source
         self.described_op.inputs, self.described_op.outputs = other.inputs(), other.outputs()
@@ -131,7 +131,7 @@ class OpDesc:
         return self.described_op.attrs[name]
 
     def attr_type(self, name: str) -> AttrType:
-        """How an attribute is written in files; CompileError where it has none of this name."""
+        """The serialised type of an attribute; CompileError if it has none of this name."""
         return AttrType(dump_attr(self.described_op.type, name, self.attr(name)).one("type", int))
 
     def _set_attr(self, name: str, value: Any) -> None:
@@ -170,11 +170,11 @@ class OpDesc:
     def _ref(self, name: str, value: Any) -> BlockRef:
         if not isinstance(value, BlockRef):
             kind = self.described_op.type
-            raise CompileError(f"attribute {name!r} of {kind} is {value!r:.60}, no block")
+            raise CompileError(f"attribute {name!r} of {kind} is {value!r:.60}, not a block")
         return value
 
     def set_is_target(self, is_target: bool) -> None:
-        """Mark the op as what a pruned program is to compute."""
+        """Mark the op as a target of pruning."""
         self.described_op.attrs["is_target"] = bool(is_target)
         self._touch()
 
@@ -190,7 +190,9 @@ class OpDesc:
         self.described_op.attrs = {**plain_values(bound), **self.described_op.attrs}
 
     def infer_var_type(self, block: Any) -> None:
-        """Infer what the outputs hold (tensor, sparse rows, list), as `infer_shape` does."""
+        """Infer the variable types of the outputs (tensor, SelectedRows, array), as `infer_shape`
+        does.
+        """
         self.infer_shape(block)
 
     def infer_shape(self, block: Any) -> None:

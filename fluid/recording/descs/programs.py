@@ -92,7 +92,7 @@ class BlockDesc:
     def op(self, index: int) -> OpDesc:
         """The op at an index; IndexError beyond the last."""
         if not 0 <= index < self.op_size():
-            raise IndexError(f"op {index} of a block of {self.op_size()}")
+            raise IndexError(f"op {index} of a block of {self.op_size()} ops")
         return OpDesc(self.described_block.ops[index], self)
 
     def append_op(self) -> OpDesc:
@@ -143,7 +143,7 @@ class ProgramDesc:
     def block(self, index: int) -> BlockDesc:
         """The block of an index; IndexError where there is none."""
         if not 0 <= index < self.num_blocks():
-            raise IndexError(f"block {index} of a program of {self.num_blocks()}")
+            raise IndexError(f"block {index} of a program of {self.num_blocks()} blocks")
         return BlockDesc(self.described_program.blocks[index])
 
     def append_block(self, parent: BlockDesc) -> BlockDesc:

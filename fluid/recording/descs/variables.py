@@ -146,7 +146,7 @@ class VarDesc(VarTypes):
         return list(getattr(self._var, "fields_read", ()))
 
     def _resized(self, count: int) -> list[ir.VarDesc]:
-        """As many fields as asked for: those there were, and new ones behind them."""
+        """`count` fields: the existing ones, then new ones."""
         fields = self._fields()[:count]
         fields += [ir.VarDesc(self._var.name) for _ in range(count - len(fields))]
         vars(self._var)["fields_read"] = fields
@@ -156,7 +156,9 @@ class VarDesc(VarTypes):
     def _expect(self, reader: bool, what: str) -> None:
         if (self._var.kind is ir.VarKind.READER) != reader:
             kind = self._var.kind.value
-            raise CompileError(f"variable {self._var.name!r} is a {kind}, which has not {what}")
+            raise CompileError(
+                f"variable {self._var.name!r} is a {kind}, which does not have {what}"
+            )
 
     def serialize_to_string(self) -> bytes:
         """The `VarDesc` bytes of a saved program."""

@@ -1,16 +1,16 @@
-"""Where gradients are clipped: on the trainer before they are sent, or on the servers.
+"""Placement of gradient clipping: on the trainer before sending, or on the servers.
 
-`set_gradient_clip` clips on the trainer, its own gradients, as release 1.8.5 does. A clip that was
-given to the optimizer is applied to the gradient that is the mean over the trainers, so that a
-synchronous job equals one process on the whole batch:
+`set_gradient_clip` clips on the trainer, its own gradients, as release 1.8.5 does. A clip passed to
+the optimizer is applied to the mean gradient over the trainers, so that a synchronous job equals
+one process on the whole batch:
 
 - by value: on each slice;
 - by norm: on its server, which then holds the whole parameter;
 - by global norm, synchronous: a block of each server sums the squares of its slices, one op adds
-  these sums up over the servers, and each slice is scaled (`listen_and_serv`'s `clip_block_id`);
-- by global norm, asynchronous: no mean exists, and `send` scales what it sends.
+  these sums over the servers, and each slice is scaled (`listen_and_serv`'s `clip_block_id`);
+- by global norm, asynchronous: no mean exists, and `send` scales the gradients it sends.
 
-Any other clip, of a class derived from `GradientClipBase`, runs on the trainer.
+Any other clip, of a subclass of `GradientClipBase`, runs on the trainer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Clipping", "GlobalNorm", "clip_ops", "divide_clipping", "read_clippi
 
 SCOPE = "/gradient_clip"
 SET_BEFOREHAND = "@CLIP"
-"""What the name scope of `set_gradient_clip` ends with."""
+"""The suffix of the name scope of `set_gradient_clip`."""
 BY_SLICE = {"clip"}
 BY_PARAMETER = {"clip", "clip_by_norm"}
 SQUARES = {"square", "reduce_sum", "merge_selected_rows", "get_tensor_from_selected_rows"}
@@ -34,11 +34,11 @@ FACTOR = {"sum", "sqrt", "fill_constant", "elementwise_max", "elementwise_div"}
 
 @dataclass(frozen=True)
 class GlobalNorm:
-    """A clip by global norm as ops of the main block, by their numbers.
+    """A clip by global norm, as op indices in the main block.
 
-    `squares` has the ops that make the sum of squares of one parameter's gradient, `norms` the
-    variable they make it in; `total` adds these up; `factor` are the ops behind it that all share,
-    the last of which makes `scale`; `scaled` has, for each parameter, the op that scales it.
+    `squares` has the ops that compute the sum of squares of one parameter's gradient, `norms` their
+    output variable; `total` adds these; `factor` are the following shared ops, the last of which
+    computes `scale`; `scaled` has, for each parameter, the op that scales it.
     """
 
     squares: dict[str, tuple[int, ...]]
@@ -52,10 +52,10 @@ class GlobalNorm:
 
 @dataclass(frozen=True)
 class Clipping:
-    """Where the ops of a program that clip gradients run.
+    """Placement of a program's gradient-clipping ops.
 
-    `on_trainer` and `on_servers` are numbers of ops of the main block; `clipped_on_trainer` has
-    the variable that is sent for a parameter in place of its gradient, `per_slice` the ops that
+    `on_trainer` and `on_servers` are op indices in the main block; `clipped_on_trainer` has
+    the variable sent for a parameter instead of its gradient, `per_slice` the ops that
     belong to a parameter's own block of a server.
     """
 
@@ -70,7 +70,7 @@ class Clipping:
 
 
 def clip_ops(ops: Sequence[Operator]) -> tuple[int, ...]:
-    """The numbers of the ops that clip gradients of parameters."""
+    """The indices of the ops that clip gradients of parameters."""
     return tuple(
         index for index, op in enumerate(ops) if SCOPE in str(op.attrs.get("op_namescope", ""))
     )
@@ -79,7 +79,7 @@ def clip_ops(ops: Sequence[Operator]) -> tuple[int, ...]:
 def read_clipping(
     ops: Sequence[Operator], clips: Sequence[int], raw: dict[str, str], synchronous: bool
 ) -> Clipping:
-    """Decide where the ops that clip run; `raw` has the gradient of each parameter."""
+    """Decide where the clipping ops run; `raw` has the gradient of each parameter."""
     if not clips:
         return Clipping()
     beforehand = any(SET_BEFOREHAND in str(ops[i].attrs["op_namescope"]) for i in clips)
@@ -96,7 +96,7 @@ def read_clipping(
 
 
 def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """The ops by the parameter that they name."""
+    """The ops by the parameter in their `op_role_var`."""
     found: dict[str, tuple[int, ...]] = {}
     for index in clips:
         param = str(ops[index].attrs["op_role_var"][0])
@@ -105,7 +105,7 @@ def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[
 
 
 def _results(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, str]:
-    """The clipped gradient of each parameter: what clip ops name, where one of them makes it."""
+    """The clipped gradient of each parameter, if a clip op computes it."""
     made = {name for index in clips for name in ops[index].writes()}
     named = [ops[index].attrs["op_role_var"] for index in clips]
     return {str(pair[0]): str(pair[1]) for pair in named if pair and pair[1] in made}
@@ -114,7 +114,7 @@ def _results(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, str]:
 def _global_norm(
     ops: Sequence[Operator], clips: Sequence[int], raw: dict[str, str]
 ) -> GlobalNorm | None:
-    """A clip by global norm read from its ops; None where they are something else."""
+    """A clip by global norm recognised from its ops; None if they are something else."""
     by_kind = {kind: [i for i in clips if ops[i].type == kind] for kind in FACTOR}
     scaled = {
         str(ops[i].attrs["op_role_var"][0]): i for i in clips if ops[i].type == "elementwise_mul"
@@ -133,7 +133,7 @@ def _global_norm(
 
 
 def _chain(ops: Sequence[Operator], makers: dict[str, int], name: str) -> tuple[int, ...]:
-    """The clip ops that make a variable, in their order."""
+    """The clip ops that compute a variable, in order."""
     found: set[int] = set()
     waiting = [name]
     while waiting:
@@ -147,7 +147,7 @@ def _chain(ops: Sequence[Operator], makers: dict[str, int], name: str) -> tuple[
 def divide_clipping(
     clipping: Clipping, ops: Sequence[Operator], on_servers: Collection[str]
 ) -> Clipping:
-    """The clipping of the parameters that servers hold; trainers clip the others themselves.
+    """The clipping of the parameters on servers; trainers clip the others themselves.
 
     Raises ValueError for a clip by global norm over parameters of both kinds: no process has the
     merged gradients of both.
@@ -172,7 +172,7 @@ def divide_clipping(
 
 
 def _exchanged(ops: Sequence[Operator], some: Collection[int], others: Collection[int]) -> str:
-    """A variable that ops of one group write and ops of the other read; "" for none."""
+    """A variable that connects the two groups of ops; "" if there is none."""
     for writers, readers in ((some, others), (others, some)):
         written = {name for index in writers for name in ops[index].writes()}
         for index in readers:
@@ -187,6 +187,6 @@ def _chosen(found: dict[str, Any], params: Collection[str]) -> dict[str, Any]:
 
 
 def _param_name(op: Operator) -> str:
-    """The parameter that an op clips the gradient of; "" where it names none."""
+    """The parameter whose gradient an op clips; "" if it names none."""
     named = op.attrs.get("op_role_var") or [""]
     return str(named[0])

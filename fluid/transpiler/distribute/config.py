@@ -38,18 +38,17 @@ class DistributeTranspilerConfig:
     `slice_var_up`: whether parameters are cut into blocks of at least `min_block_size` elements.
     `split_method`: the class that assigns blocks to servers, RoundRobin by default, or HashName.
     `mode`: "pserver", "nccl2" or "collective"; for the last, `collective_mode` is "grad_allreduce",
-    "local_sgd" or "single_process_multi_thread".
-    `sync_mode`, `runtime_split_send_recv`, `half_async`, `completely_not_async`, `geo_sgd_mode`:
-    how trainers exchange with servers. `enable_dc_asgd`: compensate stale gradients on the servers.
-    `wait_port`: whether to wait until the servers accept connections; in the other modes the
-    startup program waits for all trainers, `FLAGS_rpc_deadline` at most.
-    `nccl_comm_num`, `use_hierarchical_allreduce`, `hierarchical_allreduce_inter_nranks`: the number
-    of rings, and whether they are two levels deep, with so many ranks in a lower one.
-    `params_on_servers`: the names of the parameters that servers hold and update, or a predicate on
-    a Parameter; None for all. Trainers update the others by their own gradients. Release 1.8.5 has
-    no such field.
-    `ps_policy` and the other `ps_` fields, this compiler's own: how servers treat lost trainers,
-    snapshots, deadlines, token and TLS; see docs/parameter_servers.md. None is the default there.
+    "local_sgd" or "single_process_multi_thread". `sync_mode`, `runtime_split_send_recv`,
+    `half_async`, `completely_not_async`, `geo_sgd_mode`: how trainers exchange with servers.
+    `enable_dc_asgd`: compensate stale gradients on the servers. `wait_port`: whether to wait until
+    the servers accept connections; in the other modes the startup program waits for all trainers,
+    `FLAGS_rpc_deadline` at most. `nccl_comm_num`, `use_hierarchical_allreduce`,
+    `hierarchical_allreduce_inter_nranks`: the number of rings, and whether they are two levels
+    deep, with so many ranks in a lower one. `params_on_servers`: the names of the parameters that
+    servers hold and update, or a predicate on a Parameter; None for all. Trainers update the others
+    by their own gradients. Release 1.8.5 has no such field. `ps_policy` and the other `ps_` fields,
+    this compiler's own: how servers treat lost trainers, snapshots, deadlines, token and TLS; see
+    docs/parameter_servers.md. None is the default there.
     """
 
     slice_var_up: bool = True
@@ -114,7 +113,7 @@ class DistributeTranspilerConfig:
 
     @property
     def distributed_mode(self) -> DistributedMode:
-        """What these settings ask of servers, as release 1.8.5 derives it."""
+        """The mode of the servers that follows from these settings, as in release 1.8.5."""
         if self.geo_sgd_mode:
             return DistributedMode.GEO
         if self.sync_mode or self.completely_not_async:

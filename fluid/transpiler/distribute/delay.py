@@ -16,7 +16,7 @@ __all__ = ["BACKUP", "backup_name", "compensate_delay"]
 
 
 def compensate_delay(server: Any, block: Block, part: Slice, gradient: str) -> str:
-    """Append the correction of a gradient to a block; the variable that it ends in."""
+    """Append the correction of a gradient to a block; returns the corrected variable."""
     kept = [backup_name(part.name, each) for each in range(server.plan.trainers)]
     for name in kept:
         server.declare(name, part.param, part, persistable=True)
@@ -32,7 +32,7 @@ def compensate_delay(server: Any, block: Block, part: Slice, gradient: str) -> s
 
 
 def _add(server: Any, block: Block, part: Slice, kind: str, x: str, y: str) -> str:
-    """Append an op of two operands; the variable of its result."""
+    """Append a binary op; returns its output variable."""
     number = sum(name.startswith("tmp_dc_output_") for name in server.block.vars)
     name = f"tmp_dc_output_{number}"
     server.declare(name, part.param, part, persistable=False)

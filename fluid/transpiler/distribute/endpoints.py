@@ -1,4 +1,4 @@
-"""Endpoints, `host:port`, of the processes of a job: reading lists of them, waiting for them."""
+"""Endpoints (`host:port`) of the processes of a job: parsing, and waiting for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 __all__ = ["check_rank", "endpoint_list", "parse_endpoints", "wait_for_endpoints"]
 
 CONNECT_SECONDS, RETRY_SECONDS = 2.0, 3.0
-"""How long to wait for an answer, and for the next attempt; as in the reference."""
+"""Timeout of a connection attempt and delay between attempts, as in the reference."""
 
 
 def parse_endpoints(text: Any, argument: str) -> list[str]:
-    """The endpoints in a text with commas, or in a list.
+    """Parse a comma-separated string or a list of endpoints.
 
     Raises TypeError for anything else, ValueError for an endpoint that is not host:port, and for
-    one that is there twice.
+    duplicates.
     """
     if not isinstance(text, str | list | tuple):
         raise TypeError(
@@ -74,10 +74,10 @@ def endpoint_list(trainers: Any, rank: int, current: str) -> list[str]:
 
 
 def wait_for_endpoints(endpoints: Sequence[str], deadline: float | None = None) -> None:
-    """Wait until every endpoint accepts connections, and say on stderr for which it waits.
+    """Wait until every endpoint accepts connections, and print on stderr which ones are awaited.
 
     Raises TimeoutError naming those that did not answer within `deadline` seconds; None waits
-    without an end.
+    forever.
     """
     started = time.monotonic()
     while missing := [each for each in endpoints if not _answers(each)]:
@@ -88,7 +88,7 @@ def wait_for_endpoints(endpoints: Sequence[str], deadline: float | None = None) 
 
 
 def _answers(endpoint: str) -> bool:
-    """Whether something accepts connections there."""
+    """Whether the endpoint accepts connections."""
     host, _, port = endpoint.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), CONNECT_SECONDS):

@@ -1,4 +1,4 @@
-"""GEO: trainers update by themselves, and servers add up how far they went (fluid_spec B.2)."""
+"""Geo-SGD: trainers update locally, and servers add up the parameter deltas (fluid_spec B.2)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fluid.transpiler.distribute.trainer import append_recv, new_control
 __all__ = ["DELTA", "rewrite_geo_trainer"]
 
 DELTA = ".delta"
-"""What follows the name of a block in the name of how far trainers moved it."""
+"""The suffix of a block's name for the delta by which trainers changed it."""
 
 
 def rewrite_geo_trainer(program: Program, plan: ShardingPlan, trainer_id: int) -> None:
-    """Let every step give its parameters to the communicator and take them back, in place.
+    """Exchange parameters with the communicator in every step, in place.
 
-    `send` has the parameter as it is now, under the names of the deltas: the communicator sends
+    `send` passes the current parameter, under the names of the deltas: the communicator sends
     now - last received every `geo_sgd_need_push_nums` steps, and answers `recv` with the server's
-    parameter plus what it has not sent yet.
+    parameter plus the delta not sent yet.
     """
     block = program.global_block()
     for shards in plan.shards:

@@ -1,7 +1,7 @@
-"""A transpiled job with servers: what was passed in, the plan, and the programs made from them.
+"""A transpiled job with servers: the arguments, the plan, and the programs derived from them.
 
-Programs of servers are made anew, from copies of the original programs, at each request,
-so the order of requests does not matter, and nothing of the user's is changed.
+Server programs are created from copies of the original programs at each request, so the order of
+requests does not matter, and no user program is changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ __all__ = ["Job", "make_job"]
 
 @dataclass(frozen=True)
 class Job:
-    """The programs passed to `transpile`, copies of what they were, the plan, servers' threads."""
+    """The programs passed to `transpile`, copies of the originals, the plan and
+    the server threads.
+    """
 
     main: Program
     origin: Program
@@ -43,7 +45,7 @@ class Job:
     placement: VarsDistributed
     settings: dict[str, Any]
     counters: list[str]
-    """What the learning-rate schedule counts in."""
+    """The counters of the learning-rate schedule."""
     threads: ServerRuntimeConfig = field(default_factory=ServerRuntimeConfig)
 
     def trainer_program(self, wait_port: bool) -> Program:
@@ -70,7 +72,7 @@ class Job:
         return program
 
     def mark(self, program: Program, endpoint: str) -> None:
-        """Note in a program what saving, loading and running it in a job must know."""
+        """Annotate a program with the information needed to save, load and run it in a job."""
         program._is_distributed = True
         program._endpoints = list(self.plan.endpoints)
         program._ps_endpoint = endpoint

@@ -22,13 +22,13 @@ def transpile_nccl2(
     current_endpoint: str,
     config: DistributeTranspilerConfig,
 ) -> None:
-    """Let `startup` exchange the ids of the rings, and say in `main` who takes part.
+    """Let `startup` exchange the ring ids, and record the trainers in `main`.
 
-    Nobody is waited for here, whatever `config.wait_port` says: only trainer 0 listens at its
+    Nothing is awaited here, whatever `config.wait_port` is: only trainer 0 listens at its
     endpoint, and the startup program waits for all.
 
-    Raises ValueError for trainers that are no endpoints, a rank outside of them, a
-    `current_endpoint` that is none of them, and levels of rings that they do not fill.
+    Raises ValueError for invalid endpoints, a rank outside of them, a `current_endpoint` that is
+    not among them, and levels of rings that they do not fill.
     """
     endpoints = endpoint_list(trainers, trainer_id, current_endpoint)
     _check_levels(endpoints, config)
@@ -73,7 +73,7 @@ def _append_id(
 
 
 def _id_names(config: DistributeTranspilerConfig) -> list[str]:
-    """The variables of the ids: one a ring, and with two levels two more for each."""
+    """The id variables: one per ring, and with two levels two more for each."""
     rings = range(config.nccl_comm_num)
     names = [ID, *(f"{ID}_{ring}" for ring in rings[1:])]
     if config.use_hierarchical_allreduce:

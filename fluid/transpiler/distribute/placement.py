@@ -1,4 +1,4 @@
-"""Which variable of a program lies where: what saving and loading of a distributed job ask."""
+"""Placement of a program's variables, for saving and loading of a distributed job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARAM, OPTIMIZER, PREFETCH = "Param", "Optimizer", "RemotePrefetch"
 
 @dataclass(frozen=True)
 class VarStruct:
-    """What a variable is, without the program it is in."""
+    """The properties of a variable, independent of its program."""
 
     name: str
     shape: tuple[int, ...]
@@ -53,13 +53,13 @@ class VarDistributed:
 
 
 class VarsDistributed:
-    """All variables of a job that lie on servers."""
+    """All variables of a job that are on servers."""
 
     def __init__(self, distributed_vars: Iterable[VarDistributed] = ()) -> None:
         self.distributed_vars = list(distributed_vars)
 
     def get_distributed_var_by_slice(self, var_name: str) -> VarDistributed | None:
-        """The block of a name, or None."""
+        """The block with this name, or None."""
         return next((v for v in self.distributed_vars if v.slice.name == var_name), None)
 
     def get_distributed_var_by_origin_and_ep(
@@ -92,9 +92,9 @@ class VarsDistributed:
 
 
 def make_placement(origin: Program, updates: Updates, plan: ShardingPlan) -> VarsDistributed:
-    """Where the parameters of a program, and what is remembered of them, lie."""
+    """The placement of a program's parameters and their optimizer state."""
     found: list[VarDistributed] = []
-    by_trainers = plan.mode is DistributedMode.GEO  # trainers update, and remember
+    by_trainers = plan.mode is DistributedMode.GEO  # trainers update, and hold optimizer state
     by_param = {each.param: each for each in updates.updates}
     for shards in plan.shards:
         kind = PREFETCH if shards.is_remote else PARAM
@@ -109,7 +109,7 @@ def make_placement(origin: Program, updates: Updates, plan: ShardingPlan) -> Var
 def _kept(
     origin: Program, private: Iterable[str], plan: ShardingPlan, part: Slice
 ) -> list[tuple[str, str]]:
-    """What a server remembers for a slice, each with its name there."""
+    """The optimizer state of a slice: pairs of original name and name on the server."""
     block = origin.global_block()
     kept = [name for name in private if name in block.vars and block.vars[name].persistable]
     return [(name, plan.private_name(name, part)) for name in kept]

@@ -25,10 +25,10 @@ COUNTER_SUFFIX = ".trainer_"
 
 @dataclass(frozen=True)
 class Shards:
-    """The slices of one parameter, and how its gradient gets to them.
+    """The slices of one parameter, and how its gradient reaches them.
 
-    `gradient` is the variable that trainers send. `is_sparse` says that it has row numbers,
-    `is_remote` that trainers look rows of the parameter up and never hold it.
+    `gradient` is the variable that trainers send. `is_sparse`: it has row indices;
+    `is_remote`: trainers look up rows of the parameter and never hold it.
     """
 
     param: str
@@ -87,7 +87,7 @@ class ShardingPlan:
         return f"{name}{COUNTER_SUFFIX}{trainer_id}" if self.merges else name
 
     def private_name(self, name: str, part: Slice) -> str:
-        """The name, on its server, of what is remembered for a slice.
+        """The name, on its server, of the optimizer state for a slice.
 
         It is the name for the whole parameter, unless the server holds several slices of it.
         """
@@ -139,7 +139,7 @@ def _shards(
     config: DistributeTranspilerConfig,
     table: Table | None,
 ) -> list[Shards]:
-    """The slices of every parameter, on no server yet."""
+    """The slices of every parameter, not yet placed on servers."""
     remote = remote_lookups(program)
     found: list[Shards] = []
     for update in updates.updates:

@@ -16,7 +16,7 @@ __all__ = ["replace_lookups", "send_table"]
 
 
 def replace_lookups(block: Block, plan: ShardingPlan, trainer_id: int) -> None:
-    """Let lookups in remote tables ask the servers. Raises ValueError as `insert_lookups` does."""
+    """Replace lookups in remote tables by requests. Raises ValueError as `insert_lookups` does."""
     for shards in plan.shards:
         if shards.is_remote:
             _replace_sparse(block, shards, trainer_id)

@@ -1,4 +1,4 @@
-"""The learning-rate schedule, on servers: it runs once a step, before the updates (B.6)."""
+"""The learning-rate schedule on servers: it runs once per step, before the updates (B.6)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["copy_schedule"]
 def copy_schedule(server: Any, block: Block) -> None:
     """Copy the ops of the schedule into a block of a server, with the blocks that they own.
 
-    Where trainers do not wait for each other, they advance the counter: it is the sum of what each
-    has sent, so that the rate decays with the steps that all trainers have made together.
+    If trainers are asynchronous, they advance the counter: it is the sum of the counts each has
+    sent, so that the rate decays with the total number of steps of all trainers.
     """
     for index in server.updates.schedule:
         op = server.source.ops[index]

@@ -27,7 +27,7 @@ __all__ = ["Server", "make_server"]
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 NONE = -1
-"""The number of a block that there is not."""
+"""Index that means no block."""
 
 
 def make_server(
@@ -42,7 +42,7 @@ def make_server(
 
 
 class Server:
-    """A server's program in the making."""
+    """Builder of a server's program."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Server:
         self.held: dict[str, Held] = {}
 
     def made(self) -> Program:
-        """Make the program."""
+        """Build the program."""
         geo = self.plan.mode is DistributedMode.GEO
         held = self.plan.owned(self.endpoint)
         if not held and self.plan.table is None:
@@ -104,7 +104,7 @@ class Server:
         self.optimize.insert(0, BlockRef(block.idx))
 
     def _add_clip(self, held: Iterable[tuple[Shards, Slice]]) -> None:
-        """A block that computes by which factor merged gradients are clipped (`clipping`)."""
+        """Add a block that computes the clip factor of merged gradients (`clipping`)."""
         norm = self.updates.clipping.merged
         if norm is None:
             return
@@ -121,7 +121,7 @@ class Server:
             self.copy_op(block, self.source.ops[index], {})
 
     def _add_total(self, block: Block, terms: list[str], total: str) -> None:
-        """Add up the squares of what this server holds; 0 where that is nothing."""
+        """Sum the squares of this server's gradients; 0 if it holds none."""
         role = {"op_role": int(OpRole.OPTIMIZE)}
         if terms:
             block.append_op("sum", inputs={"X": terms}, outputs={"Out": total}, attrs=role)
@@ -130,7 +130,7 @@ class Server:
         block.append_op("fill_constant", outputs={"Out": total}, attrs=attrs)
 
     def _add_square(self, block: Block, shards: Shards, part: Slice) -> str:
-        """Merge the gradient of a slice, and sum its squares up in a variable: its name."""
+        """Merge the gradient of a slice and sum its squares; returns the variable's name."""
         norm = self.updates.clipping.merged
         assert norm is not None
         self._merge(block, shards, part)
@@ -163,7 +163,7 @@ class Server:
         return block
 
     def _merge(self, block: Block, shards: Shards, part: Slice) -> None:
-        """Take the mean of the trainers' gradients, where the server waits for all of them."""
+        """Compute the mean of the trainers' gradients, if the server waits for all of them."""
         name = part.named(shards.gradient)
         self.declare(name, shards.gradient, part, persistable=True)
         if not self.plan.merges:
@@ -179,7 +179,7 @@ class Server:
         block.append_op("scale", inputs={"X": name}, outputs={"Out": name}, attrs=scale)
 
     def _add_geo(self, parent: int, part: Slice) -> Block:
-        """A block that adds to a slice how far a trainer moved it."""
+        """A block that adds a trainer's delta to a slice."""
         block = self.program.add_block(parent)
         delta = part.name + DELTA
         self.declare(part.name, part.param, part, persistable=True, held=True)
@@ -202,10 +202,10 @@ class Server:
         persistable: bool | None = None,
         held: bool = False,
     ) -> None:
-        """Declare a variable in block 0 as another one is in the original program.
+        """Declare a variable in block 0 like one of the original program.
 
-        What has the shape of the whole parameter gets that of the slice. What is `held` starts as
-        that other one does.
+        A shape equal to the whole parameter's becomes the slice's. A `held` variable is
+        initialised like the original one.
         """
         var = self.source._find_var_recursive(like or name)
         if name in self.block.vars or var is None:
@@ -240,7 +240,7 @@ class Server:
         return block.add_op(op.type, *slots, attrs, op.source)
 
     def _keep_shared(self) -> None:
-        """What one block writes and another reads outlives the run of a block."""
+        """Make variables that one block writes and another reads persistable."""
         used: dict[str, set[int]] = {}
         for block in self.program.blocks[1:]:
             for op in block.ops:
@@ -255,7 +255,7 @@ class Server:
     # ---- serving
 
     def _serve(self) -> None:
-        """Append `listen_and_serv`, which says which block does what."""
+        """Append `listen_and_serv`, with the role of each block."""
         attrs = {
             "endpoint": self.endpoint,
             "pserver_id": self.plan.endpoints.index(self.endpoint),

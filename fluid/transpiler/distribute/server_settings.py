@@ -1,7 +1,7 @@
-"""Fields of `DistributeTranspilerConfig` that say how servers and trainers run.
+"""Fields of `DistributeTranspilerConfig` that configure the runtime of servers and trainers.
 
-Each is the variable `FLUID_PS_...` of docs/parameter_servers.md in lower case. A variable that is
-set has priority, so that one process of a job may differ from the others.
+Each corresponds to the variable `FLUID_PS_...` of docs/parameter_servers.md in lower case. The
+environment variable has priority, so that one process of a job may differ from the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = {
 def server_settings(config: Any) -> dict[str, Any]:
     """The fields of a config that are set, as `runtime.ps.settings.Settings.from_env` takes them.
 
-    Raises TypeError and ValueError naming the field whose value is none of those possible.
+    Raises TypeError and ValueError naming the field with an invalid value.
     """
     found: dict[str, Any] = {}
     if config.ps_policy is not None:

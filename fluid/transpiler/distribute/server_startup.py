@@ -1,8 +1,8 @@
-"""The startup program of a server: the original initialisation of what the server holds (B.6).
+"""The startup program of a server: the original initialisation of its variables (B.6).
 
-A slice starts as the rows of the whole parameter that it is. Ops that draw numbers draw those of
-the whole and keep their rows (`whole_shape`, `first_row`, `row_step`); what other ops than these
-and constants make is made whole, and cut.
+A slice is initialised with its rows of the whole parameter. Random ops generate the numbers of
+the whole and keep their rows (`whole_shape`, `first_row`, `row_step`); results of ops other than
+these and constants are computed whole, and sliced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VALUES = ("fp32_values", "int32_values", "int64_values", "bool_values", "values"
 
 @dataclass(frozen=True)
 class Held:
-    """What a variable of a server starts as: an original variable, or a slice of it."""
+    """The initial value of a server's variable: an original variable, or a slice of it."""
 
     origin: str
     part: Slice | None
@@ -60,7 +60,7 @@ def make_server_startup(
 def _copy_ops(
     block: Block, source: list[Operator], declared: Block, held: Mapping[str, Held]
 ) -> None:
-    """Copy the ops that initialise what a server holds, each for the slice that it is."""
+    """Copy the ops that initialise a server's variables, each for its slice."""
     makers: dict[str, list[Operator]] = {}
     for op in source:
         for name in op.writes():
@@ -84,14 +84,14 @@ def _copy_ops(
 
 
 def _is_direct(makers: Mapping[str, list[Operator]], name: str) -> bool:
-    """Whether one op makes a variable from its attributes alone, so that it can make a slice."""
+    """Whether one op computes a variable from attributes only, so that it can compute a slice."""
     found = makers.get(name, [])
     kinds = {"fill_constant", "assign_value", *DRAWN}
     return not found or (len(found) == 1 and found[0].type in kinds and not found[0].reads())
 
 
 def _needed(makers: Mapping[str, list[Operator]], names: set[str]) -> set[str]:
-    """The variables that must be made for some to be made."""
+    """The transitive inputs needed to compute some variables."""
     found: set[str] = set()
     waiting = sorted(names)
     while waiting:
@@ -110,7 +110,7 @@ def _copy(
     targets: Mapping[str, list[str]],
     wholes: set[str],
 ) -> None:
-    """Copy an op once for each name that what it makes whole has on the server."""
+    """Copy an op once for each name that its whole result has on the server."""
     for name in [*op.reads(), *op.writes()]:
         if name not in block.vars and name in declared.vars:
             block._clone_variable(declared.vars[name], force_persistable=False)
@@ -121,7 +121,7 @@ def _copy(
 
 
 def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> None:
-    """Copy an op that makes a whole variable, so that it makes a slice of it."""
+    """Copy an op so that it computes a slice of its result."""
     assert part is not None
     attrs: dict[str, Any] = {"shape": list(part.shape)}
     if op.type in DRAWN:
@@ -132,20 +132,20 @@ def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> No
 
 
 def _cut_values(op: Operator, part: Slice) -> dict[str, Any]:
-    """The values of a constant tensor that lie in a slice."""
+    """The values of a constant tensor that belong to a slice."""
     stop = part.offset + math.prod(part.shape)
     found = {name: op.attrs[name] for name in VALUES if op.attrs.get(name)}
     return {name: values[part.offset : stop] for name, values in found.items()}
 
 
 def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, Any]) -> None:
-    """Append a copy of an op that writes other names and has other attributes."""
+    """Append a copy of an op with other output names and attributes."""
     outputs = {slot: [names.get(n, n) for n in each] for slot, each in op.outputs.items()}
     block.add_op(op.type, op.inputs, outputs, {**op.attrs, **attrs}, op.source)
 
 
 def _append_slice(block: Block, name: str, held: Held) -> None:
-    """Cut a slice out of what was made whole."""
+    """Append a slice of a variable that was computed whole."""
     assert held.part is not None
     stop = held.part.start + held.part.rows
     attrs = {"axes": [0], "starts": [held.part.start], "ends": [stop]}
@@ -153,7 +153,7 @@ def _append_slice(block: Block, name: str, held: Held) -> None:
 
 
 def _init_table(block: Block, source: list[Operator], table: Table, endpoint: str) -> None:
-    """Initialise the rows of a table that lie on a server: every n-th one."""
+    """Initialise a server's rows of a table: every n-th one."""
     makers = [op for op in source if table.name in op.writes()]
     if len(makers) != 1 or makers[0].type not in {"fill_constant", *DRAWN}:
         kinds = ", ".join(op.type for op in makers) or "nothing"
@@ -171,7 +171,7 @@ def _init_table(block: Block, source: list[Operator], table: Table, endpoint: st
 
 
 def _set_counters(block: Block, plan: ShardingPlan) -> None:
-    """Start the counters of a schedule that trainers advance: their sum is where it began."""
+    """Initialise the schedule counters that trainers advance: their sum is the initial count."""
     for counter in plan.counters:
         makers = [op for op in block.ops if counter in op.writes()]
         begin = float(makers[-1].attrs.get("value", 0.0)) if makers else 0.0
@@ -180,7 +180,7 @@ def _set_counters(block: Block, plan: ShardingPlan) -> None:
 
 
 def _add_backups(block: Block, plan: ShardingPlan, endpoint: str) -> None:
-    """Every trainer has received the parameters as they start."""
+    """Initialise the record of parameters that each trainer has received (delay compensation)."""
     for _, part in plan.owned(endpoint):
         for trainer in range(plan.trainers):
             outputs = {"Out": backup_name(part.name, trainer)}

@@ -37,7 +37,7 @@ class Table:
 
     @property
     def rows_here(self) -> int:
-        """How many rows each server has room for."""
+        """Number of rows each server allocates."""
         return -(-self.shape[0] // len(self.endpoints))
 
     @property
@@ -78,7 +78,7 @@ def sparse_tables(program: Program) -> frozenset[str]:
 
 
 def remote_lookups(program: Program) -> frozenset[str]:
-    """The tables that are read by remote lookups alone, so that trainers need not hold them."""
+    """The tables that only remote lookups read, so that trainers need not hold them."""
     asked = [op for op in lookups(program) if op.attrs.get("remote_prefetch")]
     tables = {op.inputs["W"][0] for op in asked}
     asking = {id(op) for op in asked}
@@ -92,7 +92,7 @@ def remote_lookups(program: Program) -> frozenset[str]:
 
 
 def shape_readers() -> set[str]:
-    """The ops that read a table for its shape alone."""
+    """The ops that read only the shape of a table."""
     return {f"{kind}_grad" for kind in LOOKUPS}
 
 
@@ -101,8 +101,8 @@ def insert_lookups(
 ) -> None:
     """Replace the lookups of one table by ops that `make` inserts.
 
-    They come behind the last op that writes ids. `make(index, lookups)` inserts them there.
-    Raises ValueError where something reads the result of a lookup before that.
+    They are inserted after the last op that writes ids, by `make(index, lookups)`.
+    Raises ValueError if something reads the result of a lookup before that.
     """
     flag = "is_distributed" if distributed else "remote_prefetch"
     chosen = [
@@ -129,7 +129,7 @@ def insert_lookups(
 
 
 def _alike(ops: Sequence[Operator]) -> list[list[Operator]]:
-    """Lookups of one type and padding: those that one op can do."""
+    """Groups of lookups with equal type and padding, which one op can replace."""
     groups: dict[Any, list[Operator]] = {}
     for op in ops:
         groups.setdefault((op.type, op.attrs.get("padding_idx")), []).append(op)

@@ -31,7 +31,7 @@ def rewrite_trainer(
 
 
 class Rewriting:
-    """The steps of the rewriting of one program."""
+    """The rewrite of one trainer program."""
 
     def __init__(
         self, program: Program, updates: Updates, plan: ShardingPlan, trainer_id: int
@@ -60,7 +60,7 @@ class Rewriting:
     # ---- gradients
 
     def _send_gradient(self, shards: Shards) -> None:
-        """Send the gradient of a parameter as soon as it is there, cut into blocks if need be."""
+        """Send the gradient of a parameter as soon as it is computed, in blocks if it is sliced."""
         index = self._behind(shards)
         norm = self._norm(shards.param)
         if self.plan.runtime_split:
@@ -77,9 +77,9 @@ class Rewriting:
             self._insert_send(index + 1, shards, blocks, {}, norm)
 
     def _behind(self, shards: Shards) -> int:
-        """The place behind the last op that computes a gradient.
+        """The index after the last op that computes a gradient.
 
-        What `send` clips by the norm of several gradients comes behind all of these.
+        If `send` clips by the norm of several gradients, the index after all of these.
         """
         clip = self.updates.clipping.sent
         names = {shards.gradient}
@@ -97,11 +97,11 @@ class Rewriting:
         return found[-1] + 1
 
     def _is_send(self, index: int) -> bool:
-        """Whether the op at a place sends, or cuts what is sent."""
+        """Whether the op at an index sends, or splits a variable that is sent."""
         return self.block.ops[index].type in ("send", "split_byref", "split_selected_rows")
 
     def _insert_split(self, index: int, shards: Shards) -> list[str]:
-        """Cut a gradient into blocks; their names."""
+        """Split a gradient into blocks; returns their names."""
         whole = self.block.var(shards.gradient)
         blocks = [self._sent(part.named(shards.gradient)) for part in shards.slices]
         for name, part in zip(blocks, shards.slices, strict=True):
@@ -145,7 +145,7 @@ class Rewriting:
     def _clip_sent(
         self, norm: GlobalNorm, inputs: dict[str, Any], outputs: dict[str, Any], attrs: Any
     ) -> None:
-        """Let a `send` scale what it sends: the first one works the factor out."""
+        """Let a `send` scale its gradients; the first one computes the factor."""
         if self.factor:
             inputs["Factor"] = self.factor
             return
@@ -178,7 +178,9 @@ class Rewriting:
             self.block.append_op("send", inputs={"X": name}, outputs=out, attrs=attrs)
 
     def _barrier(self) -> str:
-        """End the step where trainers wait for each other; what `recv` ops wait for, or ""."""
+        """End a synchronous step with a barrier; returns the control variable for `recv` ops, or
+        "".
+        """
         half_async = self.plan.runtime_split and self.plan.half_async
         if not (self.plan.synchronous or half_async):
             return ""
@@ -219,7 +221,7 @@ def new_control(block: Block) -> str:
 
 
 def rename_everywhere(program: Program, old: str, new: str) -> None:
-    """Give a variable another name, in every block and in `op_role_var`."""
+    """Rename a variable in every block and in `op_role_var`."""
     program.global_block()._rename_var(old, new)
     for block in program.blocks:
         for op in block.ops:
@@ -248,7 +250,7 @@ def append_recv(
     block: Block, shards: Shards, plan: ShardingPlan, trainer_id: int, control: str, *,
     joined: bool | None = None,
 ) -> list[str]:  # fmt: skip
-    """Receive a parameter, or its blocks unless `recv` joins them; what is received."""
+    """Receive a parameter, or its blocks unless `recv` joins them; returns the received names."""
     whole = plan.runtime_split if joined is None else joined
     names = [shards.param] if whole else create_blocks(block, shards)
     attrs: dict[str, Any] = {

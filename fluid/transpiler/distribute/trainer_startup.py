@@ -1,4 +1,6 @@
-"""The startup program of a trainer: it ends by receiving the parameters that servers made (B.5)."""
+"""The startup program of a trainer: at its end it receives the servers' initial
+parameters (B.5).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def _tables(plan: ShardingPlan) -> list[str]:
 
 
 def _drop_unused(block: Block, main: Program, origin: Program, plan: ShardingPlan) -> None:
-    """Drop what only the updates read or write, which servers run now."""
+    """Remove variables that only the updates use, which now run on servers."""
     kept = {var.name for var in main.all_vars()} | set(plan.counters)
     dropped = {var.name for var in origin.all_vars()} - kept
     for index in reversed(range(len(block.ops))):
@@ -59,7 +61,7 @@ def _drop_unused(block: Block, main: Program, origin: Program, plan: ShardingPla
 
 
 def _add_counters(block: Block, plan: ShardingPlan) -> None:
-    """By how much each trainer advances the learning-rate schedule: one a step."""
+    """Set the step by which each trainer advances the learning-rate schedule: 1."""
     for counter in plan.counters:
         for each in range(plan.trainers):
             add_constant(block, plan.counter_name(counter, each), 1.0)
@@ -73,7 +75,7 @@ def add_constant(block: Block, name: str, value: float) -> Operator:
 
 
 def _fake(block: Block, name: str) -> None:
-    """Do not initialise a table, which is too large for a trainer."""
+    """Skip the initialisation of a table, which is too large for a trainer."""
     makers = [op for op in block.ops if name in op.writes()]
     if len(makers) != 1:
         raise ValueError(

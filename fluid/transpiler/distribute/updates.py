@@ -26,7 +26,7 @@ WHOLE_ONLY = {
     "dpsgd": "clipping of the gradient",
     "clip_by_norm": "clipping of the gradient",
 }
-"""Ops that need the norm of a whole parameter or gradient, which is not cut into slices then."""
+"""Ops that need the norm of the whole parameter or gradient, which therefore is not sliced."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Updates:
 
     @property
     def removed(self) -> frozenset[int]:
-        """The numbers of the ops that trainers do not run."""
+        """The indices of the ops that trainers do not run."""
         ops = {index for update in self.updates for index in update.ops}
         schedule = () if self.local else self.schedule
         return frozenset(ops.union(schedule, self.clipping.on_servers))
@@ -89,9 +89,9 @@ def read_updates(program: Program, synchronous: bool) -> Updates:
 
 
 def divide_updates(program: Program, updates: Updates, on_servers: Collection[str]) -> Updates:
-    """The updates with those of parameters that are not `on_servers` left to the trainers.
+    """The updates, with those of parameters that are not `on_servers` assigned to the trainers.
 
-    Raises ValueError for a name that is no updated parameter, where no parameter is on a server,
+    Raises ValueError for a name that is no updated parameter, if no parameter is on a server,
     and as `divide_clipping` does.
     """
     known = [each.param for each in updates.updates]
@@ -192,7 +192,7 @@ def _users(ops: list[Operator], known: dict[int, str]) -> dict[str, set[str]]:
 
 
 def _sharing(op: Operator, users: dict[str, set[str]]) -> str:
-    """The only parameter whose ops share with `op` a variable of their own; "" for none."""
+    """The only parameter whose ops share an otherwise unused variable with `op`; "" for none."""
     names = [*op.writes(), *op.reads()]
     owners = {next(iter(users[n])) for n in names if len(users.get(n, ())) == 1}
     return owners.pop() if len(owners) == 1 else ""
@@ -205,9 +205,10 @@ def needs_whole(program: Program, update: Update) -> bool:
 
 
 def private_names(program: Program, updates: Updates, update: Update) -> list[str]:
-    """The variables that only the update of one parameter uses: what it remembers, temporaries.
+    """The variables that only the update of one parameter uses: optimizer state and temporaries.
 
-    They are the ones that its ops write, and those of the parameter's shape, which are cut like it.
+    They are the ones that its ops write, and those of the parameter's shape, which are sliced like
+    it.
     """
     block = program.global_block()
     ops = [block.ops[index] for index in update.ops]

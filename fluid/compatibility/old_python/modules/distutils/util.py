@@ -13,7 +13,7 @@ _WORDS = {
 
 
 def strtobool(val: str) -> int:
-    """1 for a word that says yes, 0 for one that says no; ValueError for another.
+    """1 for a word that means yes, 0 for one that means no; raises ValueError otherwise.
 
     >>> strtobool("True"), strtobool("off")
     (1, 0)
