@@ -24,7 +24,7 @@ from bench.nets import transformer, zoo
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
 from compiler.cost.gpu_limits import GPUS, Gpu
-from compiler.cost.plan_cost import Account
+from compiler.cost.plan_cost import PlanCost
 from compiler.debugging.explanation import Study, study_graph
 from compiler.driver import feed_shapes
 from compiler.ir.conversion.program_to_graph import to_graph
@@ -95,7 +95,7 @@ def _weights(startup: Any) -> dict[str, Any]:
     return dict(scope.arrays())
 
 
-def _row(each: Account, gpu: Gpu, batch: int) -> Row:
+def _row(each: PlanCost, gpu: Gpu, batch: int) -> Row:
     total = each.total()
     return {
         "launches": each.launches,

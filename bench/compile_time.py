@@ -31,7 +31,7 @@ import fluid
 from bench.nets import timed
 from bench.support.table import Row, goal, table
 from compiler import Options
-from compiler.driver import TARGETS, feed_shapes, without_collections
+from compiler.driver import TARGETS, feed_shapes, gc_disabled
 from compiler.freeze import freeze
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.passes.base import Context
@@ -69,7 +69,7 @@ def compile_once(program: Any, feed: Sequence[str], fetch: Sequence[str]) -> Tim
     """Compile as `compiler.compile` does, stage by stage, and then as Python does."""
     gc.collect()  # what the last compilation left behind is not this one's to clear away
     clock, timer = Clock(), Timer()
-    with without_collections():
+    with gc_disabled():
         graph = clock("to_graph", to_graph, program, feed_shapes(program, feed), fetch)
         clock("passes", run_passes, graph, pipeline(Options()), Context(), [timer])
         all_passes = clock.times.pop("passes")

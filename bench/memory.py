@@ -44,7 +44,7 @@ from compiler import Options
 from compiler.driver import Compiled, compile_stages
 from compiler.ir.types import Array
 from fluid.running.feeds import declared
-from runtime.sizes import LOD, name_sizes, twins_of
+from runtime.sizes import LOD, lod_owners_of, name_sizes
 
 NAMES = tuple(zoo.MODELS)
 BATCHES = (8,)
@@ -90,7 +90,7 @@ class Subject:
     def _compile(self, options: Options, params: dict[str, Array]) -> Compiled:
         open_shapes = {n: declared(self.program, n).shape for n in self.feed if LOD not in n}
         given = {name: array.shape for name, array in self.feed.items()}
-        pattern = name_sizes(open_shapes, given, twins_of(self.feed))
+        pattern = name_sizes(open_shapes, given, lod_owners_of(self.feed))
         return compile_stages(
             self.program, feed=pattern, fetch=[self.fetch], options=options,
             params=params if self.lent else None,

@@ -96,7 +96,7 @@ def compile_stages(
     observers: Sequence[Observer] = (),
 ) -> Compiled:
     """Compile as `compile` does; return the graph, the plan and missed optimisations too."""
-    with without_collections():
+    with gc_disabled():
         graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
         return compile_graph(
             graph, target=target, params=params, options=options, dump=dump, observers=observers,
@@ -125,7 +125,7 @@ def compile_graph(
     text = show(graph)
     folder = _folder(dump, settings, graph, text)
     all_observers = [*observers, *_observers(settings, folder, like)]
-    with without_collections():
+    with gc_disabled():
         supports = writer.supports if target != "numpy" else None
         run_passes(graph, pipeline(settings, supports), context, all_observers)
         _check_support(graph)
@@ -143,7 +143,7 @@ def compile_graph(
 
 
 @contextmanager
-def without_collections() -> Generator[None]:
+def gc_disabled() -> Generator[None]:
     """Disable the cyclic garbage collector within the block.
 
     A compilation allocates many objects and keeps them all, so collections only cost time, and more

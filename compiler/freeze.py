@@ -14,7 +14,7 @@ from compiler.ir.analysis.placement import device_vars
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var, without_tokens
-from compiler.ir.region import are_apart, at_most, end
+from compiler.ir.region import are_disjoint, at_most, end
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 from compiler.plan_check import check_plan
 
@@ -110,7 +110,7 @@ class _Freezer:
             return False
         others = self.held.get(var.slot, ()) if var.slot is not None else ()
         alive = (v for v in others if self.lives[v][0] < index and self.lives[v][1] > index + 1)
-        return all(are_apart(var.type, var.region, v.type, v.region) for v in alive)
+        return all(are_disjoint(var.type, var.region, v.type, v.region) for v in alive)
 
     def op(self, op: Op, index: int) -> PlannedOp:
         """Return one planned op; the vars of its body map to values of the outer graph."""

@@ -18,7 +18,7 @@ from compiler.ir.analysis.memory_writes import linked, written
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.opdef import Slot, listed
-from compiler.ir.region import are_apart
+from compiler.ir.region import are_disjoint
 from compiler.ir.types import Array, TensorType, is_floating
 
 Watch = Callable[[Op, list[tuple[Var, Array]]], list[tuple[Var, Array]]]
@@ -81,7 +81,8 @@ class _Memory:
         self.holders[var.slot] = [
             each
             for each in self.holders.get(var.slot, [])
-            if each in same or all(are_apart(var.type, r, each.type, each.region) for r in regions)
+            if each in same
+            or all(are_disjoint(var.type, r, each.type, each.region) for r in regions)
         ]
 
     def delete(self, var: Var) -> None:

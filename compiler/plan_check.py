@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from compiler.errors import PlanError
 from compiler.ir.analysis.memory_writes import linked, written
 from compiler.ir.opdef import Pointwise
-from compiler.ir.region import are_apart
+from compiler.ir.region import are_disjoint
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 
 _Memory = tuple[Place, "str | int"]
@@ -74,7 +74,7 @@ class _Simulation:
         same = {each.label for each in linked(op, value)} | {value.label}
         held = self.holders.get(value.storage[:2], {})
         for other in list(held.values()):
-            apart = (are_apart(value.type, r, other.type, other.region) for r in regions)
+            apart = (are_disjoint(value.type, r, other.type, other.region) for r in regions)
             if other.label not in same and not all(apart):
                 del held[other.label]
                 self.lost[other.label] = (value, index)
@@ -160,7 +160,7 @@ def _expect_in_place(step: Step) -> None:
         if op.body or op.kind == "delete_var":
             continue
         for slot, values in op.outputs.items():
-            allowed = op.defn.written_over(slot)
+            allowed = op.defn.overwritable_inputs(slot)
             declared = tuple(v for each in allowed for v in op.inputs.get(each, ()))
             buffered = (value for value in values if value.place is Place.BUFFER)
             for value in (value for value in buffered if written(op, value)):

@@ -94,11 +94,11 @@ class CompiledProgram:
             self._runner(scope, place)
         return self
 
-    def program_here(self, scope: Scope, place: Place, fetch: tuple[str, ...] = ()) -> Program:
+    def local_program(self, scope: Scope, place: Place, fetch: tuple[str, ...] = ()) -> Program:
         """Return the program that this process runs; with data parallelism, that of device 0."""
         if not self.is_parallel:
             return self.program
-        return self._runner(scope, place).program_here(fetch)
+        return self._runner(scope, place).local_program(fetch)
 
     def _runner(self, scope: Scope, place: Place) -> Any:
         """Return the runner of the program in a scope on a place; raises as `_compile`."""

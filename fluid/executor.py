@@ -31,7 +31,7 @@ from fluid.running.feeds import declared, feed_arrays, with_batches
 from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
-from fluid.running.half_precision_weights import Lent, changes_state
+from fluid.running.half_precision_weights import ConstantParamExecutors, changes_state
 from fluid.running.resized_state import ResizedState
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
@@ -83,7 +83,9 @@ class Executor(RunsDatasets):
         self._core: core.Executor[Program] = core.Executor(
             self._compile_here, declared, digest, self.place, self._callables, recorder
         )
-        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._library_executor)
+        self._lent = ConstantParamExecutors(
+            partial(compile_constant, target_of(self.place)), self._library_executor
+        )
         self._narrow = Options.from_env().dtype in NARROW
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
@@ -166,7 +168,7 @@ class Executor(RunsDatasets):
             parameter_server.serve(program, scope, self.place, self._compile_here)
             return []
         arrays = feed_arrays(program, with_batches(program, feed))
-        fetch = program._called_now(names_of(fetch_list))
+        fetch = program._current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch)
         if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
@@ -200,7 +202,7 @@ class Executor(RunsDatasets):
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         if self._closed:
             raise RuntimeError("this Executor is closed: create a new one")
-        fetch = compiled.program._called_now(names_of(fetch_list))
+        fetch = compiled.program._current_names(names_of(fetch_list))
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
             values = merged(fetch, found) if len(found) > 1 else found[0]
@@ -284,7 +286,7 @@ class Executor(RunsDatasets):
         fetch = None if fetch_list is None else names_of(fetch_list)
         _expect(scope, Scope, "the scope of Executor.explain")
         if isinstance(program, CompiledProgram):
-            program = program.program_here(scope, self.place, fetch or ())
+            program = program.local_program(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
         constant_core = self._lent.known(program, scope)

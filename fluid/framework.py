@@ -16,7 +16,7 @@ from textwrap import indent
 from typing import Any
 
 from compiler.ir import program as ir
-from compiler.ir.conversion.reused_names import has_reuses, restore_own_names
+from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import OpRole
 from compiler.tracebacks import entry_point
 from fluid.compatibility.installed import in_dygraph_mode, load_op_library, require_version
@@ -96,7 +96,7 @@ class Program(ir.Program):
         self._op_role_var: list[str] = []
         self._scopes: list[str] = []
         self._scope_counts: Counter[str] = Counter()
-        self._now_called: dict[str, str] = {}
+        self._current_name_table: dict[str, str] = {}
         super().__init__()
 
     def make_block(self, idx: int, parent_idx: int) -> Block:
@@ -194,7 +194,7 @@ class Program(ir.Program):
         role = OpRole.LRSCHED | OpRole.OPTIMIZE if is_with_opt else OpRole.LRSCHED
         return self._role_guard(role)
 
-    def _bookkeeping(self, op: Operator) -> dict[str, Any]:
+    def _common_attributes(self, op: Operator) -> dict[str, Any]:
         """Return the attributes that every op has and that do not affect its result (fluid_spec
         A.3).
         """
@@ -220,7 +220,7 @@ class Program(ir.Program):
                 return "" if given == name else given
         return ""
 
-    def _with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def _feed_with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return a feed extended by the next batch of each reader whose variables it omits.
 
         Raises EOFException if a reader is exhausted, RuntimeError if it is not started.
@@ -235,16 +235,16 @@ class Program(ir.Program):
 
     # ---- renaming by memory_optimize
 
-    def _called_now(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _current_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the current names under which variables are stored."""
-        known = self._now_called
+        known = self._current_name_table
         return tuple([known.get(name, name) for name in names]) if known else names
 
-    def _take_names_back(self) -> bool:
+    def _undo_renaming(self) -> bool:
         """Undo the renaming of `memory_optimize`; return whether there was any."""
         renamed = has_reuses(self)
         if renamed:
-            restore_own_names(self)
+            restore_original_names(self)
         self._is_mem_optimized = False
         return renamed
 
@@ -252,7 +252,7 @@ class Program(ir.Program):
         """Undo renaming before ops are appended: a new op may read any variable by its original
         name.
         """
-        if self._is_mem_optimized and self._take_names_back():
+        if self._is_mem_optimized and self._undo_renaming():
             warnings.warn(
                 f"{user_line()}: an op is appended after memory_optimize, which is undone: call it "
                 "once the program is complete, after minimize",
@@ -287,7 +287,7 @@ class Program(ir.Program):
         feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
         names = self._target_names(targets if isinstance(targets, list) else [targets])
         pruned = self._copy()
-        pruned._take_names_back()
+        pruned._undo_renaming()
         written = {n for op in pruned.global_block().ops for n in op.writes()}
         for name in [*feeds, *names]:
             if not isinstance(name, str):
@@ -306,7 +306,7 @@ class Program(ir.Program):
                 raise ValueError(f"targets are Variables or Operators, but received {kind}")
         nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
         found = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
-        return list(self._called_now(tuple(found)))
+        return list(self._current_names(tuple(found)))
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
         """Return a copy with `is_test` set, and without readers if `prune_read_op`."""

@@ -22,12 +22,12 @@ from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, StepError
-from runtime.feeds import Declared, Fed, fed_as
+from runtime.feeds import Declared, Fed, compare_feeds
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
 from runtime.loader import Counters, Executable, Params, check_shapes, load
 from runtime.profiler import Recorder
-from runtime.sizes import LOD, Pattern, twins_of
+from runtime.sizes import LOD, Pattern, lod_owners_of
 from runtime.tensors.scope import Arrays, Scope
 
 MAX_PLANS = 1024
@@ -145,7 +145,7 @@ class Executor(Generic[P]):
         loaded = self._loaded(program, scope)
         plans = loaded.plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
-        lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+        lod_owners = lod_owners_of(feed) if any(LOD in name for name in feed) else {}
         signature = (fetch, *kinds, *lod_owners.items())
         plan = plans.get(signature)
         if plan is None:
@@ -174,7 +174,7 @@ class Executor(Generic[P]):
         """
         with self._busy:
             self._compiled(program)
-            lod_owners = twins_of(feed) if any(LOD in name for name in feed) else {}
+            lod_owners = lod_owners_of(feed) if any(LOD in name for name in feed) else {}
             fed = self._fed(program, feed, lod_owners)
             names = list(dict.fromkeys(fetch))
             for pattern in fed.patterns[:-1]:
@@ -250,7 +250,7 @@ class Executor(Generic[P]):
 
     def _fed(self, program: P, feed: Mapping[str, Array], lod_owners: Mapping[str, str]) -> Fed:
         declared = {name: self._declare(program, name) for name in feed if LOD not in name}
-        return fed_as(declared, feed, lod_owners)
+        return compare_feeds(declared, feed, lod_owners)
 
     def _fitting(self, program: P, fed: Fed, fetch: list[str], scope: Scope) -> Executable:
         """Return the program for a shape signature, or for exactly these sizes if it fixes some

@@ -60,7 +60,7 @@ class Fed:
         return error
 
 
-def fed_as(
+def compare_feeds(
     declared: Mapping[str, Declared], feed: Mapping[str, Array], lod_owners: Mapping[str, str]
 ) -> Fed:
     """Compare feeds with their declarations; `lod_owners` maps feeds to others of the same LoD.

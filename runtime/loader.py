@@ -14,11 +14,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from compiler.codegen.module import Module, lives_of
+from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.errors import CompileError, ParseError, ShapeError, did_you_mean
 from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
-from compiler.pack import Life
+from compiler.pack import Lifetime
 from compiler.plan import Tensor
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
@@ -197,13 +197,13 @@ class Executable:
         with current(self._device):
             self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
 
-    def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Life]:
+    def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Lifetime]:
         """Return the lifetimes and bytes of the buffers for feeds of these shapes, in the module's
         order.
 
         Raises FeedError if one is missing and ShapeError if the shapes do not fit.
         """
-        return lives_of(self.module.buffers, self.sizes_for(shapes))
+        return buffer_lifetimes(self.module.buffers, self.sizes_for(shapes))
 
     def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """Return the values of the dynamic sizes for feeds of these shapes; raises as `lives`."""
@@ -226,7 +226,7 @@ class Executable:
 
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
-        lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
+        lives = _fitting(buffer_lifetimes(self.module.buffers, sizes), sizes)
         placement = self._memory.find(lives, sizes)
         if self._memory_limit is not None:
             height = placement.height
@@ -326,7 +326,7 @@ def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
     Raises FeedError if one is missing, ShapeError if the sizes are inconsistent.
     """
     sizes = _sizes(module, tuple(tuple(_fed(tensor, shapes)) for tensor in module.feeds))
-    _fitting(lives_of(module.buffers, sizes), sizes)
+    _fitting(buffer_lifetimes(module.buffers, sizes), sizes)
 
 
 def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
@@ -355,7 +355,7 @@ def _sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} is {size} in earlier feeds" for name, size in sizes.items())
 
 
-def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
+def _fitting(lives: list[Lifetime], sizes: Mapping[str, int]) -> list[Lifetime]:
     """Return the lifetimes; ShapeError if a buffer has a negative size."""
     if any(life.size < 0 for life in lives):
         raise _misfit(sizes, "a size that follows from them is negative")
@@ -371,7 +371,7 @@ def _taker(
     module: Module, sizes: Mapping[str, int], placement: Placement, memory: Memory
 ) -> Callable[..., Any]:
     """Return the `take` of a module: an array over a buffer, by its number, or over part of it."""
-    limits = [life.size for life in lives_of(module.buffers, sizes)]
+    limits = [life.size for life in buffer_lifetimes(module.buffers, sizes)]
 
     def take(
         buffer: int | None,

@@ -14,8 +14,8 @@ from itertools import accumulate, pairwise
 from time import perf_counter_ns
 from typing import Any
 
-from compiler.codegen.module import Module, lives_of
-from compiler.pack import Life
+from compiler.codegen.module import Module, buffer_lifetimes
+from compiler.pack import Lifetime
 from compiler.plan import Buffer
 from runtime.chrome_trace import Event, complete_event, counter_event, thread_name, trace_text
 
@@ -108,7 +108,9 @@ class Recorder:
                 times.clear()
                 if sizes not in known:
                     given = dict(zip(module.dims, sizes, strict=True))
-                    known[sizes] = _bytes(steps, lives_of(module.buffers, given), module.buffers)
+                    known[sizes] = _bytes(
+                        steps, buffer_lifetimes(module.buffers, given), module.buffers
+                    )
                 used[:] = known[sizes]
                 return
             times.append((number, perf_counter_ns()))
@@ -133,7 +135,7 @@ def _passes(module: Module, now: int) -> list[Span]:
 
 
 def _bytes(
-    steps: Sequence[tuple[str, ...]], lives: Sequence[Life], buffers: Sequence[Buffer]
+    steps: Sequence[tuple[str, ...]], lives: Sequence[Lifetime], buffers: Sequence[Buffer]
 ) -> list[tuple[int, int]]:
     """For each group of ops, the bytes of the buffers that start with it and of those alive.
 

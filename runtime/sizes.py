@@ -132,7 +132,7 @@ def _letters() -> Iterator[str]:
     return (letter + (str(number) if number else "") for letter, number in pairs)
 
 
-def twins_of(feed: Mapping[str, Array]) -> dict[str, str]:
+def lod_owners_of(feed: Mapping[str, Array]) -> dict[str, str]:
     """Map each feed with LoD to the first one, by name, that has the same LoD."""
     lods: dict[str, list[Array]] = {}
     for name in sorted(name for name in feed if LOD in name):

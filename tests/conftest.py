@@ -37,10 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG = (
-    "test_parts.py::test_training_gives_the_same_bits_in_less_memory[densenet121]",
-    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[resnet_cifar8",
-    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[mobilenet_block",
-    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[tagger_gru_crf",
+    "test_parts.py::test_training_has_the_same_bits_in_less_memory[densenet121]",
+    "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[resnet_cifar8",
+    "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[mobilenet_block",
+    "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[tagger_gru_crf",
     "test_mixed_precision.py::test_losses_are_nearly_those_of_float32[lenet-CUDAPlace(0)",
     "test_transpilers_at_random.py::test_what_is_compiled_is_the_same",
     "test_fusion.py::test_models_of_papers[densenet121]",

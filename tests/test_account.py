@@ -7,7 +7,7 @@ import pytest
 from compiler.codegen.triton.target import TritonTarget
 from compiler.cost.gpu_limits import GPUS, HOST
 from compiler.cost.plan_cost import Cost, Side, account
-from compiler.cost.stage_costs import graph_account, stage_accounts
+from compiler.cost.stage_costs import costs_by_stage, graph_cost
 from compiler.debugging.explanation import study_graph
 from compiler.driver import TARGETS
 from compiler.freeze import freeze
@@ -252,7 +252,7 @@ def test_the_longer_of_moving_and_computing_bounds_a_kernel():
         assert dot.seconds(H200) == pytest.approx(1e-3)
 
 
-def test_every_gpu_says_where_its_numbers_are_from():
+def test_every_gpu_reports_where_its_numbers_are_from():
     for gpu in GPUS.values():
         assert gpu.source and gpu.rate(DType.FP32) > 0 and gpu.bandwidth > gpu.link
         assert gpu.rate(DType.BF16) >= gpu.rate(DType.FP32)
@@ -265,9 +265,9 @@ def test_an_account_after_each_pass():
     assert by_pass["fuse_pointwise"].launches == 2
     assert by_pass["fuse_epilogue"].launches == by_pass["insert_deletes"].launches == 1
     assert by_pass["start"].moved - by_pass["fuse_epilogue"].moved == 4 * 4 * 50
-    last = graph_account(parse(seen.stages[-1].text), seen.sizes, TARGETS["triton"])
+    last = graph_cost(parse(seen.stages[-1].text), seen.sizes, TARGETS["triton"])
     assert last == seen.accounts[-1]
-    assert stage_accounts(seen.stages[:1], {"N": 20}, TARGETS["triton"])[0].moved > last.moved
+    assert costs_by_stage(seen.stages[:1], {"N": 20}, TARGETS["triton"])[0].moved > last.moved
 
 
 def test_the_tables_name_passes_that_changed_something_and_the_longest_kernels():

@@ -142,7 +142,7 @@ def test_a_second_pass_takes_other_names() -> None:
     assert lines(net.ops[-1:]) == ["x@GRAD_0 = tanh_grad(h, h@GRAD_0)"]
 
 
-def test_whoever_asks_is_told_of_each_op() -> None:
+def test_whoever_asks_is_notified_of_each_op() -> None:
     net = block("x")
     add(net, "b", "elementwise_mul", "x", "x")
     add(net, "loss", "mean", "b")

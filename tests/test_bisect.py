@@ -152,12 +152,12 @@ def test_code_that_is_wrong_is_found_behind_the_passes() -> None:
     assert [op.kind for op in parse(seen.program).ops()] == ["mul"]
 
 
-def test_a_program_that_cannot_run_says_so() -> None:
+def test_a_program_that_cannot_run_reports_it() -> None:
     with pytest.raises(CompileError, match="the program cannot be run unchanged"):
         bisect(parse(NETWORK), {}, {})
 
 
-def test_ops_of_chance_are_given_a_seed_or_refused() -> None:
+def test_ops_of_chance_are_given_a_seed_or_rejected() -> None:
     text = """graph main {
       feed x: f32[N, 4]
       (Out=y: f32[N, 4], Mask=m: u8[N, 4]) = dropout(X=x) {'dropout_prob': 0.5}

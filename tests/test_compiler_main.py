@@ -102,7 +102,7 @@ def test_standard_input_and_the_command_itself(file):
     assert "unused" not in done.stdout
 
 
-def test_refusals_are_said_beside_the_text(capsys, tmp_path):
+def test_refusals_are_printed_next_to_the_text(capsys, tmp_path):
     path = tmp_path / "norm.ir"
     path.write_text(NORM, encoding="utf-8")
     assert main([str(path), "--run", "fuse_batch_norm"]) == 0
@@ -157,7 +157,7 @@ def test_bad_order(capsys, file):
     assert "hint:" in message
 
 
-def test_unwritable_output_is_said(capsys, file, tmp_path):
+def test_unwritable_output_is_an_error(capsys, file, tmp_path):
     output = tmp_path / "none" / "x.py"
     assert str(output) in refused(capsys, file, "--emit", "py", "-o", output)
 
@@ -190,7 +190,7 @@ def test_a_page_shows_the_whole_compilation(capsys, file, tmp_path):
     assert "--html shows a full compilation" in message
 
 
-def test_every_compilation_leaves_its_stages_where_the_setting_says(tmp_path):
+def test_every_compilation_leaves_its_stages_where_the_setting_specifies(tmp_path):
     options = Options.from_env({"FLUID_DUMP": str(tmp_path)})
     modules = [compile_graph(parse(text), options=options).module
                for text in (TEXT, TEXT, TEXT.replace("relu", "tanh"))]  # fmt: skip

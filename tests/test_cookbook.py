@@ -20,7 +20,7 @@ from compiler.options import Options
 from compiler.passes import Context, Fact, Pass, register_pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, pipeline
-from compiler.passes.registry import with_added, with_placed
+from compiler.passes.registry import insert_anchored, insert_registered
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cookbook.md"
@@ -151,7 +151,7 @@ def idle(name: str, needs: frozenset[Fact] = frozenset()) -> type[Pass]:
 
 
 def order(*names: str) -> list[str]:
-    return [each.name for each in with_added(PASSES, names)]
+    return [each.name for each in insert_registered(PASSES, names)]
 
 
 def test_passes_stand_where_they_were_registered() -> None:
@@ -175,7 +175,7 @@ def test_a_pass_runs_only_where_options_name_it() -> None:
     assert hash(Options(passes=[made])) == hash(Options(passes=["idle_d"]))
 
 
-def test_a_pass_at_a_wrong_place_is_refused_with_the_fact_it_misses() -> None:
+def test_a_pass_at_a_wrong_place_is_rejected_with_the_fact_it_misses() -> None:
     made = register_pass(before="schedule")(idle("idle_e", frozenset({Fact.STORED})))
     graph = parse("graph main {\n  feed x: f32[4]\n  (Out=y: f32[4]) = relu(X=x)\n  return y\n}")
     with pytest.raises(PassOrderError, match="pass 'idle_e' requires STORED"):
@@ -190,15 +190,15 @@ def test_a_pass_of_the_folder_names_its_place() -> None:
             ("third", {"after": "schedule"}), ("fourth", {}),
         )
     ]  # fmt: skip
-    found = [each.name for each in with_placed(PASSES, made)]
+    found = [each.name for each in insert_anchored(PASSES, made)]
     place = found.index("schedule")
     assert found[place - 1 : place + 3] == ["first", "schedule", "second", "third"]
     assert "fourth" not in found
     with pytest.raises(CompileError, match="pass 'first' is anchored to unknown pass 'schedule'"):
-        with_placed(PASSES[:2], made)
+        insert_anchored(PASSES[:2], made)
 
 
-def test_what_cannot_be_registered_is_said() -> None:
+def test_what_cannot_be_registered_is_an_error() -> None:
     with pytest.raises(ValueError, match="pass exactly one of before and after"):
         register_pass()
     with pytest.raises(ValueError, match="has no name"):
@@ -209,4 +209,4 @@ def test_what_cannot_be_registered_is_said() -> None:
     with pytest.raises(CompileError, match="no pass 'idle_g' is registered"):
         pipeline(Options(passes=["idle_g"]))
     with pytest.raises(ValueError, match="is anchored to unknown pass"):
-        with_added(PASSES[:2], ["idle_f"])
+        insert_registered(PASSES[:2], ["idle_f"])

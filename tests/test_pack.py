@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.pack import Life, PackError, Packing, Stack, check, greedy, lower_bound, pack
+from compiler.pack import Lifetime, PackError, Packing, Stack, check, greedy, lower_bound, pack
 from compiler.pack.greedy import Cover, Occupancy
 from compiler.pack.life import blocks_of, height_of
 
@@ -20,7 +20,7 @@ DENSENET = DATA / "buffers" / "infer_densenet121.csv"
 
 LIVES = st.lists(
     st.builds(
-        lambda start, steps, size: Life(start, start + steps, size),
+        lambda start, steps, size: Lifetime(start, start + steps, size),
         st.integers(-5, 20),
         st.integers(1, 12),
         st.integers(0, 300),
@@ -31,25 +31,25 @@ ALIGNS = st.sampled_from([1, 16, 64, 100])
 
 # Three lives of 3 bytes share steps 2 and 3. Taken by size, the one of 4 bytes lies at 0 and
 # pushes one of them to 4, the other two no longer fit below it, and the arena is 10 bytes high.
-SIZE_MISLEADS = [Life(0, 4, 3), Life(1, 4, 3), Life(5, 8, 4), Life(2, 6, 3)]
+SIZE_MISLEADS = [Lifetime(0, 4, 3), Lifetime(1, 4, 3), Lifetime(5, 8, 4), Lifetime(2, 6, 3)]
 # No order that greedy begins with reaches 3 bytes; laying what stands out earlier does.
-ORDERS_MISLEAD = [Life(3, 6, 2), Life(0, 1, 2), Life(1, 4, 1), Life(0, 2, 1)]
+ORDERS_MISLEAD = [Lifetime(3, 6, 2), Lifetime(0, 1, 2), Lifetime(1, 4, 1), Lifetime(0, 2, 1)]
 
 # Found by trying many: at each step at most 10 bytes are alive, and no packing is below 11.
 ABOVE_THE_BOUND = [
-    Life(2, 6, 3), Life(6, 9, 4), Life(1, 3, 4), Life(0, 2, 1), Life(3, 6, 3), Life(5, 8, 4),
-    Life(2, 4, 3), Life(1, 2, 4),
+    Lifetime(2, 6, 3), Lifetime(6, 9, 4), Lifetime(1, 3, 4), Lifetime(0, 2, 1), Lifetime(3, 6, 3), Lifetime(5, 8, 4),
+    Lifetime(2, 4, 3), Lifetime(1, 2, 4),
 ]  # fmt: skip
 
 
-def read_lives(path: Path) -> list[Life]:
+def read_lives(path: Path) -> list[Lifetime]:
     """Read `id,lower,upper,size` rows."""
     with path.open(newline="") as file:
         rows = csv.DictReader(file)
-        return [Life(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
+        return [Lifetime(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
 
 
-def plain_best_fit(lives: Sequence[Life], order: Sequence[int]) -> list[int]:
+def plain_best_fit(lives: Sequence[Lifetime], order: Sequence[int]) -> list[int]:
     """Lay lives in this order, each in the tightest gap, by looking at all laid before it."""
     offsets: dict[int, int] = {}
     for index in order:
@@ -64,13 +64,13 @@ def plain_best_fit(lives: Sequence[Life], order: Sequence[int]) -> list[int]:
     return [offsets[index] for index in range(len(lives))]
 
 
-def laid(lives: Sequence[Life], tries: int, align: int = 1) -> int:
+def laid(lives: Sequence[Lifetime], tries: int, align: int = 1) -> int:
     """How high greedy packing alone comes."""
     blocks = blocks_of(lives, align)
     return height_of(blocks, greedy.greedy(blocks, 0, tries))
 
 
-def live_sum(lives: Sequence[Life], step: int) -> int:
+def live_sum(lives: Sequence[Lifetime], step: int) -> int:
     return sum(life.size for life in lives if life.start <= step < life.stop)
 
 
@@ -108,25 +108,25 @@ def test_nothing_needs_nothing() -> None:
 
 
 def test_lives_without_bytes_are_legal_and_in_nobodys_way() -> None:
-    lives = [Life(0, 9, 0), Life(0, 2, 64), Life(1, 3, 0)]
+    lives = [Lifetime(0, 9, 0), Lifetime(0, 2, 64), Lifetime(1, 3, 0)]
     assert pack(lives) == Packing((0, 0, 0), 64, 64)
     check(lives, pack(lives))
     assert pack(lives[:1]).height == 0
 
 
 def test_one_byte_takes_a_whole_alignment() -> None:
-    lives = [Life(0, 1, 1), Life(0, 1, 65)]
+    lives = [Lifetime(0, 1, 1), Lifetime(0, 1, 65)]
     assert lower_bound(lives) == 192
     assert sorted(pack(lives).offsets) in ([0, 64], [0, 128])
 
 
-def test_a_life_gives_its_bytes_to_one_that_begins_where_it_stops() -> None:
-    lives = [Life(step, step + 1, 64) for step in range(5)]
+def test_a_lifetime_passes_its_bytes_to_one_that_begins_where_it_stops() -> None:
+    lives = [Lifetime(step, step + 1, 64) for step in range(5)]
     assert pack(lives) == Packing((0,) * 5, 64, 64)
 
 
 def test_a_chain_takes_turns() -> None:
-    lives = [Life(step, step + 2, 64) for step in range(6)]
+    lives = [Lifetime(step, step + 2, 64) for step in range(6)]
     assert pack(lives) == Packing((0, 64, 0, 64, 0, 64), 128, 128)
 
 
@@ -137,7 +137,7 @@ def test_where_size_alone_misleads_pressure_does_not() -> None:
     assert pack(SIZE_MISLEADS, align=1).height == lower_bound(SIZE_MISLEADS, align=1) == 9
 
 
-def test_what_stands_out_is_laid_earlier() -> None:
+def test_what_overhangs_is_laid_earlier() -> None:
     assert laid(ORDERS_MISLEAD, tries=len(greedy.ORDERS)) == 4
     assert laid(ORDERS_MISLEAD, tries=8) == lower_bound(ORDERS_MISLEAD, align=1) == 3
 
@@ -154,10 +154,10 @@ def test_networks_reach_the_bound(path: Path) -> None:
 
 
 @given(LIVES, ALIGNS)
-def test_packing_keeps_the_rules(lives: list[Life], align: int) -> None:
+def test_packing_keeps_the_rules(lives: list[Lifetime], align: int) -> None:
     packing = pack(lives, align)
     check(lives, packing, align)
-    rounded = [Life(life.start, life.stop, -(-life.size // align) * align) for life in lives]
+    rounded = [Lifetime(life.start, life.stop, -(-life.size // align) * align) for life in lives]
     assert packing.bound == max((live_sum(rounded, life.start) for life in lives), default=0)
     assert packing.bound == lower_bound(lives, align)
     assert packing.bound <= packing.height <= sum(life.size for life in rounded)
@@ -165,21 +165,21 @@ def test_packing_keeps_the_rules(lives: list[Life], align: int) -> None:
 
 
 @given(LIVES)
-def test_the_same_lives_give_the_same_packing(lives: list[Life]) -> None:
+def test_the_same_lives_give_the_same_packing(lives: list[Lifetime]) -> None:
     assert pack(lives) == pack(tuple(lives))
 
 
 @given(LIVES, st.integers(0, 300), st.integers(1, 300))
-def test_more_effort_is_never_worse(lives: list[Life], effort: int, more: int) -> None:
+def test_more_effort_is_never_worse(lives: list[Lifetime], effort: int, more: int) -> None:
     assert pack(lives, 1, effort + more).height <= pack(lives, 1, effort).height
 
 
 @given(LIVES)
-def test_searching_is_never_worse_than_greed(lives: list[Life]) -> None:
+def test_searching_is_never_worse_than_greed(lives: list[Lifetime]) -> None:
     assert pack(lives, 1, 200).height <= laid(lives, greedy.TRIES)
 
 
-def lowest(lives: Sequence[Life]) -> int:
+def lowest(lives: Sequence[Lifetime]) -> int:
     """The height of the best packing: every order in which lives may be put on each other."""
     best = sum(life.size for life in lives)
 
@@ -202,7 +202,7 @@ def lowest(lives: Sequence[Life]) -> int:
 
 SMALL_LIVES = st.lists(
     st.builds(
-        lambda start, steps, size: Life(start, start + steps, size),
+        lambda start, steps, size: Lifetime(start, start + steps, size),
         st.integers(0, 6),
         st.integers(1, 4),
         st.integers(1, 6),
@@ -212,7 +212,7 @@ SMALL_LIVES = st.lists(
 
 
 @given(SMALL_LIVES)
-def test_small_packings_are_as_low_as_trying_everything(lives: list[Life]) -> None:
+def test_small_packings_are_as_low_as_trying_everything(lives: list[Lifetime]) -> None:
     assert pack(lives, 1).height == lowest(lives)
 
 
@@ -246,7 +246,7 @@ def test_hard_cases_fit_their_capacity(name: str) -> None:
     assert packing.height <= CAPACITY
 
 
-def test_a_search_that_ends_early_says_so() -> None:
+def test_a_search_that_ends_early_reports_it() -> None:
     lives = read_lives(DATA / "minimalloc" / "D.1048576.csv")
     packing = pack(lives, effort=500)
     above = packing.height - packing.bound
@@ -257,7 +257,7 @@ def test_a_search_that_ends_early_says_so() -> None:
 
 @given(LIVES, ALIGNS, st.data())
 def test_an_order_that_was_found_packs_other_sizes(
-    lives: list[Life], align: int, data: st.DataObject
+    lives: list[Lifetime], align: int, data: st.DataObject
 ) -> None:
     packing = pack(lives, align, 200)
     stack = Stack.of(lives, packing)
@@ -273,15 +273,16 @@ def test_an_order_that_was_found_packs_other_sizes(
 
 
 @given(LIVES, st.integers(-1000, 1000), st.integers(1, 7))
-def test_only_the_order_of_steps_counts(lives: list[Life], shift: int, stretch: int) -> None:
+def test_only_the_order_of_steps_counts(lives: list[Lifetime], shift: int, stretch: int) -> None:
     moved = [
-        Life(life.start * stretch + shift, life.stop * stretch + shift, life.size) for life in lives
+        Lifetime(life.start * stretch + shift, life.stop * stretch + shift, life.size)
+        for life in lives
     ]
     assert pack(moved) == pack(lives)
 
 
 @given(LIVES, ALIGNS, st.data())
-def test_check_catches_any_overlap(lives: list[Life], align: int, data: st.DataObject) -> None:
+def test_check_catches_any_overlap(lives: list[Lifetime], align: int, data: st.DataObject) -> None:
     slots = st.integers(0, 12).map(lambda slot: slot * align)
     offsets = data.draw(st.tuples(*(slots for _ in lives)))
     tops = [at - (-life.size // align) * align for at, life in zip(offsets, lives, strict=True)]
@@ -295,7 +296,7 @@ def test_check_catches_any_overlap(lives: list[Life], align: int, data: st.DataO
         assert not overlaps(lives, packing)
 
 
-def overlaps(lives: Sequence[Life], packing: Packing) -> bool:
+def overlaps(lives: Sequence[Lifetime], packing: Packing) -> bool:
     """Compare every two lives; offsets are aligned, so bytes decide."""
     held = list(zip(lives, packing.offsets, strict=True))
     return any(
@@ -311,7 +312,7 @@ def overlaps(lives: Sequence[Life], packing: Packing) -> bool:
 def test_the_tree_sees_what_a_plain_scan_sees(count: int) -> None:
     draw = random.Random(count)
     steps = [draw.choice([1, 2, 3, 30, 64, 128, 300]) for _ in range(count)]
-    lives = [Life(n, n + step, draw.randint(1, 99)) for n, step in enumerate(steps)]
+    lives = [Lifetime(n, n + step, draw.randint(1, 99)) for n, step in enumerate(steps)]
     sums = [live_sum(lives, step) for step in range(count)]
     peaks = [max(sums[life.start : life.stop]) for life in lives]
     order = sorted(range(count), key=lambda n: (-peaks[n], n))
@@ -322,7 +323,7 @@ def test_the_tree_sees_what_a_plain_scan_sees(count: int) -> None:
 
 
 def test_check_catches_a_changed_offset() -> None:
-    lives = [Life(0, 4, 100), Life(2, 6, 64), Life(4, 8, 64)]
+    lives = [Lifetime(0, 4, 100), Lifetime(2, 6, 64), Lifetime(4, 8, 64)]
     packing = pack(lives)
     assert packing == Packing((0, 128, 0), 192, 192)
     wrong = Packing((0, 64, 0), 192, 192)
@@ -358,22 +359,22 @@ def test_check_catches_one_fault_in_a_whole_network(seed: int) -> None:
         (Packing((0, 64), 127, 128), "life 1 must lie within 127 bytes, got bytes [64, 128)"),
     ],
 )
-def test_check_says_what_lies_wrong(packing: Packing, message: str) -> None:
+def test_check_reports_what_lies_wrong(packing: Packing, message: str) -> None:
     with pytest.raises(PackError) as caught:
-        check([Life(0, 2, 64), Life(1, 3, 64)], packing)
+        check([Lifetime(0, 2, 64), Lifetime(1, 3, 64)], packing)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
     ("life", "align", "effort", "message"),
     [
-        (Life(0, 1, -1), 64, 8, "life 0 must have 0 bytes or more, got -1"),
-        (Life(3, 3, 1), 64, 8, "life 0 must stop after 3, got stop 3"),
-        (Life(0, 1, 1), 0, 8, "align must be at least 1 byte, got 0"),
-        (Life(0, 1, 1), 64, -1, "effort must be 0 steps or more, got -1"),
+        (Lifetime(0, 1, -1), 64, 8, "life 0 must have 0 bytes or more, got -1"),
+        (Lifetime(3, 3, 1), 64, 8, "life 0 must stop after 3, got stop 3"),
+        (Lifetime(0, 1, 1), 0, 8, "align must be at least 1 byte, got 0"),
+        (Lifetime(0, 1, 1), 64, -1, "effort must be 0 steps or more, got -1"),
     ],
 )
-def test_bad_input_is_refused(life: Life, align: int, effort: int, message: str) -> None:
+def test_bad_input_is_rejected(life: Lifetime, align: int, effort: int, message: str) -> None:
     with pytest.raises(PackError) as caught:
         pack([life], align, effort)
     assert str(caught.value) == message
@@ -388,25 +389,25 @@ def test_the_search_ends_at_the_bound(counter: type[Counter]) -> None:
     assert counter.tries == 1
 
 
-def short(count: int) -> list[Life]:
+def short(count: int) -> list[Lifetime]:
     """A chain: each value is read by the next few."""
     draw = random.Random(0)
-    return [Life(n, n + draw.randint(2, 6), 64 * draw.randint(1, 999)) for n in range(count)]
+    return [Lifetime(n, n + draw.randint(2, 6), 64 * draw.randint(1, 999)) for n in range(count)]
 
 
-def nested(count: int) -> list[Life]:
+def nested(count: int) -> list[Lifetime]:
     """Training: what the first half keeps, the second half reads backwards."""
     draw = random.Random(0)
     half = count // 2
-    kept = [Life(n, count - n, 64 * draw.randint(1, 999)) for n in range(half)]
-    return kept + [Life(n, n + 2, 64 * draw.randint(1, 999)) for n in range(half, count)]
+    kept = [Lifetime(n, count - n, 64 * draw.randint(1, 999)) for n in range(half)]
+    return kept + [Lifetime(n, n + 2, 64 * draw.randint(1, 999)) for n in range(half, count)]
 
 
-def mixed(count: int) -> list[Life]:
+def mixed(count: int) -> list[Lifetime]:
     """Many short lives beside twenty long ones."""
     draw = random.Random(0)
     starts = sorted(draw.choices(range(count // 2), k=20))
-    long = [Life(start, start + count // 2, 64 * draw.randint(1, 999)) for start in starts]
+    long = [Lifetime(start, start + count // 2, 64 * draw.randint(1, 999)) for start in starts]
     return long + short(count - 20)
 
 

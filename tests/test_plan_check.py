@@ -62,7 +62,7 @@ def refused(plan: Plan) -> str:
     return caught.value.message
 
 
-def test_a_value_lost_to_another_is_told_with_the_lives_of_both() -> None:
+def test_a_value_lost_to_another_is_reported_with_the_lives_of_both() -> None:
     with pytest.raises(PlanError) as caught:
         freeze(graph(b=0))
     assert caught.value.message == (
@@ -155,5 +155,5 @@ graph main {
 """
 
 
-def test_a_part_that_stands_in_the_whole_already_is_not_written_over() -> None:
+def test_a_part_that_is_in_the_whole_already_is_not_written_over() -> None:
     check_plan(freeze(parse(JOINED)))

@@ -56,13 +56,13 @@ fluid() { "$EXECUTABLE" -m fluid "$@"; }
 """
 
 
-def test_commands_about_passes_print_what_the_page_says(tmp_path: Path) -> None:
+def test_commands_about_passes_print_what_the_page_shows(tmp_path: Path) -> None:
     (graph,) = re.findall(r"^```ir\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL)
     (tmp_path / "small.ir").write_text(graph, encoding="utf-8")
     commands_print_what_is_said(PASSES, tmp_path)
 
 
-def test_commands_about_files_print_what_the_page_says(tmp_path: Path) -> None:
+def test_commands_about_files_print_what_the_page_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     run(example, tmp_path)

@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "transpilers.md"
 
 
 @pytest.mark.usefixtures("fresh_programs")
-def test_examples_print_what_the_page_says() -> None:
+def test_examples_print_what_the_page_shows() -> None:
     text = re.sub(r"train\.py:\d+", "...", PAGE.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "page"}
     found = DocTestParser().get_doctest(text, names, PAGE.name, str(PAGE), 0)

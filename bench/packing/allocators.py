@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from compiler.pack import Life
+from compiler.pack import Lifetime
 
 ALIGN = 64
 """Bytes that sizes are rounded up to, as `pack` does."""
@@ -23,10 +23,10 @@ Range = tuple[int, int]
 """A size and an offset in bytes; sorted, the tightest fit comes first."""
 
 
-def exact_size(lives: Sequence[Life]) -> int:
+def exact_size(lives: Sequence[Lifetime]) -> int:
     """Bytes if a buffer is reused only for a value of exactly its size.
 
-    >>> exact_size([Life(0, 1, 64), Life(1, 2, 64), Life(2, 3, 128)])
+    >>> exact_size([Lifetime(0, 1, 64), Lifetime(1, 2, 64), Lifetime(2, 3, 128)])
     192
     """
     free: Counter[int] = Counter()
@@ -42,13 +42,13 @@ def exact_size(lives: Sequence[Life]) -> int:
     return taken
 
 
-def token(lives: Sequence[Life]) -> int:
+def token(lives: Sequence[Lifetime]) -> int:
     """Bytes of tokens: a value has an exclusive one, which is reused when it ends and may grow.
 
     The smallest free token that is large enough is taken, else the largest smaller one; as in TVM's
     StaticPlanBlockMemory, none more than `MATCH` times larger or smaller.
 
-    >>> token([Life(0, 1, 64), Life(1, 2, 128)])
+    >>> token([Lifetime(0, 1, 64), Lifetime(1, 2, 128)])
     128
     """
     free: list[Range] = []
@@ -76,36 +76,36 @@ def _matching(free: Sequence[Range], size: int) -> int | None:
     return place - 1 if place and free[place - 1][0] * MATCH >= size else None
 
 
-def first_fit(lives: Sequence[Life]) -> int:
+def first_fit(lives: Sequence[Lifetime]) -> int:
     """Bytes of an allocator that splits the lowest free range that is large enough.
 
-    >>> first_fit([Life(0, 1, 128), Life(0, 2, 64), Life(1, 2, 64)])
+    >>> first_fit([Lifetime(0, 1, 128), Lifetime(0, 2, 64), Lifetime(1, 2, 64)])
     192
     """
     return _replayed(lives, _FirstFit())
 
 
-def best_fit(lives: Sequence[Life]) -> int:
+def best_fit(lives: Sequence[Lifetime]) -> int:
     """Bytes of a caching allocator that splits the tightest free range that fits.
 
     Adjacent free ranges are merged; if none is large enough the heap grows, by what the free range
     at its end lacks.
 
-    >>> best_fit([Life(0, 1, 64), Life(1, 2, 64), Life(2, 3, 128)])
+    >>> best_fit([Lifetime(0, 1, 64), Lifetime(1, 2, 64), Lifetime(2, 3, 128)])
     128
     """
     return _replayed(lives, _Heap())
 
 
-def greedy_by_size(lives: Sequence[Life]) -> int:
+def greedy_by_size(lives: Sequence[Lifetime]) -> int:
     """Bytes of offline planning: the largest first, each in the tightest gap it fits.
 
     Pisarchyk and Lee, 2020 (arXiv 2001.03288), as in TFLite.
 
-    >>> greedy_by_size([Life(0, 2, 64), Life(1, 3, 128), Life(2, 4, 64)])
+    >>> greedy_by_size([Lifetime(0, 2, 64), Lifetime(1, 3, 128), Lifetime(2, 4, 64)])
     192
     """
-    laid: list[tuple[int, int, Life]] = []
+    laid: list[tuple[int, int, Lifetime]] = []
     for life in sorted(lives, key=lambda life: -life.size):
         size = _rounded(life.size)
         offset = _tightest(laid, life, size)
@@ -113,7 +113,7 @@ def greedy_by_size(lives: Sequence[Life]) -> int:
     return max((top for _, top, _ in laid), default=0)
 
 
-def _tightest(laid: Sequence[tuple[int, int, Life]], life: Life, size: int) -> int:
+def _tightest(laid: Sequence[tuple[int, int, Lifetime]], life: Lifetime, size: int) -> int:
     """The offset of the smallest gap that fits a size during a lifetime, or of the free end."""
     end, gaps = 0, list[Range]()
     for low, high, other in laid:
@@ -123,7 +123,7 @@ def _tightest(laid: Sequence[tuple[int, int, Life]], life: Life, size: int) -> i
     return min(gaps)[1] if gaps else end
 
 
-POLICIES: Mapping[str, Callable[[Sequence[Life]], int]] = {
+POLICIES: Mapping[str, Callable[[Sequence[Lifetime]], int]] = {
     "exact": exact_size,
     "token": token,
     "first": first_fit,
@@ -133,7 +133,7 @@ POLICIES: Mapping[str, Callable[[Sequence[Life]], int]] = {
 """Every policy by its name in a table."""
 
 
-def _replayed(lives: Sequence[Life], heap: _Heap) -> int:
+def _replayed(lives: Sequence[Lifetime], heap: _Heap) -> int:
     """The final size of a heap."""
     offsets: dict[int, int] = {}
     for begins, index in _requests(lives):
@@ -145,7 +145,7 @@ def _replayed(lives: Sequence[Life], heap: _Heap) -> int:
     return heap.end
 
 
-def _requests(lives: Sequence[Life]) -> Iterator[tuple[bool, int]]:
+def _requests(lives: Sequence[Lifetime]) -> Iterator[tuple[bool, int]]:
     """(begins, life) in order of time: at one step frees come before allocations."""
     held = [index for index, life in enumerate(lives) if life.size]
     events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]

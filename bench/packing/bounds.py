@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler import Options
-from compiler.codegen.module import lives_of
+from compiler.codegen.module import buffer_lifetimes
 from compiler.driver import Compiled
 from compiler.ir.analysis.liveness import lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph
-from compiler.pack import Life, lower_bound
+from compiler.pack import Lifetime, lower_bound
 from compiler.passes.pipeline import pipeline
 
 REORDERS = frozenset({"schedule"})
@@ -44,12 +44,12 @@ def bounds(compiled: Callable[[Options], Compiled], sizes: Mapping[str, int]) ->
 def _bound(made: Compiled, sizes: Mapping[str, int]) -> int:
     """The largest live sum of values, without the scratch memory of ops."""
     alone = [] if made.plan.buffers else values(made.graph, sizes)
-    return lower_bound([*lives_of(made.plan.buffers, sizes), *alone])
+    return lower_bound([*buffer_lifetimes(made.plan.buffers, sizes), *alone])
 
 
-def values(graph: Graph, sizes: Mapping[str, int]) -> list[Life]:
+def values(graph: Graph, sizes: Mapping[str, int]) -> list[Lifetime]:
     """The temporaries of a graph, unshared; data-dependent sizes count 0."""
     return [
-        Life(start, stop, 0 if var.type.is_open else evaluate(var.type.nbytes, sizes))
+        Lifetime(start, stop, 0 if var.type.is_open else evaluate(var.type.nbytes, sizes))
         for var, (start, stop) in lives(graph).items()
     ]

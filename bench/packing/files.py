@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.packing.allocators import POLICIES
 from bench.support.table import Row, goal, table
-from compiler.pack import Life, check, lower_bound, pack
+from compiler.pack import Lifetime, check, lower_bound, pack
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 """Recorded buffers of ten networks, and the eleven hard cases of MiniMalloc (data/README.md)."""
@@ -42,14 +42,14 @@ CASE_COLUMNS = {"file": "", "lives": "d", "bound": ",d", "arena": ",d", "seconds
 LOWEST_COLUMNS = {**CASE_COLUMNS, "MiniMalloc": ",d", "why not lower": ""}
 
 
-def ratios(packed: Sequence[Life], arena: int) -> dict[str, float]:
+def ratios(packed: Sequence[Lifetime], arena: int) -> dict[str, float]:
     """The arena and the result of each other policy ÷ the bound."""
     bound = max(lower_bound(packed), 1)
     heights = (arena, *(policy(packed) for policy in POLICIES.values()))
     return {name: height / bound for name, height in zip(RATIOS, heights, strict=True)}
 
 
-def planned(packed: Sequence[Life]) -> float:
+def planned(packed: Sequence[Lifetime]) -> float:
     """Milliseconds to pack and to check."""
     start = time.perf_counter()
     check(packed, pack(packed))
@@ -94,11 +94,11 @@ def measure_cases(lowest: bool = False, folder: Path = DATA / "minimalloc") -> I
         }
 
 
-def read_lives(path: Path) -> list[Life]:
+def read_lives(path: Path) -> list[Lifetime]:
     """The rows of a file, in its order."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return [Life(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
+    return [Lifetime(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
 
 
 # ---- output -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.slots import Share
-from compiler.ir.region import WHOLE, Region, leading_axes, part_region, strides
+from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, Place, Storage, Value
 
@@ -69,7 +69,7 @@ class NumpyOperand:
         if tuple(shape) == self.shape:
             return self.name
         if (
-            self.region.has_gaps
+            self.region.is_strided
             and leading_axes(self.type.with_shape(shape), self.region.row) is None
         ):
             raise CompileError(f"{self.name} has gaps, so it has no view of shape {shape}")
@@ -196,7 +196,7 @@ class Frame:
         """True if `part` already is the view of `whole` that `share` describes."""
         if part.storage[:2] != whole.storage[:2] or part.storage[0] is not Place.BUFFER:
             return False
-        return part.region == part_region(whole.region, whole.type, part.type, share)
+        return part.region == subregion(whole.region, whole.type, part.type, share)
 
     def function(self, body: Callable[..., Any], name: str = "") -> str:
         """Copy a function's source into the module, once; returns its name there.
@@ -292,5 +292,5 @@ def _expect_free(dims: Sequence[str]) -> None:
 def _take_call(number: int, type: TensorType, region: Region = WHOLE) -> str:
     arguments = [str(number), repr(type.dtype.numpy.name), shape_text(type.shape)]
     arguments += [str(region.offset)] if region != WHOLE else []
-    arguments += [shape_text(strides(type, region))] if region.has_gaps else []
+    arguments += [shape_text(strides(type, region))] if region.is_strided else []
     return f"take({', '.join(arguments)})"

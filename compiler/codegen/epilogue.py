@@ -46,10 +46,10 @@ def _allocated(frame: Frame, anchor: PlannedOp, result: Value, step: Step) -> Va
 
 def _can_write_gaps(anchor: PlannedOp, value: Value) -> bool:
     """True if the anchor can write around the gaps in a value's memory, if it has any."""
-    if not value.region.has_gaps:
+    if not value.region.is_strided:
         return True
     axes = leading_axes(value.type, value.region.row)
-    return axes is not None and anchor.defn.may_have_gaps(
+    return axes is not None and anchor.defn.supports_strided_rows(
         anchor.defn.epilogue_output(anchor.target), axes
     )
 

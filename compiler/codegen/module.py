@@ -26,7 +26,7 @@ from typing import Any, cast
 from compiler.errors import ParseError
 from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import Size, evaluate, parse_size
-from compiler.pack import Life
+from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
 
@@ -112,9 +112,9 @@ class Module:
         )
 
 
-def lives_of(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Life]:
+def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Lifetime]:
     """Convert buffers to the lifetimes that `pack` takes, given the values of the dims."""
-    return [Life(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
+    return [Lifetime(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")

@@ -92,7 +92,7 @@ class StepCost:
 
 
 @dataclass(frozen=True)
-class Account:
+class PlanCost:
     """The cost of a plan: its steps in order; `left_out` are those with data-dependent sizes."""
 
     steps: tuple[StepCost, ...]
@@ -140,7 +140,7 @@ class Account:
         return sum(cost.seconds(gpu) for cost in self.kernels)
 
 
-def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
+def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> PlanCost:
     """Return the cost of each step of a plan; `sizes` are the values of symbolic sizes.
 
     A plan without device ops counts as if each of its steps were one device kernel that moves
@@ -159,7 +159,7 @@ def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
         for step in counted
     ]
     left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
-    return Account(tuple(each for each in costs if each.kernels), left_out, on_device)
+    return PlanCost(tuple(each for each in costs if each.kernels), left_out, on_device)
 
 
 def _nested_steps(step: Step) -> list[Step]:

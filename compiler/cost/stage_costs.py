@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from compiler.codegen.target import Target
-from compiler.cost.plan_cost import Account, account
+from compiler.cost.plan_cost import PlanCost, account
 from compiler.freeze import freeze
 from compiler.ir.graph import Graph
 from compiler.ir.text.parser import parse
@@ -19,18 +19,18 @@ from compiler.passes.memory.schedule import Schedule
 from compiler.record import Stage
 
 
-def stage_accounts(
+def costs_by_stage(
     stages: Sequence[Stage], sizes: Mapping[str, int], target: Target
-) -> list[Account]:
+) -> list[PlanCost]:
     """Return the cost of each stage of a compilation; unchanged stages are counted once."""
-    known: dict[str, Account] = {}
+    known: dict[str, PlanCost] = {}
     for text in (stage.text for stage in stages):
         if text not in known:
-            known[text] = graph_account(parse(text), sizes, target)
+            known[text] = graph_cost(parse(text), sizes, target)
     return [known[stage.text] for stage in stages]
 
 
-def graph_account(g: Graph, sizes: Mapping[str, int], target: Target) -> Account:
+def graph_cost(g: Graph, sizes: Mapping[str, int], target: Target) -> PlanCost:
     """Return the cost of a graph, which is modified: unplaced ops are assigned to the target."""
     placed = target.name == "numpy" or any(op.target for op in g.ops())
     passes: list[Pass] = [] if placed else [AssignTargets(target.supports)]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from compiler.codegen.module import Module, lives_of
+from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.cost.gpu_limits import Gpu
-from compiler.cost.plan_cost import Account
-from compiler.cost.stage_costs import stage_accounts
+from compiler.cost.plan_cost import PlanCost
+from compiler.cost.stage_costs import costs_by_stage
 from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
 from compiler.errors import CompileError
 from compiler.ir.cached_property import cached_property
@@ -25,7 +25,7 @@ from compiler.ir.program import Program
 from compiler.ir.text.parser import parse
 from compiler.ir.types import Array, Shape
 from compiler.options import Options
-from compiler.pack import Life, Packing, pack
+from compiler.pack import Lifetime, Packing, pack
 from compiler.passes.observers import Recorder
 from compiler.record import Stage
 from compiler.report.kernel_lines import kernels
@@ -69,9 +69,9 @@ class Study:
         return Memory(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
 
     @cached_property
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[PlanCost]:
         """Cost of each stage on the target it was compiled for."""
-        return stage_accounts(self.stages, self.sizes, TARGETS[self.module.target])
+        return costs_by_stage(self.stages, self.sizes, TARGETS[self.module.target])
 
     def roofline(self, gpu: Gpu) -> Roofline:
         """Return the cost of each stage compared with the limits of a GPU."""
@@ -208,8 +208,8 @@ def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
     return {name: sizes[name] for name in dims}
 
 
-def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
-    found = lives_of(module.buffers, sizes)
+def _lives(module: Module, sizes: Mapping[str, int]) -> list[Lifetime]:
+    found = buffer_lifetimes(module.buffers, sizes)
     for life in found:
         if life.size < 0:
             raise CompileError(

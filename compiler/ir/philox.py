@@ -62,7 +62,7 @@ def uniform_by_key(Key: Array, place: int, sizes: Sequence[int], stream: int = 0
     return (drawn.astype(np.float32) * np.float32(2.0**-24)).reshape(sizes)
 
 
-def fine_by_key(Key: Array, place: int, sizes: Sequence[int]) -> Array:
+def uniform_float64_by_key(Key: Array, place: int, sizes: Sequence[int]) -> Array:
     """Draw float64 numbers, uniform on [0, 1): 53 bits of two words each."""
     count = int(np.prod(sizes, dtype=np.int64))
     pairs = words(rng_key(Key, place), 0, 2 * count).reshape(-1, 2)
@@ -79,13 +79,11 @@ def normal_by_key(Key: Array, place: int, sizes: Sequence[int], dtype: Any) -> A
     drawn = words(rng_key(Key, place), 0, count + count % 2).astype(dtype).reshape(-1, 2)
     near, periods = drawn[:, 0] * dtype(2.0**-32) + dtype(2.0**-33), drawn[:, 1] * dtype(2.0**-32)
     far = np.sqrt(dtype(-2.0) * np.log(near))
-    pair = np.stack(
-        [far * cosine_of_turns(periods), far * cosine_of_turns(periods - 0.25)], axis=-1
-    )
+    pair = np.stack([far * cos_2pi(periods), far * cos_2pi(periods - 0.25)], axis=-1)
     return pair.reshape(-1)[:count].reshape(sizes)
 
 
-def cosine_of_turns(periods: Array) -> Array:
+def cos_2pi(periods: Array) -> Array:
     """Compute cos(2 pi x) for x from -1/4 to 1, with an error below 1e-10.
 
     Evaluates the sine of the distance to the nearest quarter period by a fitted odd polynomial,
@@ -97,7 +95,9 @@ def cosine_of_turns(periods: Array) -> Array:
     return distance * (s * (s * slope - 41.341702117) + 6.28318530707)
 
 
-def below_by_key(Key: Array, place: int, sizes: Sequence[int], span: int, stream: int = 0) -> Array:
+def randint_by_key(
+    Key: Array, place: int, sizes: Sequence[int], span: int, stream: int = 0
+) -> Array:
     """Draw int64 numbers, uniform on [0, span), where span is at most 2**63.
 
     Takes the high part of the product of 64 random bits and the span (Lemire's method without

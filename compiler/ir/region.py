@@ -28,14 +28,14 @@ class Region:
     pitch: Size = 0
 
     @property
-    def has_gaps(self) -> bool:
+    def is_strided(self) -> bool:
         """True for strided rows, with gaps between them."""
         return self.pitch != 0
 
     def __str__(self) -> str:
         if self == WHOLE:
             return ""
-        sizes = (self.offset, self.row, self.pitch) if self.has_gaps else (self.offset,)
+        sizes = (self.offset, self.row, self.pitch) if self.is_strided else (self.offset,)
         return f"[{', '.join(map(str, sizes))}]"
 
 
@@ -48,7 +48,7 @@ def region_from_sizes(sizes: Shape) -> Region | None:
     return Region(*sizes) if len(sizes) in (1, 3) else None
 
 
-def part_region(outer: Region, whole: TensorType, part: TensorType, share: Share) -> Region | None:
+def subregion(outer: Region, whole: TensorType, part: TensorType, share: Share) -> Region | None:
     """Return the region of a part of a value in region `outer`; None if it is not a region."""
     if share.size is None:
         found = outer
@@ -62,14 +62,14 @@ def part_region(outer: Region, whole: TensorType, part: TensorType, share: Share
 def _rows(outer: Region, offset: Size, row: Size, whole: TensorType, axis: int) -> Region | None:
     pitch = product(whole.shape[axis:]) * whole.dtype.itemsize
     if product(whole.shape[:axis]) == 1:
-        return None if outer.has_gaps else Region(offset)
-    if outer.has_gaps:
+        return None if outer.is_strided else Region(offset)
+    if outer.is_strided:
         return Region(offset, row, outer.pitch) if outer.row == pitch else None
     return Region(offset, row, pitch)
 
 
 def _fits(type: TensorType, region: Region) -> bool:
-    return not region.has_gaps or leading_axes(type, region.row) is not None
+    return not region.is_strided or leading_axes(type, region.row) is not None
 
 
 def leading_axes(type: TensorType, row: Size) -> int | None:
@@ -82,7 +82,7 @@ def leading_axes(type: TensorType, row: Size) -> int | None:
 
 def strides(type: TensorType, region: Region) -> tuple[Size, ...]:
     """Return the strides of a type in a region, in bytes; empty for a contiguous region."""
-    axes = leading_axes(type, region.row) if region.has_gaps else None
+    axes = leading_axes(type, region.row) if region.is_strided else None
     if axes is None:
         return ()
     outside = [product(type.shape[i + 1 : axes]) * region.pitch for i in range(axes)]
@@ -92,21 +92,21 @@ def strides(type: TensorType, region: Region) -> tuple[Size, ...]:
 
 def end(type: TensorType, region: Region) -> Size:
     """Return the end offset of a region, exclusive."""
-    if not region.has_gaps:
+    if not region.is_strided:
         return region.offset + type.nbytes
     rows = product(type.shape[: leading_axes(type, region.row) or 0])
     return region.offset + (rows - 1) * region.pitch + region.row
 
 
-def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
+def are_disjoint(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
     """Return whether two regions of a slot are disjoint for all sizes.
 
     >>> from compiler.ir.types import DType
     >>> ten = TensorType(DType.FP32, (10,))
-    >>> are_apart(ten, Region(), ten, Region(40)), are_apart(ten, Region(), ten, Region(36))
+    >>> are_disjoint(ten, Region(), ten, Region(40)), are_disjoint(ten, Region(), ten, Region(36))
     (True, False)
     """
-    if one.pitch == other.pitch and one.has_gaps:
+    if one.pitch == other.pitch and one.is_strided:
         first, last = one, other
         if at_most(other.offset, one.offset):
             first, last = other, one

@@ -73,7 +73,7 @@ def broadcast_at(shape: Sequence[Size], indices: Sequence[Number]) -> tuple[Numb
     return tuple(0 if size == 1 else index for size, index in zip(shape, trailing, strict=True))
 
 
-def holds_everywhere(k: KernelBuilder, condition: Number, over: Number) -> Number:
+def all_iterations(k: KernelBuilder, condition: Number, over: Number) -> Number:
     """True if a condition holds in all iterations of a loop."""
     return k.not_equal(k.min(k.astype(condition, DType.INT32), over), 0)
 
@@ -155,7 +155,7 @@ def tiled(k: KernelBuilder, X: DeviceOperand, out: DeviceOperand) -> None:
     k.store(out, indices, X[tuple(taken)])
 
 
-def untiled(k: KernelBuilder, d_out: DeviceOperand, d_X: DeviceOperand) -> None:
+def tile_gradient(k: KernelBuilder, d_out: DeviceOperand, d_X: DeviceOperand) -> None:
     """Emit a kernel for d_X = the sum over all copies that `tiled` makes."""
     leading = len(d_out.shape) - len(d_X.shape)
     sizes = (*(1 for _ in range(leading)), *d_X.shape)
@@ -168,7 +168,7 @@ def untiled(k: KernelBuilder, d_out: DeviceOperand, d_X: DeviceOperand) -> None:
     k.store(d_X, indices, k.sum(d_out[tuple(at)], r))
 
 
-def take_rows(
+def gather_slices(
     k: KernelBuilder, X: DeviceOperand, indices: DeviceOperand, out: DeviceOperand, axis: int
 ) -> None:
     """Emit a gather kernel: out = the slices of X at indices along an axis."""
@@ -221,7 +221,7 @@ def last_uses(k: KernelBuilder, indices: DeviceOperand, size: Size) -> DeviceOpe
     return last
 
 
-def put_rows(
+def scatter_slices(
     k: KernelBuilder, values: DeviceOperand, indices: DeviceOperand, out: DeviceOperand, axis: int,
     below: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
@@ -239,7 +239,7 @@ def put_rows(
     k.store(out.reshaped(viewed), (i, n, j), new if below is None else k.where(at >= 0, new, old))
 
 
-def listed_places(
+def indexed_grid(
     k: KernelBuilder, Index: DeviceOperand, shape: Sequence[Size]
 ) -> tuple[tuple[Number, ...], tuple[Number, ...], Number | None]:
     """Start a kernel over the elements that Index, [.., axes], selects in a shape.

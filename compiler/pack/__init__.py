@@ -13,9 +13,9 @@ Read `life` (inputs and results), `plan` (`pack`: how much effort to spend), `gr
 
 from __future__ import annotations
 
-from compiler.pack.life import Life, PackError, Packing, lower_bound
+from compiler.pack.life import Lifetime, PackError, Packing, lower_bound
 from compiler.pack.plan import EFFORT, pack
 from compiler.pack.rules import check
 from compiler.pack.stack import Stack
 
-__all__ = ["EFFORT", "Life", "PackError", "Packing", "Stack", "check", "lower_bound", "pack"]
+__all__ = ["EFFORT", "Lifetime", "PackError", "Packing", "Stack", "check", "lower_bound", "pack"]

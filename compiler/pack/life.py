@@ -13,7 +13,7 @@ class PackError(ValueError):
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifetime:
     """A value of `size` bytes that is live in the steps `start`, …, `stop - 1`."""
 
     start: int
@@ -55,19 +55,19 @@ class Block:
     pressure: int
 
 
-def lower_bound(lives: Sequence[Life], align: int = 64) -> int:
+def lower_bound(lives: Sequence[Lifetime], align: int = 64) -> int:
     """Return the largest sum of aligned sizes live at one step, in bytes.
 
     Raises PackError as `pack` does.
 
-    >>> lower_bound([Life(0, 2, 100), Life(1, 3, 64), Life(2, 4, 64)])
+    >>> lower_bound([Lifetime(0, 2, 100), Lifetime(1, 3, 64), Lifetime(2, 4, 64)])
     192
     """
     expect_packable(lives, align)
     return max((block.pressure for block in blocks_of(lives, align)), default=0)
 
 
-def expect_packable(lives: Sequence[Life], align: int) -> None:
+def expect_packable(lives: Sequence[Lifetime], align: int) -> None:
     """Raise PackError for lives that end before they begin, negative sizes, or a zero alignment."""
     if align < 1:
         raise PackError(f"align must be at least 1 byte, got {align}")
@@ -87,7 +87,7 @@ def aligned(size: int, align: int) -> int:
     return -(-size // align) * align
 
 
-def blocks_of(lives: Sequence[Life], align: int) -> list[Block]:
+def blocks_of(lives: Sequence[Lifetime], align: int) -> list[Block]:
     """Return the non-empty lives as blocks; two share a step exactly if the lives do."""
     kept = [index for index, life in enumerate(lives) if life.size]
     starts = sorted({lives[index].start for index in kept})

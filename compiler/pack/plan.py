@@ -8,7 +8,7 @@ from itertools import product
 from time import monotonic
 
 from compiler.pack.greedy import greedy
-from compiler.pack.life import Block, Life, PackError, Packing, blocks_of, expect_packable
+from compiler.pack.life import Block, Lifetime, PackError, Packing, blocks_of, expect_packable
 from compiler.pack.life import height_of as highest
 from compiler.pack.search import Found, Pick, Search, cost
 from compiler.pack.sections import Sections
@@ -31,7 +31,7 @@ RANKS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
 
 
 def pack(
-    lives: Sequence[Life],
+    lives: Sequence[Lifetime],
     align: int = 64,
     effort: int = EFFORT,
     *,
@@ -46,7 +46,7 @@ def pack(
     time too. Raises PackError for a life that ends before it begins or has a negative size, for
     `align` below 1 and `effort` below 0.
 
-    >>> pack([Life(0, 2, 100), Life(1, 3, 64), Life(2, 4, 64)])
+    >>> pack([Lifetime(0, 2, 100), Lifetime(1, 3, 64), Lifetime(2, 4, 64)])
     Packing(offsets=(0, 128, 0), height=192, bound=192, note='')
     """
     expect_packable(lives, align)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from compiler.pack.life import Life, PackError, Packing, aligned, expect_packable
+from compiler.pack.life import Lifetime, PackError, Packing, aligned, expect_packable
 
 
 def check(
-    lives: Sequence[Life], packing: Packing, align: int = 64, names: Sequence[str] = ()
+    lives: Sequence[Lifetime], packing: Packing, align: int = 64, names: Sequence[str] = ()
 ) -> None:
     """Verify a packing in one sweep over time: aligned, inside the arena, no overlap.
 
     Raises PackError naming the invalid life, or the two that overlap: by `names`, or by index if
     there are none.
 
-    >>> check([Life(0, 2, 64), Life(1, 3, 64)], Packing((0, 0), 64, 128), names=["x", "y"])
+    >>> check([Lifetime(0, 2, 64), Lifetime(1, 3, 64)], Packing((0, 0), 64, 128), names=["x", "y"])
     Traceback (most recent call last):
     compiler.pack.life.PackError: 'x' and 'y' overlap: 'x' holds bytes [0, 64) in steps [0, 2), \
 'y' holds bytes [0, 64) in steps [1, 3)
@@ -39,7 +39,7 @@ def _expect_inside(name: str, offset: int, size: int, height: int, align: int) -
 
 
 def _expect_disjoint(
-    lives: Sequence[Life], offsets: Sequence[int], align: int, shown: Sequence[str]
+    lives: Sequence[Lifetime], offsets: Sequence[int], align: int, shown: Sequence[str]
 ) -> None:
     """Keep the ranges live now sorted: a new one can only overlap one of its neighbours."""
     held = [index for index, life in enumerate(lives) if life.size]
@@ -59,6 +59,6 @@ def _expect_disjoint(
         live.insert(place, (offsets[index], index))
 
 
-def _describe(name: str, life: Life, offset: int) -> str:
+def _describe(name: str, life: Lifetime, offset: int) -> str:
     held = f"bytes [{offset}, {offset + life.size})"
     return f"{name} holds {held} in steps [{life.start}, {life.stop})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.pack.life import Life, Packing, aligned, blocks_of
+from compiler.pack.life import Lifetime, Packing, aligned, blocks_of
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Stack:
     below: tuple[tuple[int, tuple[int, ...]], ...]
 
     @staticmethod
-    def of(lives: Sequence[Life], packing: Packing) -> Stack:
+    def of(lives: Sequence[Lifetime], packing: Packing) -> Stack:
         """Return which life lies on which in a packing; empty lives are omitted.
 
-        >>> lives = [Life(0, 2, 64), Life(1, 3, 64)]
+        >>> lives = [Lifetime(0, 2, 64), Lifetime(1, 3, 64)]
         >>> Stack.of(lives, Packing((0, 64), 128, 128)).below
         ((0, ()), (1, (0,)))
         """
@@ -36,7 +36,7 @@ class Stack:
             tops[block.first : block.last] = [block.index] * (block.last - block.first)
         return Stack(tuple(below))
 
-    def settle(self, lives: Sequence[Life], bound: int, align: int = 64) -> Packing | None:
+    def settle(self, lives: Sequence[Lifetime], bound: int, align: int = 64) -> Packing | None:
         """Repack the same lives with other sizes in the same order; `bound` is their lower bound.
 
         The packing is valid, but not necessarily the lowest. Returns None if a life that was empty

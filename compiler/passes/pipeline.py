@@ -29,7 +29,7 @@ from compiler.passes.memory.insert_deletes import InsertDeletes
 from compiler.passes.memory.recompute import Recompute
 from compiler.passes.memory.reuse_memory import ReuseMemory
 from compiler.passes.memory.schedule import Schedule
-from compiler.passes.registry import added_names, with_added, with_placed
+from compiler.passes.registry import insert_anchored, insert_registered, registered_names
 from compiler.passes.simplify.eliminate_dead import EliminateDead
 from compiler.passes.simplify.fold_constants import FoldConstants
 from compiler.passes.simplify.merge_common import MergeCommon
@@ -71,7 +71,7 @@ def _self_placed() -> Iterator[type[Pass]]:
                 yield made
 
 
-PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _self_placed()))
+PASSES: tuple[type[Pass], ...] = tuple(insert_anchored(_LISTED, _self_placed()))
 """Every pass, in the order of execution."""
 
 
@@ -92,7 +92,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     off |= {Layout.name, MergeSquares.name, GroupUpdates.name} if supports is None else set[str]()
     narrow = None if options.dtype == "fp32" else options.dtype
     off |= {NarrowFloats.name} if narrow is None else set[str]()
-    kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
+    kept = [each() for each in insert_registered(PASSES, options.added) if each.name not in off]
     kept = [
         NarrowFloats(narrow) if narrow and type(each) is NarrowFloats else each for each in kept
     ]
@@ -123,7 +123,7 @@ def left_out(
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
     ['bucket_all_reduces', 'eliminate_dead']
     """
-    names = [each.name for each in with_added(PASSES, added_names())]
+    names = [each.name for each in insert_registered(PASSES, registered_names())]
     wanted = list(only)
     for name in (*disable, *wanted, *([stop_after] if stop_after else [])):
         if name not in names:
@@ -140,7 +140,7 @@ def named(names: list[str]) -> list[Pass]:
     >>> [each.name for each in named(["schedule", "reuse_memory"])]
     ['schedule', 'reuse_memory']
     """
-    known = {each.name: each for each in with_added(PASSES, added_names())}
+    known = {each.name: each for each in insert_registered(PASSES, registered_names())}
     for name in names:
         if name not in known:
             raise ValueError(f"unknown pass {name!r}; known passes: {', '.join(known)}")

@@ -54,12 +54,12 @@ def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], A
     return register
 
 
-def added_names() -> list[str]:
+def registered_names() -> list[str]:
     """Return the names of all registered passes, in order of registration."""
     return list(_ADDED)
 
 
-def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[Pass]]:
+def insert_registered(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[Pass]]:
     """Insert the registered passes with these names; of two at one position the first one runs
     first.
 
@@ -68,7 +68,7 @@ def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[
     return _inserted(passes, map(_lookup, dict.fromkeys(names)))
 
 
-def with_placed(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
+def insert_anchored(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
     """Insert the passes that declare which pass they run `before` or `after`.
 
     Raises CompileError for one whose anchor is unknown.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.cost.gpu_limits import HOST, Gpu
-from compiler.cost.plan_cost import Account, Cost, Side
+from compiler.cost.plan_cost import Cost, PlanCost, Side
 from compiler.report.table import count, table
 
 SHOWN = 12
@@ -24,11 +24,11 @@ class Roofline:
     """
 
     gpu: Gpu
-    passes: Sequence[tuple[str, Account]]
+    passes: Sequence[tuple[str, PlanCost]]
     sizes: Mapping[str, int]
 
     @property
-    def last(self) -> Account:
+    def last(self) -> PlanCost:
         """The cost of the final plan."""
         return self.passes[-1][1]
 
@@ -79,7 +79,7 @@ def pass_table(roofline: Roofline) -> str:
     return table(rows)
 
 
-def _pass_row(each: Account, gpu: Gpu) -> tuple[str, ...]:
+def _pass_row(each: PlanCost, gpu: Gpu) -> tuple[str, ...]:
     total = each.total()
     share = f"{total.moved / each.least:.2f} ×" if each.least else ""
     seconds = sum(cost.seconds(gpu) for cost in each.of(Side.DEVICE))
@@ -88,7 +88,7 @@ def _pass_row(each: Account, gpu: Gpu) -> tuple[str, ...]:
     return str(each.launches), *moved, share, scaled(operations), time_text(seconds)
 
 
-def _other_rows(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
+def _other_rows(each: PlanCost, gpu: Gpu) -> list[tuple[str, ...]]:
     """Return the rows of copies over the link and of host steps."""
     rows: list[tuple[str, ...]] = []
     for side, name in ((Side.COPY, "copies"), (Side.HOST, "on the host")):
@@ -99,7 +99,7 @@ def _other_rows(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
     return rows
 
 
-def kernel_table(each: Account, gpu: Gpu) -> str:
+def kernel_table(each: PlanCost, gpu: Gpu) -> str:
     """Return the kernels by their minimum time on a GPU, and their total."""
     costs = each.kernels
     if not costs:
@@ -134,7 +134,7 @@ def bound(cost: Cost, gpu: Gpu) -> str:
     return "memory" if cost.memory_seconds(gpu) >= cost.compute_seconds(gpu) else "arithmetic"
 
 
-def _pass_data(name: str, each: Account, gpu: Gpu) -> dict[str, Any]:
+def _pass_data(name: str, each: PlanCost, gpu: Gpu) -> dict[str, Any]:
     total, copies, host = (each.total(side) for side in Side)
     return {
         "pass": name,

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from compiler.cost.plan_cost import Account, Side, account
+from compiler.cost.plan_cost import PlanCost, Side, account
 from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.options import Cache
@@ -163,12 +163,12 @@ def _progress() -> Callable[[int, int, str], None]:
     return show
 
 
-def _with_costs(rows: Sequence[Mapping[str, Any]], costs: Account) -> list[dict[str, Any]]:
+def _with_costs(rows: Sequence[Mapping[str, Any]], costs: PlanCost) -> list[dict[str, Any]]:
     """Add to each kernel's row the launches, bytes and operations of one run."""
     return [{**row, **_cost(str(row["kernel"]), costs)} for row in rows]
 
 
-def _cost(kernel: str, costs: Account) -> dict[str, int]:
+def _cost(kernel: str, costs: PlanCost) -> dict[str, int]:
     mine = [each for each in costs.of(Side.DEVICE) if each.kernel == kernel]
     return {
         "launches": len(mine),

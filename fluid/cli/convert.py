@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.ir.model_format.program_desc import CALL_STACK, is_later, program_version
+from compiler.ir.model_format.program_desc import CALL_STACK, is_newer_release, program_version
 from compiler.ir.model_format.protobuf import Message, dump, parse
 from compiler.report.memory import size_text
 from compiler.report.table import count
@@ -245,7 +245,7 @@ def _report(source: Layout, target: Layout, model: ConvertedModel) -> str:
     params = f"{count(len(model.params), 'parameter')} with {size_text(nbytes)}"
     sizes = f"{size_text(len(model.program))} without call stacks, {size_text(model.before)} before"
     lines = [f"read     {source}: {params}", f"written  {target}", f"         program: {sizes}"]
-    if is_later(model.version) and model.version:
+    if is_newer_release(model.version) and model.version:
         lines.append(f"         its ops are those of release {_release(model.version)}")
     return "\n".join(lines)
 

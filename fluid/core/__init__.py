@@ -35,6 +35,7 @@ from fluid.core.native_names import (
     set_num_threads,
     size_of_dtype,
 )
+from fluid.core.native_protos import get_all_op_protos
 from fluid.inference.analysis import (
     AnalysisPredictor,
     NativePaddlePredictor,
@@ -55,7 +56,6 @@ from fluid.inference.paddle_tensor import (
     paddle_dtype_size,
 )
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
-from fluid.native_protos import get_all_op_protos
 from fluid.recording.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
 from fluid.recording.var_types import kind_of, var_type
 from fluid.running.feed_checks import diff_tensor_shape

@@ -26,7 +26,7 @@ def device_feeds(
     reader has too few batches left.
     """
     if program._reads:
-        shares = _with_batches(program, feed, devices, partial)
+        shares = _feed_with_batches(program, feed, devices, partial)
         return [feed_arrays(program, each) for each in shares]
     if feed is None or isinstance(feed, Mapping):
         _expect_known(program, feed or ())
@@ -60,7 +60,7 @@ def _expect_known(program: Program, names: Iterable[Any]) -> None:
             raise ValueError(f"feed: var {name} not in this block; {hint}".rstrip("; "))
 
 
-def _with_batches(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
+def _feed_with_batches(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
     """A feed for each device, each with its own batch from every reader."""
     if isinstance(feed, Mapping) and feed:
         given: list[Any] = split_feed(program, feed_arrays(program, feed), devices)
@@ -69,7 +69,7 @@ def _with_batches(program: Program, feed: Any, devices: int, partial: bool) -> l
     found: list[Any] = []
     for each in given:
         try:
-            found.append(program._with_batches(each))
+            found.append(program._feed_with_batches(each))
         except EOFException:
             if not found or not partial or any(reader.drop_last for reader, _ in program._reads):
                 raise

@@ -149,7 +149,7 @@ class Devices:
             name: array
             for name, tensor in tensors.items()
             if (name not in self._sent or name in owners)
-            and not tensor.is_lent
+            and not tensor.is_offloaded
             and (array := tensor.array) is not None
         }
         for rank in self.own_ranks[1:]:
@@ -179,7 +179,7 @@ class Devices:
     def _take_back(self, tensors: Mapping[str, LoDTensor], owners: Mapping[str, int]) -> None:
         """Read back values held by one device that all devices or another owner need now."""
         for name, tensor in tensors.items():
-            if tensor.is_lent and owners.get(name) != self._owners.get(name):
+            if tensor.is_offloaded and owners.get(name) != self._owners.get(name):
                 self._sent.discard(name)
                 tensor.peek()
 

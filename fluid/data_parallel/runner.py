@@ -29,7 +29,7 @@ from fluid.running.half_precision_weights import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
 from runtime.fetch_layout import Layout
-from runtime.sizes import LOD, twins_of
+from runtime.sizes import LOD, lod_owners_of
 
 __all__ = ["DataParallel"]
 
@@ -94,7 +94,7 @@ class DataParallel:
             found = self._step(runner, self._shares(feed, strict), fetch)
         return found
 
-    def program_here(self, fetch: tuple[str, ...] = ()) -> Program:
+    def local_program(self, fetch: tuple[str, ...] = ()) -> Program:
         """The program of rank 0, with its collectives."""
         self._refresh()
         return self._built_for(fetch).programs[0]
@@ -232,5 +232,5 @@ class DataParallel:
 def _kinds_of(share: Feed) -> tuple[Any, ...]:
     """Cache key of a feed: names, shapes, dtypes and which LoDs are shared."""
     kinds = [(name, array.shape, array.dtype) for name, array in share.items()]
-    shared = twins_of(share) if any(LOD in name for name in share) else {}
+    shared = lod_owners_of(share) if any(LOD in name for name in share) else {}
     return (*kinds, *shared.items())

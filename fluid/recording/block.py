@@ -218,7 +218,7 @@ class Block(ir.Block):
             check_slots(op)
             check_attributes(type, given)
             bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
-            op.attrs = self.program._bookkeeping(op) | given | plain_values(bound)
+            op.attrs = self.program._common_attributes(op) | given | plain_values(bound)
             infer_op(self, op)
         return op
 

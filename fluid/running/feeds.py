@@ -119,4 +119,4 @@ def with_batches(program: Program, feed: Any) -> Any:
     """A feed completed with the next batch of every reader whose variables it lacks."""
     if not program._reads:
         return feed
-    return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})
+    return program._feed_with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

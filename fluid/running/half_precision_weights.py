@@ -17,7 +17,7 @@ from runtime import executor as core
 from runtime.serving import Compile, Library
 from runtime.tensors.scope import Scope
 
-__all__ = ["Lent", "changes_state"]
+__all__ = ["ConstantParamExecutors", "changes_state"]
 
 Core = core.Executor[Program]
 
@@ -45,7 +45,7 @@ class _Known:
     core: Core | None
 
 
-class Lent:
+class ConstantParamExecutors:
     """Executors of programs that change no state, each over parameters cast in advance.
 
     `compile` receives the parameters that it may read; `load` makes an executor from a module. The

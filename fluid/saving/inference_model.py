@@ -78,8 +78,8 @@ def save_inference_model(
     _check_ends(feeds, targets, some=export_for_deployment)
     expect_executor(executor)
     program = expect_program(main_program).clone()
-    program._take_names_back()
-    named = program._called_now(tuple([var.name for var in targets]))
+    program._undo_renaming()
+    named = program._current_names(tuple([var.name for var in targets]))
     results = [_result(program, index, name) for index, name in enumerate(named)]
     if export_for_deployment:
         program = _deployable(program, feeds, results)

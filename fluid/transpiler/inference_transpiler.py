@@ -74,7 +74,7 @@ class InferenceTranspiler:
             self._fuse(program, place, scope)
 
     def _fuse(self, program: Program, place: Place, scope: Scope) -> None:
-        program._take_names_back()
+        program._undo_renaming()
         fusion = NormFusion(program, scope)
         norms = fusion.run()
         _remove_unused(program)

@@ -169,8 +169,10 @@ class NormFusion:
             return
         for op in _all_inside(self.program, match.block.ops):
             op.inputs = slots_renamed(op.inputs, names)
-        renamed = {old: names.get(new, new) for old, new in self.program._now_called.items()}
-        self.program._now_called = renamed | names
+        renamed = {
+            old: names.get(new, new) for old, new in self.program._current_name_table.items()
+        }
+        self.program._current_name_table = renamed | names
 
     def _parameter(self, old: str, value: Array) -> str:
         """Create a parameter with this value and the dtype of an old one; returns its name."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from compiler.ir.conversion.reused_names import Reuse, note_reuse, slots_renamed
+from compiler.ir.conversion.reused_names import Reuse, record_reuse, slots_renamed
 from compiler.ir.program import VarDesc
 from fluid.transpiler.units import ROLE_VAR, Step, Unit, is_temporary
 
@@ -105,6 +105,6 @@ def apply_moves(unit: Unit, moves: list[Move]) -> None:
     for move in moves:
         var, step = move.var, unit.steps[move.at]
         declared = (var.dims or (), var.lod_level, var.stop_gradient)
-        note_reuse(step.op, Reuse(move.storage.name, var.name, *declared))
+        record_reuse(step.op, Reuse(move.storage.name, var.name, *declared))
         del step.block.vars[var.name]
         move.storage.op = step.op

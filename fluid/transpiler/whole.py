@@ -19,7 +19,7 @@ def whole(program: Program) -> Iterator[None]:
         for _, held, _ in blocks
         for op in held
     ]
-    renamed, optimized = program._now_called, program._is_mem_optimized
+    renamed, optimized = program._current_name_table, program._is_mem_optimized
     try:
         yield
     except BaseException:
@@ -27,7 +27,7 @@ def whole(program: Program) -> Iterator[None]:
             block.ops, block.vars = held, variables
         for op, inputs, outputs, attrs in ops:
             op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
-        program._now_called, program._is_mem_optimized = renamed, optimized
+        program._current_name_table, program._is_mem_optimized = renamed, optimized
         program.touch()
         raise
 

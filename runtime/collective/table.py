@@ -28,7 +28,7 @@ from runtime.collective.schedule import (
     schedule_digest,
 )
 from runtime.collective.slices import SLICE, rpc_deadline
-from runtime.collective.vigil import SETTLING, Vigil
+from runtime.collective.watchdog import SETTLING, Watchdog
 from runtime.errors import CollectiveError, RankError
 
 MAX_CALLS = 1 << 16
@@ -81,7 +81,7 @@ class RingTable:
         distributed()  # imported before the timeout starts, and before others can connect
         limits = self.deadline, self.deadline if limit is None else limit
         member = take_seat(seat, *limits, store, self._look_at_hooks)
-        vigil = Vigil(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
+        vigil = Watchdog(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
         member.exchange("met", "", vigil.look)
         member.record.step = self._step
         member.monitor.start()
@@ -319,7 +319,7 @@ class RingTable:
             ring.member.monitor.completed[ring.number] = done
 
     def _await(self, ring: Ring, what: str, work: Work) -> None:
-        vigil: Vigil | None = None
+        vigil: Watchdog | None = None
         while True:
             try:
                 if work.done():
@@ -338,8 +338,8 @@ class RingTable:
             vigil.conclude(error)
             sleep(SLICE)
 
-    def _vigil(self, ring: Ring, what: str, waits_for: int | None = None) -> Vigil:
-        return Vigil(
+    def _vigil(self, ring: Ring, what: str, waits_for: int | None = None) -> Watchdog:
+        return Watchdog(
             ring.member.monitor, what, ring.number, self.deadline, self.hooks,
             waits_for=waits_for, children=self.children,
         )  # fmt: skip

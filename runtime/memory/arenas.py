@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
 
-from compiler.pack import Life, Packing
+from compiler.pack import Lifetime, Packing
 from compiler.plan import Buffer
 from runtime.memory.packings import Packings
 
@@ -72,12 +72,12 @@ class Memory:
         """Select the entries of the buffers in one memory."""
         return list(compress(each, (mine == side for mine in self._sides)))
 
-    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Placement:
+    def find(self, lives: Sequence[Lifetime], sizes: Mapping[str, int]) -> Placement:
         """Place buffers of these lifetimes, which follow from the sizes."""
         pairs = enumerate(self._packings)
         return self._places([each.find(self._of(side, lives), sizes) for side, each in pairs])
 
-    def exact(self, lives: Sequence[Life]) -> Placement:
+    def exact(self, lives: Sequence[Lifetime]) -> Placement:
         """Place buffers of exactly these lifetimes; nothing is cached."""
         pairs = enumerate(self._packings)
         return self._places([each.pack(self._of(side, lives)) for side, each in pairs])

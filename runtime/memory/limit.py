@@ -16,7 +16,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.ir.types import Array
-from compiler.pack import Life
+from compiler.pack import Lifetime
 from compiler.plan import Tensor
 from runtime.errors import MemoryLimitExceeded
 from runtime.memory.params import Params
@@ -47,7 +47,7 @@ def check_limit(
     module: Module,
     limit: int,
     sizes: Mapping[str, int],
-    lives: Sequence[Life],
+    lives: Sequence[Lifetime],
     arena: int,
     params: Params,
 ) -> None:
@@ -115,7 +115,9 @@ def _weight(kind: str, tensor: Tensor, sizes: Mapping[str, int]) -> Weight:
     return Weight(kind, tensor.name, nbytes, f", {tensor.dtype} of shape {shape}")
 
 
-def _buffers(module: Module, sizes: Mapping[str, int], lives: Sequence[Life]) -> Iterator[Weight]:
+def _buffers(
+    module: Module, sizes: Mapping[str, int], lives: Sequence[Lifetime]
+) -> Iterator[Weight]:
     """The buffers, with the shape and the user's line of the variable they are named after."""
     lines = {
         name: line for outputs, line in _OP.findall(module.source) for name in _listed(outputs)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.codegen.module import lives_of
-from compiler.pack import EFFORT, Life, Packing, Stack, check, lower_bound, pack
+from compiler.codegen.module import buffer_lifetimes
+from compiler.pack import EFFORT, Lifetime, Packing, Stack, check, lower_bound, pack
 from compiler.plan import Buffer
 
 KEPT = 8
@@ -56,7 +56,7 @@ class Packings:
         self._known: list[_Known] = []
         self._stacks: list[Stack] = []
 
-    def pack(self, lives: Sequence[Life], effort: int = EFFORT, enough: int = 0) -> Packing:
+    def pack(self, lives: Sequence[Lifetime], effort: int = EFFORT, enough: int = 0) -> Packing:
         """Pack buffers of these lifetimes, and check that no two alive at once overlap.
 
         `effort` and `enough` are those of `compiler.pack.pack`. Raises PackError naming the two
@@ -66,7 +66,7 @@ class Packings:
         check(lives, packing, names=self._names)
         return packing
 
-    def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Packing:
+    def find(self, lives: Sequence[Lifetime], sizes: Mapping[str, int]) -> Packing:
         """Return a packing for buffers of these lifetimes, which follow from the sizes."""
         needed = tuple([life.size for life in lives])
         known = next((each for each in self._known if each.serves(needed)), None)
@@ -78,16 +78,16 @@ class Packings:
         return known.packing
 
     def _made(
-        self, lives: Sequence[Life], sizes: Mapping[str, int], needed: tuple[int, ...]
+        self, lives: Sequence[Lifetime], sizes: Mapping[str, int], needed: tuple[int, ...]
     ) -> _Known:
-        roomy = lives_of(self._buffers, {n: rounded(size) for n, size in sizes.items()})
+        roomy = buffer_lifetimes(self._buffers, {n: rounded(size) for n, size in sizes.items()})
         capacities = tuple([life.size for life in roomy])
         grows = all(have >= need for have, need in zip(capacities, needed, strict=True))
         if not (self._known and grows):
             return _Known(needed, self._remembered(lives, self.pack(lives)))
         return _Known(capacities, self._packed_quickly(roomy))
 
-    def _packed_quickly(self, lives: Sequence[Life]) -> Packing:
+    def _packed_quickly(self, lives: Sequence[Lifetime]) -> Packing:
         """Pack in an order found before, if one is close to the bound; else pack from scratch."""
         bound = lower_bound(lives)
         enough = int(NEAR * bound)
@@ -99,7 +99,7 @@ class Packings:
         check(lives, packing, names=self._names)
         return packing
 
-    def _remembered(self, lives: Sequence[Life], packing: Packing) -> Packing:
+    def _remembered(self, lives: Sequence[Lifetime], packing: Packing) -> Packing:
         self._stacks = [Stack.of(lives, packing), *self._stacks[: ORDERS - 1]]
         return packing
 

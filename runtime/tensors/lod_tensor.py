@@ -84,7 +84,7 @@ class LoDTensor(ElementAccess):
         return self._array
 
     @property
-    def is_lent(self) -> bool:
+    def is_offloaded(self) -> bool:
         """Whether another process holds the elements, and they have not been read here since."""
         return self._take is not None
 
@@ -166,7 +166,7 @@ class LoDTensor(ElementAccess):
 
     def _is_initialized(self) -> bool:
         """Whether anything was set."""
-        return self._array is not None or self.is_lent
+        return self._array is not None or self.is_offloaded
 
     def lod(self) -> Lod:
         """The offsets of each level, outermost first; [] without LoD."""

@@ -62,7 +62,7 @@ def test_a_sample_of_all_ops() -> None:
         ("fill_constant", "dtype", -1, "dtype=-1"),
     ],
 )
-def test_an_attribute_is_refused(op: str, name: str, value: Any, message: str) -> None:
+def test_an_attribute_is_rejected(op: str, name: str, value: Any, message: str) -> None:
     outcome = attempt(case(op, name, value), "numpy")
     assert outcome.kind == TYPED
     assert message in outcome.text
@@ -83,7 +83,7 @@ def test_an_attribute_is_refused(op: str, name: str, value: Any, message: str) -
         ("scale", "scale", -1e300),
     ],
 )
-def test_a_number_comes_out_as_the_reference_implementation_says(
+def test_a_number_comes_out_as_the_reference_implementation_specifies(
     op: str, name: str, value: Any
 ) -> None:
     assert not attempt(case(op, name, value), "numpy").failed

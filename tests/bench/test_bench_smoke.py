@@ -17,7 +17,7 @@ from bench.packing import allocators, files
 from bench.support import lines, table
 from bench.workers import serve as serving
 from bench.workers.peers import started
-from compiler.pack import Life
+from compiler.pack import Lifetime
 
 SERVING = "from bench.workers.protocol import serve; serve(lambda *request: lambda: print('noise'))"
 
@@ -79,7 +79,7 @@ def test_memory_of_recorded_lives(tmp_path: Path) -> None:
     assert "three" in files.report_files([row])
 
 
-def test_hard_cases_tell_what_fits(tmp_path: Path) -> None:
+def test_hard_cases_report_what_fits(tmp_path: Path) -> None:
     text = "id,lower,upper,size\n0,0,2,1048576\n1,2,3,64\n"
     (tmp_path / "D.1048576.csv").write_text(text, encoding="utf-8")
     rows, lowest = (list(files.measure_cases(low, tmp_path)) for low in (False, True))
@@ -88,10 +88,10 @@ def test_hard_cases_tell_what_fits(tmp_path: Path) -> None:
 
 
 def test_other_ways_of_allocating() -> None:
-    shrinking = [Life(0, 1, 256), Life(1, 3, 64), Life(1, 3, 64), Life(3, 4, 320)]
+    shrinking = [Lifetime(0, 1, 256), Lifetime(1, 3, 64), Lifetime(1, 3, 64), Lifetime(3, 4, 320)]
     assert allocators.exact_size(shrinking) == 256 + 2 * 64 + 320
     assert allocators.best_fit(shrinking) == 320
-    apart = [Life(0, 1, 64), Life(0, 3, 64), Life(0, 1, 64), Life(1, 2, 128)]
+    apart = [Lifetime(0, 1, 64), Lifetime(0, 3, 64), Lifetime(0, 1, 64), Lifetime(1, 2, 128)]
     assert allocators.best_fit(apart) == 256
     assert allocators.first_fit(apart) == 256
     # The token of 256 shrinks to nothing smaller: 320 makes it grow.
@@ -145,7 +145,7 @@ def test_peers_answer_and_their_noise_is_kept_apart() -> None:
         assert peer.ask("any", "plain", 3) > 0
 
 
-def test_a_peer_that_dies_says_why() -> None:
+def test_a_peer_that_dies_reports_why() -> None:
     dying = started([sys.executable, "-c", "raise SystemExit('no such model')"], {})
     with dying as peer, pytest.raises(RuntimeError, match="no such model"):
         peer.ask("any", "plain", 1)

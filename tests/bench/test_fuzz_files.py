@@ -7,7 +7,7 @@ from bench.support.damage import damaged_bytes, damaged_fields, words_of
 from compiler.ir.model_format.protobuf import parse
 
 
-def test_damaged_files_are_refused_or_read() -> None:
+def test_damaged_files_are_rejected_or_read() -> None:
     tallies = fuzz(range(260), compile_too=True)
     assert {kind: tally.failures for kind, tally in tallies.items()} == {
         kind: {} for kind in tallies
@@ -37,7 +37,7 @@ def test_the_same_chance_damages_the_same() -> None:
     assert len({given for given, _ in first}) > 30
 
 
-def test_failures_are_told_by_number() -> None:
+def test_failures_are_reported_by_number() -> None:
     tally = Tally(cases=2, read=1)
     tally.add(Tally(cases=1, failures={7: "KeyError: 'x'"}, memory=1.5))
     told = report({"parameter": tally})

@@ -36,7 +36,7 @@ def test_a_case_that_fails_is_named() -> None:
     assert "in the case 'transpose float99'" in caught.value.__notes__
 
 
-def test_what_a_limit_is_said_of() -> None:
+def test_what_a_limit_applies_to() -> None:
     (copied,) = [c for c in cases(False, ["float32"]) if c.name == "transpose"]
     limits = {"copy GB/s": 4000.0, "float32 TFLOP/s": 50.0}
     assert kernels._reached(copied, 8 * 10**9, 4.0, limits)["of limit"] == pytest.approx(0.5)
@@ -51,7 +51,7 @@ def test_a_run_is_counted() -> None:
     assert counted["failures"] == ["tests/codegen/test_triton.py::test_one"]
 
 
-def test_a_command_that_is_late_is_stopped_with_what_it_said(
+def test_a_command_that_is_late_is_stopped_with_its_output(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(gpu, "_GRACE", 1)

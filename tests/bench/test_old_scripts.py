@@ -37,7 +37,7 @@ def test_a_script_finds_paddle_its_package_and_what_is_typed(cache: Path) -> Non
     assert (told.lines, told.error) == (["hello 3 ['--fast']", "(-1, 3)"], "")
 
 
-def test_a_script_that_fails_says_why(cache: Path) -> None:
+def test_a_script_that_fails_reports_why(cache: Path) -> None:
     told = old_scripts.run(Script("jieba", "test/broken.py"), cache, None)
     assert "AttributeError" in told.error
 

@@ -95,7 +95,7 @@ def test_sentences_are_cut_along_the_best_path(lexicon: Lexicon) -> None:
     assert lexicon.cut("") == []
 
 
-def test_what_the_vocabulary_lacks_goes_by_characters(lexicon: Lexicon) -> None:
+def test_what_the_vocabulary_lacks_depends_on_characters(lexicon: Lexicon) -> None:
     assert lexicon.pieces("北京万", by_words=True) == ["北京", "万"]
     assert lexicon.pieces("北京人", by_words=True) == ["北", "京", "人"]
     assert lexicon.pieces("北京", by_words=False) == ["北", "京"]
@@ -122,7 +122,7 @@ def test_a_resized_picture_keeps_what_is_even() -> None:
     np.testing.assert_allclose(pictures.resized(even, 11, 4), 9, rtol=1e-6)
 
 
-def test_drawn_pictures_stand_in_for_photographs(monkeypatch: Any) -> None:
+def test_drawn_images_stand_in_for_photographs(monkeypatch: Any) -> None:
     monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     (drawn,) = pictures.photographs().values()
     assert (drawn.shape, drawn.dtype) == ((300, 400, 3), np.uint8)
@@ -130,7 +130,7 @@ def test_drawn_pictures_stand_in_for_photographs(monkeypatch: Any) -> None:
     np.testing.assert_array_equal(lines["upright"], lines["turned"][::-1, ::-1])
 
 
-def test_a_table_is_said_row_by_row() -> None:
+def test_a_table_is_written_row_by_row() -> None:
     words = ["<tr>", "<td></td>", "</tr>", "eos", "<tr>"]
     chosen = np.eye(len(TABLE_WORDS))[[TABLE_WORDS.index(word) for word in words]]
     assert _say_table([np.zeros(0), chosen[None]]) == ["<tr><td></td></tr>"]
@@ -149,13 +149,13 @@ def test_a_model_runs_in_a_process_of_its_own() -> None:
     assert real_models.difference(answer.outputs, [wanted]) < 1e-6
 
 
-def test_a_model_that_cannot_be_run_says_why() -> None:
+def test_a_model_that_cannot_be_run_reports_why() -> None:
     request = Request("rows", {"x": np.zeros((2, 3), np.float32)}, say)
     answer = real_models.asked(None, LINE, request, given())
     assert "feed 'x' must have the shape (-1, 13)" in answer.error
 
 
-def test_the_report_says_everything_once() -> None:
+def test_the_report_reports_everything_once() -> None:
     row = {"model": "m", "input": "i", "ours ms": 1.0}
     rows = [
         {**row, "said": ["words"], "paddle": "1.8.5", "its ms": 2.0, "difference": 1e-3},

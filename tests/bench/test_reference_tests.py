@@ -167,7 +167,7 @@ def test_right_ops_pass(found: dict[str, Outcome]) -> None:
         ("TestSlots.test_output", "ValueError: op relu has no slot 'Input'; it has: X"),
     ],
 )
-def test_a_wrong_one_is_told(found: dict[str, Outcome], test: str, reason: str) -> None:
+def test_a_wrong_one_is_reported(found: dict[str, Outcome], test: str, reason: str) -> None:
     assert found[test].outcome == "failed"
     assert reason in found[test].reason
     assert "test_all.py)" in found[test].reason

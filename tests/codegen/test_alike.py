@@ -28,7 +28,7 @@ def test_equal_layers_share_their_kernels():
     assert set(launches) == set(names)
 
 
-def test_what_is_true_of_arguments_is_said():
+def test_what_is_true_of_arguments_is_an_error():
     (spec,) = (each for each in module(1).kernels)
     pointers = [kind for kind in spec.types.values() if kind.startswith("*")]
     assert pointers and all(kind == "*fp32:16" for kind in pointers)

@@ -174,7 +174,7 @@ def test_generated_code_agrees_with_the_interpreter(text, options):
 
 
 @pytest.mark.parametrize("name", ["np", "take", "__debug__"])
-def test_a_size_with_a_name_of_the_modules_own_is_refused(name):
+def test_a_size_with_a_name_of_the_modules_own_is_rejected(name):
     with pytest.raises(CompileError, match=f"a dim cannot be named '{name}'"):
         module_of(GRAPHS["chain"].replace("N", name))
 
@@ -213,7 +213,7 @@ def test_a_module_read_from_its_file_is_the_module(tmp_path):
     assert Module.load(tmp_path / "chain.py") == module
 
 
-def test_a_file_that_is_no_module_is_refused():
+def test_a_file_that_is_no_module_is_rejected():
     with pytest.raises(ParseError, match="it does not assign NAME"):
         Module.parse("x = 1\n")
     with pytest.raises(ParseError, match="not a generated module"):

@@ -48,7 +48,7 @@ def test_memory_given_away_too_early_shows(type: str, dtype: str, seen) -> None:
     assert seen(computed(wrong, dtype)).all()
 
 
-def test_what_is_spoilt_stands_in_the_source() -> None:
+def test_what_is_spoilt_is_in_the_source() -> None:
     source = NumpyTarget().emit(plan("f32"), poison=True).source
     assert "a.fill(nan)" in source and "from math import inf, nan" in source
     assert "c.fill" not in source  # it is returned

@@ -68,7 +68,7 @@ def test_what_was_put_is_found_again(tmp_path, job):
 @pytest.mark.parametrize("change", [
     {"gpu": "cuda:80"}, {"source": "x"}, {"types": ()}, {"constants": ()}, {"options": ()},
 ])  # fmt: skip
-def test_whatever_decides_the_code_is_told_apart(tmp_path, job, change):
+def test_whatever_decides_the_code_is_distinguished(tmp_path, job, change):
     known = shelf(tmp_path)
     known.put(job, CODE)
     assert known.find(replace(job, **change)) is None
@@ -103,7 +103,7 @@ def _put(known, job):
     return place
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path):
+def test_what_was_not_used_for_longest_is_first(tmp_path):
     known = shelf(tmp_path)
     jobs = [small_job(value=str(i)) for i in range(4)]
     code = replace(CODE, parameters=(8, 8, 8), files={"ptx": b"", "cubin": bytes(50_000)})
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path, job):
     assert shelf(tmp_path).find(job) is None
 
 
-def test_code_with_other_parameters_is_refused(job):
+def test_code_with_other_parameters_is_rejected(job):
     expect_parameters(job, (8, 8, 4, 8), 0)
     for found in ((8, 8), (8, 4, 8), (8, 8, 4, 4)):
         with pytest.raises(CompileError, match="takes parameters of"):

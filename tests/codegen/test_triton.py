@@ -68,11 +68,11 @@ def test_a_chain_is_one_kernel_and_serves_any_size():
     compare(CHAIN, size=11)
 
 
-def test_the_same_graph_gives_the_same_bytes():
+def test_the_same_graph_has_the_same_bytes():
     assert module_of(CHAIN).source == module_of(CHAIN).source
 
 
-def test_what_is_not_optimised_gives_the_same():
+def test_what_is_not_optimised_has_the_same_result():
     off = frozenset({"fuse_pointwise", "schedule", "reuse_memory"})
     compare(CHAIN, Options(disable=off))
 
@@ -161,7 +161,7 @@ Moment2=v, Beta1Pow=b1, Beta2Pow=b2)
     )
 
 
-def test_what_has_no_kernel_runs_on_the_host_and_the_report_says_so():
+def test_what_has_no_kernel_runs_on_the_host_and_the_report_reports_it():
     context = Context()
     text = """graph main {
   feed x: f32[3, 4]

@@ -80,7 +80,7 @@ conv2d_grad(Filter=w, Input=z, Output@GRAD=g) {'paddings': [1, 1]}
 
 @pytest.mark.parametrize("tested", [False, True])
 @pytest.mark.parametrize(("layout", "shape"), [("NCHW", "N, 4, 3, 5"), ("NHWC", "N, 3, 5, 4")])
-def test_a_batch_norm_goes_on_with_a_residual_and_an_activation(layout, shape, tested):
+def test_a_batch_norm_is_fused_with_a_residual_and_an_activation(layout, shape, tested):
     text, far = NORM.format(layout=layout, shape=shape, tested=tested), {"rtol": 2e-4, "atol": 2e-5}
     module = compare(text, **far)
     assert not any(name.startswith(("tanh", "relu", "elementwise")) for name in names_of(module))
@@ -95,7 +95,7 @@ def test_statistics_that_nobody_reads_have_no_memory(tested):
     compare(kept.replace("return z, t, ds, db, ", "return z, "), rtol=2e-4)
 
 
-def test_the_gradient_of_a_convolution_goes_on_with_that_of_an_activation():
+def test_the_gradient_of_a_convolution_is_fused_with_that_of_an_activation():
     module = compare(GRADIENT, rtol=1e-4)
     assert "relu_grad" not in names_of(module)
     compare(GRADIENT, size=7, rtol=1e-4)

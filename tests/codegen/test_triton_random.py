@@ -190,7 +190,7 @@ BETWEEN = """graph main {
 
 
 @pytest.mark.parametrize("columns", [5, 20], ids=["one by one", "by fours"])
-def test_dropout_goes_on_in_the_kernel_of_a_product(columns):
+def test_dropout_is_fused_into_the_kernel_of_a_product(columns):
     text = BETWEEN.replace("5]", f"{columns}]")
     (kernel,) = compare(text).kernels
     compare(text, size=17)

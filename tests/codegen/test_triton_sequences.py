@@ -6,7 +6,7 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.triton.target import TritonTarget
-from compiler.ir.analysis.data_dependent_sizes import inferred_apart
+from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.graph import Graph
 from compiler.ir.types import DType, TensorType
@@ -107,8 +107,8 @@ def test_sizes_that_may_differ_are_not_taken_for_one() -> None:
     g, sums = chain()
     NameSizes().run(g, Context())
     same, other = (g.producer(var) for var in sums)
-    assert inferred_apart(same) is not None
-    assert inferred_apart(other) is None
+    assert infer_with_distinct_sizes(same) is not None
+    assert infer_with_distinct_sizes(other) is None
     assert same["X"].type.shape == same["Out"].type.shape
     assert TritonTarget().supports(same) == ""
     assert TritonTarget().supports(other) == "its sizes are data-dependent"

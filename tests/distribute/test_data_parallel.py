@@ -123,7 +123,7 @@ def test_shares_train_as_the_whole_batch(ranks: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("options", SETTINGS.values(), ids=SETTINGS)
-def test_every_setting_gives_the_same_numbers(options: Options) -> None:
+def test_every_setting_has_the_same_numbers(options: Options) -> None:
     made = training(2, "inside")
     hold(trained(made, made.module(options), World(2)))
 

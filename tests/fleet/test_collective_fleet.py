@@ -180,7 +180,7 @@ def test_lamb_excludes_local_sgd(loss: Any) -> None:
         optimizer.minimize(loss)
 
 
-def test_arguments_of_other_types_are_refused(loss: Any, tmp_path: Path) -> None:
+def test_arguments_of_other_types_are_rejected(loss: Any, tmp_path: Path) -> None:
     fleet = a_fleet()
     with pytest.raises(TypeError, match="must be a collective DistributedStrategy, not Build"):
         fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), fluid.BuildStrategy())

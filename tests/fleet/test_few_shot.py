@@ -105,7 +105,7 @@ def test_support_and_query_of_an_episode_have_no_image_in_common(characters: Pat
     assert support.isdisjoint(image.tobytes() for image in episode.query_images)
 
 
-def test_a_reader_gives_the_same_episodes_for_a_seed(characters: Path) -> None:
+def test_a_reader_has_the_same_episodes_for_a_seed(characters: Path) -> None:
     classes = Open_KS_Read_Character.read_dataset(characters)
     read = episode_reader(classes, 2, 1, 1, episodes=3, seed=4)
     for first, again in zip(read(), read(), strict=True):
@@ -152,7 +152,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         Open_KS_Character(tmp_path)._read_image("none.png")
 
 
-def test_a_huge_image_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+def test_a_huge_image_is_rejected_before_it_is_decoded(tmp_path: Path) -> None:
     Image.new("1", (9000, 9000)).save(tmp_path / "huge.png")
     with pytest.raises(ImageDataError, match="9000 × 9000 pixels, expected at most"):
         Open_KS_Character(tmp_path)._read_image("huge.png")

@@ -69,7 +69,7 @@ parse_program_proto"""
 """The public methods of release 1.8.5."""
 
 
-def test_every_method_of_the_reference_is_there_or_says_why_not(util: FleetUtil) -> None:
+def test_every_method_of_the_reference_is_there_or_explains_why_not(util: FleetUtil) -> None:
     for name in METHODS.split():
         if name in MISSING:
             with pytest.raises(NotImplementedError, match=f"FleetUtil.{name} is not supported: "):

@@ -45,7 +45,7 @@ def test_it_should_stop_when_all_keys_are_deleted(server: KVServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/all", "/all/../x", "/a/b/c", "/a/b?c", "/" + "a" * 300])
-def test_other_paths_are_refused(server: KVServer, path: str) -> None:
+def test_other_paths_are_rejected(server: KVServer, path: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
         assert ask(server, method, path, b"x" if method == "PUT" else None)[0] == 400
 
@@ -62,7 +62,7 @@ def test_sizes_are_limited(server: KVServer, monkeypatch: pytest.MonkeyPatch) ->
     assert ask(server, "DELETE", "/all/2")[0] == 413
 
 
-def test_a_request_without_a_length_is_refused(server: KVServer) -> None:
+def test_a_request_without_a_length_is_rejected(server: KVServer) -> None:
     connection = http.client.HTTPConnection(server.endpoint, timeout=10)
     connection.putrequest("PUT", "/all/0")
     connection.putheader("Content-Length", "many")

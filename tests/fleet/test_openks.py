@@ -152,7 +152,7 @@ def test_backward_and_apply_gradients_are_the_two_parts(loss: Any) -> None:
             assert [op.type for op in optimizer.apply_gradients(pairs)].count("sgd") == 6
 
 
-def test_the_base_optimizer_does_not_say_how_to_distribute(loss: Any) -> None:
+def test_the_base_optimizer_does_not_define_how_to_distribute(loss: Any) -> None:
     optimizer = fleet.BaseDistributedOptimizer(fluid.optimizer.SGD(0.1), strategy=None)
     with pytest.raises(NotImplementedError, match="does not say how to distribute"):
         optimizer.minimize(loss)

@@ -72,7 +72,7 @@ TABLE: dict[str, dict[str, str]] = {
         "barrier_workers": f"{KS}::test_one_worker_alone_needs_nobody",
     },
     "BaseDistributedOptimizer": {
-        "__init__": f"{KS}::test_the_base_optimizer_does_not_say_how_to_distribute"
+        "__init__": f"{KS}::test_the_base_optimizer_does_not_define_how_to_distribute"
     },
     "CPUDistributedAlgorithm": {
         "__init__": f"{KS}::test_split_files",

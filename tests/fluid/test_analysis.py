@@ -281,7 +281,7 @@ def test_what_cannot_be_had_is_warned_of(call: str, arguments: tuple[Any, ...]):
 
 
 @pytest.mark.parametrize("element", ["float64", "float16", "uint32", "complex64"])
-def test_elements_that_would_be_cut_are_refused(element: str):
+def test_elements_that_would_be_cut_are_rejected(element: str):
     """The reference makes int32 of them."""
     tensor = predictor().get_input_tensor("x")
     with pytest.raises(TypeError, match=rf"takes float32, int64, int32, not {element}"):

@@ -9,7 +9,7 @@ import pytest
 from fluid.recording.arguments import ArgumentError, typed
 
 
-def test_an_alias_stands_for_its_value() -> None:
+def test_an_alias_means_its_value() -> None:
     """As NumPy 2.5 defines NDArray, on Python 3.12 and later."""
 
     def size(data: Any) -> int:

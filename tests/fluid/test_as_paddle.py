@@ -275,7 +275,7 @@ print(importlib.util.find_spec("nothing_of_that_name"))
 """
 
 
-def test_what_there_is_not_says_why(tmp_path: Path) -> None:
+def test_what_there_is_not_reports_why(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     contrib, dygraph, before, name, other = done.stdout.splitlines()

@@ -91,7 +91,7 @@ def test_several_results(exe: Any) -> None:
     assert shapes == [[(2, 3), (2,)], [(1,), (2, 3)]]
 
 
-def test_state_that_a_condition_reads_goes_on_by_one(exe: Any) -> None:
+def test_state_that_a_condition_reads_is_incremented(exe: Any) -> None:
     x = fluid.data("x", [None, 3])
     step = layers.autoincreased_step_counter()
     early = layers.less_than(step, layers.fill_constant([1], "int64", 2))

@@ -140,7 +140,7 @@ def test_inspect_shows_contents_passes_and_memory(capsys):
     assert "memory, N = 32" in shown
 
 
-def test_inspect_says_what_was_refused_and_why(capsys):
+def test_inspect_reports_what_was_rejected_and_why(capsys):
     shown = run(capsys, "inspect", LENET)
     assert "fuse_batch_norm not applied to batch_norm: its input comes from pool2d" in shown
 
@@ -326,7 +326,7 @@ def test_a_parameter_of_another_model(capsys, tmp_path):
 # ---- infer ----
 
 
-def test_infer_gives_the_recorded_numbers(capsys, recorded, tmp_path):
+def test_infer_returns_the_recorded_numbers(capsys, recorded, tmp_path):
     output = tmp_path / "out.npz"
     shown = run(
         capsys, "infer", LENET, "--input", f"img={recorded['img']}",
@@ -437,7 +437,7 @@ def test_no_such_array_in_an_archive(capsys, recorded):
 
 
 @pytest.mark.parametrize("name", ["out.txt", "none/out.npz"])
-def test_output_is_refused_before_anything_runs(capsys, one_feed, tmp_path, name):
+def test_output_is_rejected_before_anything_runs(capsys, one_feed, tmp_path, name):
     model, x = one_feed
     refused(capsys, "infer", model, "--input", x, "--output", tmp_path / name)
     assert not (tmp_path / name).exists()
@@ -462,7 +462,7 @@ def test_exit_code_and_an_encoding_without_arrows():
     assert "conv2d ? 2" in done.stdout
 
 
-def test_a_reader_that_goes_away():
+def test_a_reader_that_disappears():
     with subprocess.Popen(
         process("inspect", str(LENET)), env=ENVIRONMENT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,

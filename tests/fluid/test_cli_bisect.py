@@ -39,7 +39,7 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remove_identities, "_is_identity", wrong)
 
 
-def test_a_program_that_is_right_says_so(program: Path, capsys: Any) -> None:
+def test_a_program_that_is_right_reports_it(program: Path, capsys: Any) -> None:
     assert main(["bisect", str(program)]) == 0
     told = capsys.readouterr()
     assert "every pass, and the code, keeps all numbers within 0.0001" in told.out
@@ -81,7 +81,7 @@ def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
         (["--size", "M=3"], "has no open size 'M'; it has: N"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_what_cannot_be_done_is_an_error(
     program: Path, arguments: list[str], message: str, capsys: Any
 ) -> None:
     assert main(["bisect", str(program), *arguments]) == 2

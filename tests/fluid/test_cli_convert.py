@@ -77,7 +77,7 @@ def with_call_stacks(source: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_there_and_back_gives_the_same_files_and_outputs(capsys, case: str, tmp_path: Path):
+def test_there_and_back_has_the_same_files_and_outputs(capsys, case: str, tmp_path: Path):
     original = GOLDEN / f"{case}__separate"
     run(capsys, original, tmp_path / "a", "--combined")
     run(capsys, tmp_path / "a", tmp_path / "b" / "inference.pdmodel")
@@ -111,7 +111,7 @@ def test_call_stacks_go_and_unknown_fields_stay(capsys, tmp_path: Path):
     assert "without call stacks" in printed
 
 
-def test_what_is_said(capsys, tmp_path: Path):
+def test_what_is_an_error(capsys, tmp_path: Path):
     printed = run(capsys, LINE, tmp_path / "line.pdmodel").splitlines()
     assert (
         printed[0]

@@ -70,7 +70,7 @@ def test_a_model_is_described(capsys):
     assert f"fluid infer {TAGGER / '__model__'} --input words=sequences.txt" in shown
 
 
-def test_feeds_that_take_pictures_say_so(capsys):
+def test_feeds_that_take_images_report_it(capsys):
     line = next(x for x in run(capsys, LENET, "--describe").splitlines() if "  img " in x)
     assert line.endswith("float32 [-1, 1, 16, 16]  accepts images")
 
@@ -270,7 +270,7 @@ def test_what_is_no_text(capsys, tmp_path):
     assert "is neither an array" in refused(capsys, LINE, "--input", path)
 
 
-def test_sequences_that_are_not_told(capsys, tmp_path):
+def test_sequences_without_lengths(capsys, tmp_path):
     np.save(tmp_path / "ids.npy", WORDS)
     message = refused(capsys, TAGGER, "--input", tmp_path / "ids.npy")
     assert "feed 'words' is sequences: pass their lengths with --lod words=3,2,…" in message

@@ -61,7 +61,7 @@ def test_another_element_type_than_declared_runs(capsys, saved, tmp_path):
     assert result(capsys, saved(build), array).tolist() == [[0, 1, 0]] * 2
 
 
-def test_sequences_that_no_op_reads_need_not_be_told(capsys, saved, tmp_path):
+def test_sequences_that_no_op_reads_need_not_be_given(capsys, saved, tmp_path):
     def build():
         words = fluid.layers.data("words", [1], lod_level=1)
         return ["words"], fluid.layers.scale(words, 2.0)

@@ -82,7 +82,7 @@ def test_grey(save, pillow):
     np.testing.assert_array_equal(found[0, 0], np.asarray(pillow.open(path).convert("L")))
 
 
-def test_pictures_are_stretched_to_the_models_size(save):
+def test_images_are_stretched_to_the_models_size(save):
     array = np.zeros((8, 8, 3), np.uint8)
     array[:, 4:] = 200
     found = read_images([save(array)], feed(-1, 3, 4, 2), AS_THEY_ARE)
@@ -108,7 +108,7 @@ def test_models_that_take_any_size(save):
         read_images([path, other], var, AS_THEY_ARE)
 
 
-def test_pictures_that_lie_on_their_side_are_turned(save, pillow, tmp_path):
+def test_images_that_lie_on_their_side_are_rotated(save, pillow, tmp_path):
     picture = pillow.fromarray(pixels(4, 8))
     exif = picture.getexif()
     exif[0x0112] = 6
@@ -127,11 +127,11 @@ def test_pictures_that_lie_on_their_side_are_turned(save, pillow, tmp_path):
         ((-1, 3, 8, 8), "int64", False),
     ],
 )
-def test_which_feeds_take_pictures(shape, dtype, takes):
+def test_which_feeds_take_images(shape, dtype, takes):
     assert accepts_images(feed(*shape, dtype=dtype)) is takes
 
 
-def test_what_is_refused(save, tmp_path):
+def test_what_is_rejected(save, tmp_path):
     path = save(pixels(4, 4))
     with pytest.raises(CommandError, match=r"does not accept images: it is float32 \[-1, 13\]"):
         read_images([path], feed(-1, 13), AS_THEY_ARE)
@@ -153,7 +153,7 @@ def test_without_pillow(monkeypatch, tmp_path):
 # ---- on the command line ----
 
 
-def test_pictures_are_a_batch(capsys, save, tmp_path):
+def test_images_are_a_batch(capsys, save, tmp_path):
     for index, height in enumerate((16, 20, 31)):
         save(pixels(height, 16, index), f"{index}.png")
     model = GOLDEN / "resnet_cifar8__separate"
@@ -166,7 +166,7 @@ def test_pictures_are_a_batch(capsys, save, tmp_path):
     assert shown[0] == shown[1]
 
 
-def test_a_folder_without_pictures(capsys, tmp_path):
+def test_a_folder_without_images(capsys, tmp_path):
     model = GOLDEN / "resnet_cifar8__separate"
     assert cli.main(["infer", str(model), "--input", str(tmp_path)]) == 2
     assert "is a folder without images" in capsys.readouterr().err

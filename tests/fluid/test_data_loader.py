@@ -345,7 +345,7 @@ def test_shuffled_indices_are_all_there() -> None:
         ({"batch_sampler": BatchSampler(Numbers()), "shuffle": True}, "should not be set when"),
     ],
 )
-def test_what_a_dataset_loader_refuses(
+def test_what_a_dataset_loader_rejects(
     data: list[fluid.Variable], options: Any, message: str
 ) -> None:
     given = {"dataset": Numbers(), "feed_list": data, "places": CPU} | options
@@ -365,12 +365,12 @@ def test_what_a_dataset_loader_refuses(
         ({"indices": [1], "batch_size": 1.5}, "batch_size should be a positive integer"),
     ],
 )
-def test_what_a_sampler_refuses(options: Any, message: str) -> None:
+def test_what_a_sampler_rejects(options: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         BatchSampler(**options)
 
 
-def test_a_dataset_says_what_it_lacks() -> None:
+def test_a_dataset_reports_what_it_lacks() -> None:
     class Nothing(Dataset):
         pass
 

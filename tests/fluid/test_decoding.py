@@ -210,7 +210,7 @@ def continued(beams: list[Beam], chances: Any, count: int) -> list[Beam]:
     return sorted(longer, key=lambda beam: -beam[0])[:count]
 
 
-def test_what_a_decoder_must_say() -> None:
+def test_what_a_decoder_must_define() -> None:
     for method, count in (("initialize", 1), ("step", 3), ("finalize", 3)):
         with pytest.raises(NotImplementedError):
             getattr(layers.Decoder(), method)(*[None] * count)

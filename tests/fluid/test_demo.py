@@ -99,7 +99,7 @@ def test_story_fits_a_terminal(told):
     assert max(map(len, told[1].splitlines())) <= 100
 
 
-def test_it_says_where_to_look(told):
+def test_it_reports_where_to_look(told):
     folder, printed, _ = told
     paths = re.findall(r"out/demo/[\w./]+", printed.split("Where to look next")[1])
     assert len(paths) >= 5
@@ -158,7 +158,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_one_seed_gives_one_result(tmp_path):
+def test_one_seed_returns_one_result(tmp_path):
     found = []
     for hash_seed in ("1", "2"):
         folder = tmp_path / hash_seed

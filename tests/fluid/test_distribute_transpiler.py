@@ -215,7 +215,7 @@ def test_slices_start_as_the_whole_does():
 # ---- errors
 
 
-def test_getters_before_transpile_say_what_to_call():
+def test_getters_before_transpile_report_what_to_call():
     for call in (
         lambda t: t.get_trainer_program(),
         lambda t: t.get_pserver_program(FIRST),

@@ -174,7 +174,7 @@ def test_feed_and_fetch_ops_of_saved_models_are_let_be(case: Case) -> None:
         case.run(feed={"x": X})
 
 
-def test_scope_guard_gives_the_scope_back_after_an_error() -> None:
+def test_scope_guard_restores_the_scope_after_an_error() -> None:
     before = global_scope()
     with pytest.raises(KeyError), scope_guard(Scope()):
         raise KeyError
@@ -237,7 +237,7 @@ def test_shapes_and_types_are_held_against_the_declaration(
         refused(case, ValueError, words, feed={"x": x, "y": Y})
 
 
-def test_batches_that_do_not_go_together_are_told_in_the_numbers_fed(case: Case) -> None:
+def test_batches_that_do_not_go_together_are_reported_in_the_numbers_fed(case: Case) -> None:
     message = r"elementwise_sub: shapes \[\d, 1\] and \[3, 1\] do not broadcast"
     with pytest.raises(ValueError, match=message):
         case.run(feed={"x": X, "y": Y[:3]})

@@ -107,7 +107,7 @@ def test_loops_and_their_gradients_are_explained(name):
 
 
 @pytest.mark.parametrize("name", ["static_rnn_lm", "sentiment_stacked_lstm", "unet"])
-def test_what_a_record_says_compiles_to_the_same_module(name):
+def test_what_a_record_contains_compiles_to_the_same_module(name):
     main = zoo.build(fluid, name, **zoo.small(name)).main
     feeds = [v.name for v in main.global_block().vars.values() if getattr(v, "is_data", False)]
     module = compiler.compile(main, feed=feeds)

@@ -89,7 +89,7 @@ def test_fluid_data_is_checked(run):
         run(out, [ones(5, 3)])
 
 
-def test_a_reader_gives_shorter_batches_than_declared(run):
+def test_a_reader_returns_shorter_batches_than_declared(run):
     reader = layers.py_reader(4, [[-1, 64, 1], [-1, 1]], ["float32", "int64"])
     words, _ = layers.read_file(reader)
     out = layers.reduce_sum(words)
@@ -100,7 +100,7 @@ def test_a_reader_gives_shorter_batches_than_declared(run):
     assert [executor.run(fetch_list=[out])[0].item() for _ in batches] == [87, 90, 93]
 
 
-def test_a_loaded_model_runs_on_other_pictures(run, tmp_path):
+def test_a_loaded_model_runs_on_other_images(run, tmp_path):
     image = layers.data("x", [3, 8, 8])
     out = layers.pool2d(layers.conv2d(image, 2, 3), global_pooling=True)
     executor = fluid.Executor()

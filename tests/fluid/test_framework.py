@@ -38,7 +38,7 @@ def product(block: Block, out: str = "out") -> Operator:
 # ---- variables
 
 
-def test_variable_says_what_it_is(block: Block) -> None:
+def test_variable_reports_what_it_is(block: Block) -> None:
     x = block.var("x")
     assert (x.shape, x.dtype, x.type) == ((-1, 3), VarType.FP32, VarType.LOD_TENSOR)
     assert (x.dtype, x.type) == (5, 7)
@@ -55,7 +55,7 @@ def test_unnamed_variables_are_numbered(block: Block) -> None:
     assert [block.create_var().name for _ in range(2)] == ["_generated_var_0", "_generated_var_1"]
 
 
-def test_declaring_again_gives_the_same_variable(block: Block) -> None:
+def test_declaring_again_has_the_same_variable(block: Block) -> None:
     assert block.create_var(name="x", shape=(-1, 3), dtype="float32") is block.var("x")
 
 
@@ -69,7 +69,7 @@ def test_declaring_again_gives_the_same_variable(block: Block) -> None:
         ("type", VarType.SELECTED_ROWS, "VarType.LOD_TENSOR", "VarType.SELECTED_ROWS"),
     ],
 )
-def test_declaring_as_something_else_is_refused(
+def test_declaring_as_something_else_is_rejected(
     block: Block, field: str, value: Any, previous: str, new: str
 ) -> None:
     message = (
@@ -79,7 +79,7 @@ def test_declaring_as_something_else_is_refused(
         block.create_var(name="x", **{field: value})
 
 
-def test_unknown_element_type_is_refused(block: Block) -> None:
+def test_unknown_element_type_is_rejected(block: Block) -> None:
     with pytest.raises(ValueError, match="'complex64' is not an element type fluid has"):
         block.create_var(dtype="complex64")
 
@@ -152,7 +152,7 @@ def test_variables_are_keys_and_differ_from_none() -> None:
     assert default_main_program().global_block().ops == []
 
 
-def test_half_of_an_integer_is_refused() -> None:
+def test_half_of_an_integer_is_rejected() -> None:
     n = fluid.layers.data("n", [1], dtype="int64")
     with pytest.raises(ValueError, match=r"'n' holds i64, which cannot hold 0\.5"):
         _ = n + 0.5
@@ -339,7 +339,7 @@ def test_lines_below_the_working_directory_are_relative(
         ("clear_gradient", ()),
     ],
 )
-def test_methods_of_dygraph_say_what_to_do(method: str, arguments: Any) -> None:
+def test_methods_of_dygraph_report_what_to_do(method: str, arguments: Any) -> None:
     x = fluid.layers.data("x", [3])
     with pytest.raises(AssertionError, match=f"'{method}' is of dygraph mode"):
         getattr(x, method)(*arguments)
@@ -356,7 +356,7 @@ def test_a_variable_takes_the_fields_of_the_reference(block: Block) -> None:
     assert (var.name, var.grad_name, var.shape) == ("v", "v@GRAD", (2,))
 
 
-def test_attributes_tell_their_types_and_blocks() -> None:
+def test_attributes_have_their_types_and_blocks() -> None:
     x = fluid.layers.data("x", [1], append_batch_size=False)
     with fluid.layers.Switch() as switch, switch.case(x < 1.0):
         fluid.layers.assign(x + 1.0, x)

@@ -97,7 +97,7 @@ def test_kernels_of_models_with_hostile_names_compute_the_same() -> None:
     assert not executed()
 
 
-def test_models_with_one_hostile_string_are_models_or_refused() -> None:
+def test_models_with_one_hostile_string_are_models_or_rejected() -> None:
     tally = Tally()
     attack_each([LINE, LOOP], 15, tally)
     held(tally)
@@ -120,7 +120,7 @@ def test_escaped_text_keeps_its_place(payload: str) -> None:
 
 
 @pytest.mark.parametrize("end", [*BREAKS, "\0", "\x1b", "\u202e", "\ud800"])
-def test_a_line_of_code_with_a_line_end_in_it_is_refused(end: str) -> None:
+def test_a_line_of_code_with_a_line_end_in_it_is_rejected(end: str) -> None:
     with pytest.raises(ValueError, match="a line of code holds"):
         Writer().line(f"a = 1  # x{end}")
     writer = Writer()
@@ -129,7 +129,7 @@ def test_a_line_of_code_with_a_line_end_in_it_is_refused(end: str) -> None:
     assert not ends_lines(writer.lines[0])
 
 
-def test_kernels_whose_lines_were_not_escaped_are_refused() -> None:
+def test_kernels_whose_lines_were_not_escaped_are_rejected() -> None:
     study = every_name(LINE, lambda index: f"name_{index}", "x").study("triton")
     frame = TritonFrame(study.compiled.plan)
     written = type("Written", (), {"helpers": [], "lines": ["def f(x):", "    # a\nb"]})()
@@ -216,7 +216,7 @@ def test_variables_may_have_any_name(name: str, role: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["@EMPTY@", "x@LOD0", "\ud800", "x\udcff"])
-def test_names_that_no_variable_can_have_are_refused(name: str) -> None:
+def test_names_that_no_variable_can_have_are_rejected(name: str) -> None:
     with pytest.raises(CompileError, match="is not a valid variable name"):
         net(x=name)
 

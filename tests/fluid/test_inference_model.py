@@ -243,7 +243,7 @@ def test_a_corrupt_model_is_named(main: Any, exe: Any, tmp_path: Path):
     assert text.startswith("the bytes given is not a saved program: ")
 
 
-def test_a_model_whose_parameters_do_not_fit_is_refused(main: Any, exe: Any, tmp_path: Path):
+def test_a_model_whose_parameters_do_not_fit_is_rejected(main: Any, exe: Any, tmp_path: Path):
     save(main, exe, tmp_path)
     save_tensor(tmp_path / "w", np.zeros((2, 3), np.float32))
     kind, text = not_loaded(exe, tmp_path)

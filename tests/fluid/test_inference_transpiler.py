@@ -402,7 +402,7 @@ REFUSED: dict[str, tuple[Net, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_must_stay_stays_and_says_why(case: str) -> None:
+def test_what_must_stay_stays_and_reports_why(case: str) -> None:
     net, why = REFUSED[case]
     program, report = checked(net())
     assert norms(program) == 1
@@ -465,7 +465,7 @@ def test_arguments_are_checked_in_order() -> None:
     assert fluid.transpiler.InferenceTranspiler is fluid.InferenceTranspiler
 
 
-def test_a_program_that_trains_is_refused() -> None:
+def test_a_program_that_trains_is_rejected() -> None:
     loss = layers.mean(layers.batch_norm(layers.conv2d(pictures(), 4, 3)))
     fluid.optimizer.SGD(0.1).minimize(loss)
     before = fluid.default_main_program().to_string(True)
@@ -492,7 +492,7 @@ def test_missing_values_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "shape"), [("conv2d_0.w_0", (4, 3, 5, 5)), ("batch_norm_0.w_1", (5,))]
 )
-def test_values_of_another_shape_are_told(name: str, shape: tuple[int, ...]) -> None:
+def test_values_of_another_shape_are_reported(name: str, shape: tuple[int, ...]) -> None:
     layers.batch_norm(layers.conv2d(pictures(), 4, 3))
     started()
     program = fluid.default_main_program().clone(for_test=True)

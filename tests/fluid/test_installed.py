@@ -31,7 +31,7 @@ def test_flags_keep_what_they_are_given() -> None:
         ([("FLAGS_benchmark", 1)], TypeError, "must be Mapping, but received list"),
     ],
 )
-def test_flags_that_are_refused(flags: Any, error: type[Exception], message: str) -> None:
+def test_flags_that_are_rejected(flags: Any, error: type[Exception], message: str) -> None:
     before = fluid.get_flags(["FLAGS_benchmark", "FLAGS_paddle_num_threads"])
     if isinstance(flags, dict):
         flags = {"FLAGS_paddle_num_threads": 9, **flags}

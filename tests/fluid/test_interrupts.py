@@ -84,7 +84,7 @@ def interrupted(training: Training, interrupt: Callable[[float], None], seconds:
     return False
 
 
-def test_training_goes_on_after_ctrl_c_at_any_moment(
+def test_training_continues_after_ctrl_c_at_any_moment(
     interrupt: Callable[[float], None],
 ) -> None:
     undisturbed = Training()

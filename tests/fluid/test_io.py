@@ -265,13 +265,13 @@ def test_a_damaged_combined_file_is_named(damage: Any, main: Any, exe: Any, tmp_
     assert (kind, text.startswith("the bytes given")) == (CheckpointError, True)
 
 
-def test_a_combined_file_of_other_variables_is_refused(main: Any, exe: Any, tmp_path: Path):
+def test_a_combined_file_of_other_variables_is_rejected(main: Any, exe: Any, tmp_path: Path):
     fluid.io.save_persistables(exe, tmp_path, main, "all")
     kind, text = refused(exe, tmp_path, main, "all")
     assert (kind, "expected 2 tensors, given 4" in text) == (CheckpointError, True)
 
 
-def test_another_shape_is_refused_with_both(main: Any, exe: Any, tmp_path: Path):
+def test_another_shape_is_rejected_with_both(main: Any, exe: Any, tmp_path: Path):
     fluid.io.save_params(exe, tmp_path, main)
     save_tensor(tmp_path / "w", np.zeros((3, 4), np.float32))
     kind, text = refused(exe, tmp_path, main)
@@ -281,7 +281,7 @@ def test_another_shape_is_refused_with_both(main: Any, exe: Any, tmp_path: Path)
     assert "(3, 2) in the program, but (6,) in" in refused(exe, tmp_path, main)[1]
 
 
-def test_another_element_type_is_refused_with_both(main: Any, exe: Any, tmp_path: Path):
+def test_another_element_type_is_rejected_with_both(main: Any, exe: Any, tmp_path: Path):
     fluid.io.save_params(exe, tmp_path, main)
     save_tensor(tmp_path / "w", VALUES["w"].astype(np.float64))
     kind, text = refused(exe, tmp_path, main)

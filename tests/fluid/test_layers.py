@@ -98,7 +98,7 @@ def test_names_of_losses_and_accuracy() -> None:
     assert cost.name == "square_error_cost_0.tmp_1"
 
 
-def test_data_has_a_batch_in_front_unless_told() -> None:
+def test_data_has_a_batch_in_front_by_default() -> None:
     cases: list[tuple[Any, dict[str, Any], tuple[int, ...]]] = [
         ([3], {}, (-1, 3)),
         ([3], {"append_batch_size": False}, (3,)),
@@ -365,7 +365,7 @@ def test_bilinear_weights_need_four_axes() -> None:
         block_with([2, 3], fluid.initializer.Bilinear())
 
 
-def test_a_seed_of_the_program_gives_each_op_its_own() -> None:
+def test_a_seed_of_the_program_seeds_each_op_differently() -> None:
     def seeds() -> list[int]:
         main, startup = fluid.Program(), fluid.Program()
         main.random_seed = startup.random_seed = 11

@@ -37,7 +37,7 @@ def test_a_call_appends_its_op(kind):
     assert (out.name, tuple(out.shape)) == (name, shape)
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_are_rejected():
     x = variable()
     for call in (c._allreduce, c._c_allreduce):
         with pytest.raises(TypeError, match="reduce type can only be"):

@@ -205,7 +205,7 @@ def test_the_seed_decides(exe: fluid.Executor) -> None:
     assert (first != other).any()
 
 
-def test_gradient_goes_to_the_parameters() -> None:
+def test_gradient_reaches_the_parameters() -> None:
     width = layers.create_parameter([3], "float32", "width")
     lost = layers.mean(Normal(constant([0.0] * 3), width).entropy())
     pairs = fluid.backward.append_backward(lost)

@@ -120,7 +120,7 @@ def test_centers_are_learnt_by_the_op(exe: fluid.Executor) -> None:
         layers.center_loss(x, label, 3, 1, centers)
 
 
-def test_embeddings_are_told_apart(exe: fluid.Executor) -> None:
+def test_embeddings_are_distinguished(exe: fluid.Executor) -> None:
     anchor, positive = (fluid.data(name, [6, 3]) for name in ("anchor", "positive"))
     labels = fluid.data("labels", [6], "int64")
     loss = layers.npair_loss(layers.fc(anchor, 4), layers.fc(positive, 4), labels)
@@ -259,7 +259,7 @@ def test_nce_of_a_given_distribution() -> None:
     assert all(var.stop_gradient for var in table)
 
 
-def test_what_nce_refuses() -> None:
+def test_what_nce_rejects() -> None:
     x, label = data("x", 3), data("label", 1, dtype="int64")
     with pytest.raises(ValueError, match=r"sampler of nce must be one of .* not 'zipf'"):
         layers.nce(x, label, 3, sampler="zipf")
@@ -334,7 +334,7 @@ def test_own_paths(exe: fluid.Executor) -> None:
         ({"num_classes": 4, "is_custom": True}, "needs path_table, path_code, num_classes"),
     ],
 )
-def test_what_a_tree_refuses(options: dict[str, Any], why: str) -> None:
+def test_what_a_tree_rejects(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         layers.hsigmoid(data("x", 3), data("label", 1, dtype="int64"), **options)
 

@@ -58,7 +58,7 @@ def test_counts_are_what_the_table_learns(exe: fluid.Executor) -> None:
     np.testing.assert_allclose(learnt[[0, 3], 2:], 0.5 - 0.5 * np.array([[1], [2]]) / [[12, 12]])
 
 
-def test_counts_of_whole_numbers_are_refused() -> None:
+def test_counts_of_whole_numbers_are_rejected() -> None:
     with pytest.raises(TypeError, match="data type of 'input' in cvm"):
         layers.continuous_value_model(fluid.data("x", [None, 4], "int64"), fluid.data("c", [-1, 2]))
 
@@ -142,6 +142,6 @@ def test_hashed_words(exe: fluid.Executor, dtype: str, numbers: Any) -> None:
         ({"hash_size": 1000, "num_hash": 1.5}, "type of 'num_hash' in hash"),
     ],
 )
-def test_hash_refuses(arguments: dict[str, Any], says: str) -> None:
+def test_hash_rejects(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(TypeError, match=says):
         layers.hash(fluid.data("words", [None, 2], "int64"), **arguments)

@@ -177,7 +177,7 @@ def test_bad_arguments(build: Callable[[], Any], error: type[Exception], message
         build()
 
 
-def test_a_batch_without_lod_is_told(exe: fluid.Executor) -> None:
+def test_a_batch_without_lod_is_reported(exe: fluid.Executor) -> None:
     out = layers.sequence_pool(rows(2), "sum")
     with pytest.raises(Exception, match="'x' has no LoD"):
         exe.run(feed={"x": np.ones((3, 2), np.float32)}, fetch_list=[out])

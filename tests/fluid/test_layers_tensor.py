@@ -149,7 +149,7 @@ def test_columns_of_places() -> None:
     assert places.shape == (-1, 1)
 
 
-def test_roll_without_axes_goes_through_all() -> None:
+def test_roll_without_axes_shifts_all() -> None:
     out = layers.roll(fed("table", TABLE), 4)
     assert ops() == ["reshape2", "roll", "reshape2"]
     np.testing.assert_array_equal(computed(out, table=TABLE), np.roll(TABLE, 4))
@@ -199,7 +199,7 @@ def test_gradients_go_through_square_brackets() -> None:
     np.testing.assert_array_equal(computed(gradient, cube=CUBE), want)
 
 
-def test_a_turned_part_is_called_after_the_variable() -> None:
+def test_a_transposed_part_is_called_after_the_variable() -> None:
     assert fed("cube", CUBE)[1:, ::-1].name == "cube_slice_reverse_0"
 
 

@@ -107,7 +107,7 @@ def test_layer_norm_has_what_is_asked_for() -> None:
         layers.layer_norm(image(), scale=False, param_attr="w")
 
 
-def test_group_norm_has_parameters_only_where_told() -> None:
+def test_group_norm_has_parameters_only_if_requested() -> None:
     layers.group_norm(image(), 3)
     assert default_main_program().all_parameters() == []
     layers.group_norm(image(), 3, param_attr="scale", bias_attr="bias")
@@ -141,7 +141,7 @@ def test_in_place_normalisation_writes_its_input() -> None:
 # ---- sizes
 
 
-def test_sizes_by_tensor_are_for_the_data_to_say(exe: fluid.Executor) -> None:
+def test_sizes_by_tensor_are_for_the_data_to_define(exe: fluid.Executor) -> None:
     sizes = layers.data("sizes", [2], append_batch_size=False, dtype="int32")
     one = layers.fill_constant([1], "int32", 5)
     outs = [
@@ -159,7 +159,7 @@ def test_short_side() -> None:
     assert layers.image_resize_short(image(3, 6, 9), 4).shape == (-1, 3, 4, 6)
 
 
-def test_old_way_to_say_a_size_warns() -> None:
+def test_old_way_to_give_a_size_warns() -> None:
     with pytest.warns(UserWarning, match="instead of actual_shape"):
         layers.resize_bilinear(
             image(), [4, 4], actual_shape=layers.data("size", [2], dtype="int32")
@@ -169,7 +169,7 @@ def test_old_way_to_say_a_size_warns() -> None:
 # ---- sequences and boxes
 
 
-def test_pictures_become_sequences(exe: fluid.Executor) -> None:
+def test_images_become_sequences(exe: fluid.Executor) -> None:
     out = layers.im2sequence(image(1, 3, 4), filter_size=2, stride=[1, 2])
     feed = {"image": np.arange(24, dtype=np.float32).reshape(2, 1, 3, 4)}
     (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)

@@ -248,7 +248,7 @@ def temporaries(program: fluid.Program) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["transformer_encoder", "sentiment_stacked_lstm", "while_power"])
-def test_saved_models_say_the_same(name: str, exe: Any) -> None:
+def test_saved_models_are_equal(name: str, exe: Any) -> None:
     """Models of the reference, between their feed and fetch ops."""
     with np.load(GOLDEN / f"{name}__io.npz") as recorded:
         feed: dict[str, Any] = {n[3:]: recorded[n] for n in recorded.files if n.startswith("in.")}
@@ -432,7 +432,7 @@ def test_a_value_that_a_gradient_of_a_loop_reads_is_watched() -> None:
     assert len(watched) == len(before) + 1 and sources(main()) != watched
 
 
-def test_a_damaged_mark_is_refused(exe: Any) -> None:
+def test_a_damaged_mark_is_rejected(exe: Any) -> None:
     loss = line()
     main().global_block().ops[0]._set_attr(REUSES, ["a", "b", "x", "0", "0"])
     with pytest.raises(CompileError, match=r"mul: .* in its attribute 'op_reuses' is malformed"):

@@ -40,7 +40,7 @@ def test_reset_empties_every_kind_of_state() -> None:
     assert metric._hidden == 4
 
 
-def test_a_metric_says_what_it_does() -> None:
+def test_a_metric_reports_what_it_does() -> None:
     base = metrics.MetricBase("base")
     for call in (lambda: base.update(1, 2), base.eval):
         with pytest.raises(NotImplementedError, match="MetricBase must implement"):
@@ -82,7 +82,7 @@ def test_accuracy_takes_what_layers_give() -> None:
     np.testing.assert_allclose(metric.eval(), 0.875)
 
 
-def test_what_accuracy_refuses() -> None:
+def test_what_accuracy_rejects() -> None:
     metric = metrics.Accuracy()
     with pytest.raises(ValueError, match="no data in Accuracy"):
         metric.eval()
@@ -117,7 +117,7 @@ def test_distances_are_averaged() -> None:
         metric.update([1.0], 1)
 
 
-def test_area_goes_on_until_it_is_reset() -> None:
+def test_area_continues_until_it_is_reset() -> None:
     metric = metrics.Auc("auc", num_thresholds=99)
     assert metric.eval() == 0.0
     metric.update(np.array([[0.8, 0.2], [0.2, 0.8]]), column(0, 1))

@@ -245,7 +245,7 @@ def test_a_static_scale_stays_and_gradients_do_not_have_it() -> None:
     assert float(total[0]) == pytest.approx(128.0 * float(loss[0])) and float(kept[0]) == 128.0
 
 
-def test_checkpoints_hold_float32_and_go_on_where_they_stopped(tmp_path: Path) -> None:
+def test_checkpoints_hold_float32_and_continue_where_they_stopped(tmp_path: Path) -> None:
     feed, adam = batch(16, 8), fluid.optimizer.Adam(0.01)
     built = Built(mlp, adam, init_loss_scaling=4.0, incr_every_n_steps=2).start()
     for _ in range(4):

@@ -75,13 +75,13 @@ def test_a_script_of_that_time_runs_on_the_processor(
     assert done.stdout == PRINTED, done.stderr
 
 
-def test_each_is_told_once(done: subprocess.CompletedProcess[str]) -> None:
+def test_each_is_reported_once(done: subprocess.CompletedProcess[str]) -> None:
     for line in TOLD:
         assert done.stderr.count(f"fluid run: {line}\n") == 1, done.stderr
     assert done.stderr.count("fluid run --cpu: CUDAPlace is taken as CPUPlace\n") == 1
 
 
-def test_what_stays_missing_says_why(done: subprocess.CompletedProcess[str]) -> None:
+def test_what_stays_missing_reports_why(done: subprocess.CompletedProcess[str]) -> None:
     assert "cannot import name 'IrGraph'" in done.stderr
     assert "hint: graphs of the native library are not here; the blocks and ops" in done.stderr
 
@@ -161,7 +161,7 @@ def test_folders_and_files(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_getargspec_of_what_it_cannot_say() -> None:
+def test_getargspec_of_what_it_cannot_describe() -> None:
     with pytest.raises(ValueError, match="keyword-only"):
         getargspec(lambda *, a: a)
 

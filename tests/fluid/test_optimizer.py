@@ -82,7 +82,7 @@ def test_what_is_remembered_starts_in_the_startup_program() -> None:
     assert (state.shape, state.persistable, state.belong_to_optimizer) == ((13, 1), True, True)
 
 
-def test_a_name_goes_into_what_is_remembered() -> None:
+def test_a_name_is_part_of_what_is_remembered() -> None:
     made = optimizer.Momentum(0.1, 0.9, name="mine")
     made.minimize(line(bias_attr=False))
     assert made.get_opti_var_name_list() == ["fc_0.w_0_mine_velocity_0"]
@@ -153,7 +153,7 @@ def test_decay_comes_before_updates() -> None:
     assert ops[1].input("X") == ["fc_0.b_0@GRAD", *ops[0].output("Out")]
 
 
-def test_a_parameter_s_decay_goes_first() -> None:
+def test_a_parameter_s_decay_is_first() -> None:
     attr = fluid.ParamAttr(regularizer=regularizer.L1Decay(0.25))
     loss = line(param_attr=attr)
     optimizer.SGD(0.1, regularization=regularizer.L2Decay(0.5)).minimize(loss)

@@ -203,7 +203,7 @@ def test_dpsgd_without_noise_is_sgd_with_short_gradients() -> None:
     np.testing.assert_allclose(found["emb"], want["emb"], rtol=1e-5, atol=1e-6)
 
 
-def test_state_goes_out_and_in() -> None:
+def test_state_is_saved_and_loaded() -> None:
     main, startup = Program(), Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         made = optimizer.Momentum(0.1, 0.9)

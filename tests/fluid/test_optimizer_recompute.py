@@ -69,7 +69,7 @@ def test_numbers_are_the_same(block: Any) -> None:
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
-def test_what_is_computed_again_stands_before_its_first_reader() -> None:
+def test_what_is_computed_again_precedes_its_first_reader() -> None:
     main, _, _ = deep(True, plain, depth=4)
     ops = main.global_block().ops
     again = [op for op in ops if any(name.endswith(".subprog_0") for name in op.writes())]

@@ -73,7 +73,7 @@ def test_digits_are_between_minus_one_and_one(home: Path) -> None:
     assert samples[0][0].dtype == np.float32 and len(list(mnist.test()())) == 100
 
 
-def test_pictures_are_between_zero_and_one(home: Path) -> None:
+def test_images_are_between_zero_and_one(home: Path) -> None:
     draw = np.random.RandomState(1)
     pixels, labels = draw.randint(0, 256, (4, 3072)), draw.randint(0, 10, 4)
     samples = list(cifar.train10()())
@@ -84,7 +84,7 @@ def test_pictures_are_between_zero_and_one(home: Path) -> None:
     assert [len(list(each()())) for each in (cifar.train100, cifar.test100)] == [3, 3]
 
 
-def test_pictures_come_again_where_they_are_asked_to(home: Path) -> None:
+def test_images_come_again_where_they_are_asked_to(home: Path) -> None:
     cycled = cifar.test10(cycle=True)()
     labels = [next(cycled)[1] for _ in range(9)]
     assert labels[4:8] == labels[:4] and labels[8] == labels[0]
@@ -151,7 +151,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("folder", ASKED)
-def test_missing_file_is_told_with_where_it_comes_from_and_goes(
+def test_a_missing_file_is_reported_with_its_source_and_destination(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(common, "DATA_HOME", str(tmp_path))
@@ -164,7 +164,7 @@ def test_missing_file_is_told_with_where_it_comes_from_and_goes(
 
 
 @pytest.mark.parametrize("name", ["cifar", "conll05", "flowers", "imdb", "imikolov", "mnist"])
-def test_fetch_says_that_all_is_there(name: str, home: Path) -> None:
+def test_fetch_reports_that_all_is_there(name: str, home: Path) -> None:
     getattr(dataset, name).fetch()
 
 
@@ -316,7 +316,7 @@ def test_matlab_files_that_are_none(tmp_path: Path) -> None:
             matlab.load_arrays(spoiled)
 
 
-def test_pictures_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIL", "PIL.Image"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(DatasetError, match="reading images requires Pillow: pip install pillow"):

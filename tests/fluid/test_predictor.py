@@ -83,7 +83,7 @@ def test_a_model_may_come_as_bytes():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_results_that_are_sequences_say_so():
+def test_results_that_are_sequences_report_it():
     (found,) = predictor("tagger_gru_crf").run({"words": sequences([2, 3], 0)})
     assert isinstance(found, fluid.LoDTensor)
     assert found.lod() == [[0, 2, 5]]
@@ -250,7 +250,7 @@ def test_a_parameter_that_is_fetched_is_a_copy(tmp_path: Path):
         (lambda f: {**f, "img": f["img"][:, :, 1:]}, ShapeError, "feed 'img' must have the shape"),
     ],
 )
-def test_feeds_that_are_refused(change: Callable[..., Any], kind: type[Exception], message: str):
+def test_feeds_that_are_rejected(change: Callable[..., Any], kind: type[Exception], message: str):
     model, (feed, expected) = predictor("lenet_bn"), recorded("lenet_bn")
     with pytest.raises(kind, match=message):
         model.run(change(feed))

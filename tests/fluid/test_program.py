@@ -181,7 +181,7 @@ def test_prune_keeps_what_targets_need() -> None:
     assert [p.name for p in cut.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
 
 
-def test_prune_refuses_what_is_no_target() -> None:
+def test_prune_rejects_what_is_no_target() -> None:
     loss = model()
     program = loss.block.program
     with pytest.raises(ValueError, match="no operator computes the target variable 'image'"):

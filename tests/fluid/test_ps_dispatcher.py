@@ -11,7 +11,7 @@ from fluid.transpiler.ps_dispatcher import PSDispatcher
 SERVERS = ["127.0.0.1:6007", "127.0.0.1:6008", "127.0.0.1:6009"]
 
 
-def test_turns_go_on_until_they_are_reset() -> None:
+def test_turns_continue_until_they_are_reset() -> None:
     turns = RoundRobin(SERVERS)
     assert turns.dispatch(["v1", "v2", "v3", "v4", "v5"]) == [*SERVERS, *SERVERS[:2]]
     assert turns.dispatch(["v6"]) == SERVERS[2:]
@@ -20,7 +20,7 @@ def test_turns_go_on_until_they_are_reset() -> None:
     assert turns.eps == SERVERS
 
 
-def test_names_say_the_same_everywhere(fresh_programs: object) -> None:
+def test_names_are_equal_everywhere(fresh_programs: object) -> None:
     names = [f"fc_{number}.w_0" for number in range(300)]
     found = HashName(SERVERS).dispatch(names)
     assert found[:6] == [SERVERS[number] for number in (2, 1, 1, 0, 2, 0)]
@@ -37,6 +37,6 @@ def test_there_must_be_endpoints(kind: type[PSDispatcher]) -> None:
         kind([]).dispatch(["w"])
 
 
-def test_how_is_for_subclasses_to_say() -> None:
+def test_how_is_for_subclasses_to_define() -> None:
     with pytest.raises(NotImplementedError, match="PSDispatcher does not say"):
         PSDispatcher(SERVERS).dispatch(["w"])

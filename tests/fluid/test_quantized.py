@@ -35,7 +35,7 @@ def close(got: Any, want: np.ndarray, what: str) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_a_quantized_training_goes_as_the_reference_s(path: Path) -> None:
+def test_a_quantized_training_equals_the_reference_s(path: Path) -> None:
     train(path, fluid.CPUPlace())
 
 
@@ -94,7 +94,7 @@ def test_training_without_its_state_is_an_error() -> None:
         ranged({"bit_length": 17, "is_test": True})
 
 
-def test_what_quantizers_note_of_variables_says_nothing() -> None:
+def test_what_quantizers_note_of_variables_has_no_effect() -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [2, 3])

@@ -48,7 +48,7 @@ def test_cache_reads_once() -> None:
     assert (list(cached()), list(cached()), reads) == ([0, 1], [0, 1], [1])
 
 
-def test_shuffle_gives_every_sample_within_its_buffer() -> None:
+def test_shuffle_returns_every_sample_within_its_buffer() -> None:
     random.seed(3)
     first = list(io.shuffle(numbers(10), 4)())
     random.seed(3)
@@ -80,7 +80,7 @@ def test_firstn_of_fewer() -> None:
 
 
 @pytest.mark.parametrize("order", [True, False])
-def test_xmap_gives_every_sample(order: bool) -> None:
+def test_xmap_returns_every_sample(order: bool) -> None:
     def mapper(sample: int) -> int:
         time.sleep(0.002 * (sample % 3))
         return sample * 10
@@ -119,7 +119,7 @@ def test_processes_take_turns() -> None:
     ]
 
 
-def test_a_failing_process_tells_why() -> None:
+def test_a_failing_process_reports_why() -> None:
     with pytest.raises(ValueError, match=r"(?s)a process that reads failed.*KeyError: 'broken'"):
         list(io.multiprocess_reader([failing])())
     with pytest.raises(ValueError, match="a sample is None"):

@@ -57,7 +57,7 @@ def feeds(recorded: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("disable", ["", "fuse_pointwise,schedule,reuse_memory"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_training_goes_as_the_reference_s(
+def test_training_equals_the_reference_s(
     path: Path, disable: str, fresh_programs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLUID_DISABLE", disable)
@@ -66,7 +66,7 @@ def test_training_goes_as_the_reference_s(
 
 @pytest.mark.device
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_training_on_a_device_goes_as_the_reference_s(path: Path, fresh_programs: Any) -> None:
+def test_training_on_a_device_equals_the_reference_s(path: Path, fresh_programs: Any) -> None:
     pytest.importorskip("triton")
     slow = path.stem in INTERPRETED_IN_PART and interprets()
     train(path, fresh_programs, fluid.CUDAPlace(0), most=2 if slow else 6)

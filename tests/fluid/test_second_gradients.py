@@ -135,7 +135,7 @@ def test_a_penalty_on_gradients_trains_as_in_the_reference(
     np.testing.assert_allclose(losses, LOSSES, rtol=1e-5)
 
 
-def test_an_unknown_second_gradient_is_told(fresh_programs: object) -> None:
+def test_an_unknown_second_gradient_is_reported(fresh_programs: object) -> None:
     """The reference leaves such a path out without a word."""
     x = fluid.data("x", [4, 6], "float32")
     x.stop_gradient = False

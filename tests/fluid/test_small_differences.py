@@ -65,7 +65,7 @@ def test_an_asserted_shape_names_op_and_line() -> None:
 
 @pytest.mark.parametrize("kind", ["bilinear_interp", "nearest_interp"])
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
-def test_interpolation_goes_by_its_attribute(programs: Any, kind: str, method: str) -> None:
+def test_interpolation_depends_on_its_attribute(programs: Any, kind: str, method: str) -> None:
     block, x = programs.global_block(), fed(1, 1, 2, 2)
     out = block.create_var(name="out", dtype="float32")
     attrs = {"interp_method": method, "out_h": 3, "out_w": 3, "align_corners": True}

@@ -31,7 +31,7 @@ def ready(exe: Any) -> fluid.Variable:
 # ---- feeds and fetches
 
 
-def test_feeds_of_a_wrong_type_are_refused(exe: Any) -> None:
+def test_feeds_of_a_wrong_type_are_rejected(exe: Any) -> None:
     """In a data-parallel run the reference silently takes the feed of the run before."""
     mean = ready(exe)
     exe.run(feed={"x": X}, fetch_list=[mean])
@@ -41,7 +41,7 @@ def test_feeds_of_a_wrong_type_are_refused(exe: Any) -> None:
         exe.run(feed=None, fetch_list=[mean])
 
 
-def test_a_feed_of_another_element_type_is_refused_at_once(exe: Any) -> None:
+def test_a_feed_of_another_element_type_is_rejected_at_once(exe: Any) -> None:
     """The reference fails deep inside the first op that reads it."""
     mean = ready(exe)
     with pytest.raises(
@@ -52,7 +52,7 @@ def test_a_feed_of_another_element_type_is_refused_at_once(exe: Any) -> None:
     assert isinstance(caught.value, ValueError | fluid.core.EnforceNotMet)
 
 
-def test_a_feed_of_another_shape_is_refused_at_once(exe: Any) -> None:
+def test_a_feed_of_another_shape_is_rejected_at_once(exe: Any) -> None:
     """`layers.data` is not checked in the reference, `fluid.data` is."""
     mean = ready(exe)
     with pytest.raises(ValueError, match=r"feed 'x' must have the shape \(-1, 3\), but \(4, 2\)"):
@@ -107,7 +107,7 @@ def test_saving_a_model_leaves_the_program_as_it_is(exe: Any, tmp_path: Path) ->
     assert str(fluid.default_main_program()) == before
 
 
-def test_saved_programs_do_not_tell_of_folders(exe: Any, tmp_path: Path) -> None:
+def test_saved_programs_do_not_contain_folders(exe: Any, tmp_path: Path) -> None:
     """The reference writes the call stack of every op, and with it the user's paths."""
     mean = ready(exe)
     fluid.io.save_inference_model(str(tmp_path), ["x"], [mean], exe)
@@ -125,7 +125,7 @@ def test_parameters_of_a_parsed_program() -> None:
     assert [param.name for param in parsed.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
 
 
-def test_a_prefix_goes_before_every_name_that_is_made() -> None:
+def test_a_prefix_precedes_every_name_that_is_made() -> None:
     """As in the reference: files of checkpoints have these names."""
     with fluid.unique_name.guard("D/"):
         mean = net()

@@ -263,7 +263,7 @@ def generated(line: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("line", ["{}['key']", "assert not 1, 'one'", "None.shape", "int('x')"])
-def test_a_bug_of_ours_says_where_and_how_to_see_more(line: str) -> None:
+def test_a_bug_of_ours_reports_where_and_how_to_see_more(line: str) -> None:
     text = shown(raised(generated(line)))
     assert text.endswith(
         "  hint: raised in <module 0>:2; set FLUID_TRACEBACK=full to see every frame\n"
@@ -285,7 +285,7 @@ def test_arguments_that_a_signature_lacks_are_no_bug() -> None:
     assert "FLUID_TRACEBACK" not in shown(error)
 
 
-def test_an_argument_that_nobody_foresaw_says_what_it_caused() -> None:
+def test_an_argument_that_nobody_foresaw_reports_what_it_caused() -> None:
     error = raised(fluid.layers.concat, [3])
     if "cannot take" in str(error):
         assert "hint: caused by" in shown(error)

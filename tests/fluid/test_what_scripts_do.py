@@ -91,7 +91,7 @@ def test_attributes_are_float32_as_in_a_saved_program(exe: Any) -> None:
     assert value[0, 0] == 0.10000000149011612
 
 
-def test_pictures_of_bytes_are_resampled_as_numbers(exe: Any) -> None:
+def test_images_of_bytes_are_resampled_as_numbers(exe: Any) -> None:
     picture = fluid.data("picture", [1, 1, 2, 2], "uint8")
     block = fluid.default_main_program().global_block()
     out = block.create_var(name="out", dtype="uint8")
@@ -121,7 +121,7 @@ def test_classes_of_which_nothing_is_found_count_as_nothing(exe: Any) -> None:
     assert detection_map(exe, FOUND, true) == 0.5
 
 
-def test_images_without_labels_are_refused(exe: Any) -> None:
+def test_images_without_labels_are_rejected(exe: Any) -> None:
     with pytest.raises(ValueError, match="boxes of 2 images, Label those of 1"):
         detection_map(exe, FOUND, [[1, 0, 0, 1, 1]], ([2, 1], [1]))
 
@@ -247,7 +247,7 @@ def test_restored_places_have_no_sequences(exe: Any) -> None:
         (lambda: layers.fill_constant([], "float32", 1.0), AssertionError),
     ],
 )
-def test_what_is_refused(layer: Any, error: type[Exception]) -> None:
+def test_what_is_rejected(layer: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         layer()
 

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import compiler.ops
-from compiler.ir.analysis.liveness import kernels, lives, may_take_over
+from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory
 from compiler.ir.analysis.verifier import fusible_shape
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
@@ -233,7 +233,7 @@ def _label_slots(rng: random.Random, g: Graph) -> None:
         for slot, old in holder.items() if var.overwrites is None else ():
             made, gone = alive[old]
             fits = gone <= start or (
-                made < start == gone - 1 and may_take_over(steps[start], old, var)
+                made < start == gone - 1 and may_reuse_memory(steps[start], old, var)
             )
             if fits and old.type.nbytes == var.type.nbytes and rng.random() < 0.7:
                 var.slot = slot

@@ -65,7 +65,7 @@ def graph_of(text: str, fetch: list[str], **feed):
     return graph
 
 
-def test_outputs_share_the_lod_of_their_input_until_an_op_says_another():
+def test_outputs_share_the_lod_of_their_input_unless_an_op_declares_another():
     graph = graph_of(WORDS, ["active", "pooled"], ids=(N, 1), ids_LOD0=(M + 1,))
     assert [var.label for var in graph.results] == ["active", "active@LOD0", "pooled"]
     pool = graph.producer(graph.find("pooled"))
@@ -131,7 +131,7 @@ def generated(stages, feed, params):
     return load(stages.module, params=params)(feed)
 
 
-def test_a_program_says_levels_and_kinds_of_what_ops_make():
+def test_a_program_reports_levels_and_kinds_of_what_ops_make():
     program: Program = parse_program(WORDS)
     for op in program.blocks[0].ops[:2]:
         infer_op(program.blocks[0], op)

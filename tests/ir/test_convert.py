@@ -109,7 +109,7 @@ def test_a_block_sees_what_it_reads_and_carries_what_it_may_not_write():
     assert [var.label for var in branch.body.results] == ["rate#1"]
 
 
-def test_a_block_goes_back_to_a_block():
+def test_a_block_converts_back_to_a_block():
     program = to_program(graph_of(SWITCH, x=(1,)))
     assert [[op.type for op in block.ops] for block in program.blocks] == [
         ["fill_constant", "less_than", "conditional_block"],

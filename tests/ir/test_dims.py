@@ -100,6 +100,6 @@ def test_sizes_read(text: str, size: Size):
 @pytest.mark.parametrize(
     "text", ["", "N +", "f(N)", "N ** 2", "N / 2", "1.5", "'N'", "N.x", "[N]", "N M"]
 )
-def test_what_is_no_size_is_refused(text: str):
+def test_what_is_no_size_is_rejected(text: str):
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)

@@ -75,7 +75,7 @@ def test_reading_is_a_snapshot():
 # ---- adding ----
 
 
-def test_an_op_stands_behind_the_last_producer_it_reads():
+def test_an_op_follows_the_last_producer_it_reads():
     g = parse(UPDATE)
     new = relu(g, find(g, "a"), "new")
     assert g.ops().index(new) == 1
@@ -88,7 +88,7 @@ def test_an_op_stands_behind_the_last_producer_it_reads():
     verify(g)
 
 
-def test_an_op_that_overwrites_stands_behind_the_readers_of_what_it_overwrites():
+def test_an_op_that_overwrites_follows_the_readers_of_what_it_overwrites():
     g = parse(UPDATE)
     w1 = find(g, "w#1")
     w2 = g.next_version(w1, ROW, same_storage=True)
@@ -214,7 +214,7 @@ def test_an_order_has_every_op_once():
     assert g.ops() == ops
 
 
-def test_adding_goes_on_behind_a_new_order():
+def test_adding_continues_after_a_new_order():
     g = parse(UPDATE)
     a = find(g, "a")
     relu(g, a, "new")

@@ -138,7 +138,7 @@ def test_one_64_bit_float_is_what_fill_constant_has():
     assert only(program).attrs == {"shape": [1], "dtype": 6, "value": 0.1, "str_value": "0.1"}
 
 
-def test_a_number_that_stands_for_a_variable_gets_its_shape_and_type():
+def test_a_number_that_replaces_a_variable_gets_its_shape_and_type():
     zero = attr("value", AttrType.FLOAT, f=0.5)
     program = read(constant("fill_constant", [], VarTypeId.FP32, zero), [-1, 501, 50])
     assert only(program).attrs == {"shape": [1, 501, 50], "dtype": 5, "value": 0.5}

@@ -38,7 +38,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("shape", "message"), SIZES.values(), ids=SIZES)
-def test_a_size_beyond_a_limit_is_refused_at_once(shape: str, message: str) -> None:
+def test_a_size_beyond_a_limit_is_rejected_at_once(shape: str, message: str) -> None:
     start = time.process_time()
     with pytest.raises(ParseError) as caught:
         parse(scaled(shape))
@@ -108,7 +108,7 @@ def test_blocks_nest_up_to_the_limit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["while", "conditional_block"])
 @pytest.mark.parametrize("depth", [MAX_NESTED_BLOCKS + 1, 400, 1500])
-def test_blocks_beyond_the_limit_are_refused(kind: str, depth: int) -> None:
+def test_blocks_beyond_the_limit_are_rejected(kind: str, depth: int) -> None:
     program = nested(depth, kind)
     with pytest.raises(CompileError, match=f"nests more than {MAX_NESTED_BLOCKS} blocks"):
         load_program(dump_program(program))
@@ -123,7 +123,7 @@ def test_a_saved_variable_has_at_most_nine_axes() -> None:
         load_program(dump_program(program))
 
 
-def test_an_op_gives_at_most_nine_axes() -> None:
+def test_an_op_returns_at_most_nine_axes() -> None:
     with fluid.program_guard(fluid.Program()):
         x = fluid.layers.data("x", [1] * 9, append_batch_size=False)
         with pytest.raises(ShapeError, match="Out has 10 axes, more than 9"):

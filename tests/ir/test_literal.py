@@ -55,7 +55,7 @@ def test_attributes_of_later_releases_come_back():
 
 
 @pytest.mark.parametrize("value", [{1}, {"a": 1}, b"bytes", 1j, object, np.zeros(2)])
-def test_what_is_no_attribute_is_refused(value):
+def test_what_is_no_attribute_is_rejected(value):
     with pytest.raises(CompileError, match="cannot be an attribute"):
         value_text(value)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from compiler.ir.philox import (
-    below_by_key,
-    fine_by_key,
     normal_by_key,
     philox,
+    randint_by_key,
     uniform_by_key,
+    uniform_float64_by_key,
     words,
 )
 from compiler.ops.shape.random_kernels import permutation_by_key, truncated
@@ -39,7 +39,7 @@ def normal_law(x):
 
 LAWS = {
     "uniform": (uniform_by_key(KEY, 0, [COUNT]), lambda x: x, 0.5, 1 / 12),
-    "fine": (fine_by_key(KEY, 1, [COUNT]), lambda x: x, 0.5, 1 / 12),
+    "fine": (uniform_float64_by_key(KEY, 1, [COUNT]), lambda x: x, 0.5, 1 / 12),
     "normal": (normal_by_key(KEY, 0, [COUNT], np.float32), normal_law, 0.0, 1.0),
     "normal64": (normal_by_key(KEY, 1, [COUNT], np.float64), normal_law, 0.0, 1.0),
     "truncated": (
@@ -94,13 +94,13 @@ def test_even_numbers_go_from_nought_to_below_one(law):
 
 @pytest.mark.parametrize("span", [1, 2, 10, 2**31 + 7, 2**62 + 2**61, 2**63])
 def test_whole_numbers_are_sixty_four_bits_times_their_span(span):
-    drawn = below_by_key(KEY, 0, [500], span)
+    drawn = randint_by_key(KEY, 0, [500], span)
     pairs = words(20_091, 0, 1000).reshape(-1, 2).tolist()
     assert drawn.tolist() == [(high * 2**32 + low) * span >> 64 for low, high in pairs]
 
 
 def test_whole_numbers_are_even():
-    counts = np.bincount(below_by_key(KEY, 0, [COUNT], 10), minlength=10)
+    counts = np.bincount(randint_by_key(KEY, 0, [COUNT], 10), minlength=10)
     expected = COUNT / 10
     assert ((counts - expected) ** 2 / expected).sum() < 21.67  # chi squared, 9 degrees, 1 %
 

@@ -213,7 +213,7 @@ def test_a_large_program_is_read_at_once():
 # ---- damage ----
 
 
-def test_every_truncation_is_refused_or_a_shorter_program():
+def test_every_truncation_is_rejected_or_a_shorter_program():
     data = SMALLEST.read_bytes()
     refused = 0
     for length in range(len(data)):
@@ -224,7 +224,7 @@ def test_every_truncation_is_refused_or_a_shorter_program():
     assert refused >= len(data) - 3  # empty, before the op map, before the version
 
 
-def test_random_damage_is_refused_or_read():
+def test_random_damage_is_rejected_or_read():
     chance = random.Random(1)
     originals = [path.read_bytes() for path in MODELS]
     outcomes = {"read": 0, "refused": 0}
@@ -243,7 +243,7 @@ def test_random_damage_is_refused_or_read():
 
 
 @given(st.binary(max_size=64), st.sampled_from(sorted(SCHEMA)))
-def test_noise_is_refused_or_read(data: bytes, kind: str):
+def test_noise_is_rejected_or_read(data: bytes, kind: str):
     try:
         once = dump(parse(data, kind))
     except ProtoError as error:
@@ -323,12 +323,12 @@ def test_a_refusal_names_byte_field_and_expectation(data: str, kind: str, messag
         (Message("Opus", {}), "there is no message 'Opus'; there are ProgramDesc"),
     ],
 )
-def test_a_message_that_cannot_be_written_says_why(message: Message, expected: str):
+def test_a_message_that_cannot_be_written_reports_why(message: Message, expected: str):
     with pytest.raises(ProtoError, match=expected):
         dump(message)
 
 
-def test_asking_for_what_is_not_there_says_why():
+def test_asking_for_what_is_not_there_reports_why():
     op = build("OpDesc", type="relu")
     with pytest.raises(ProtoError, match="OpDesc has no field 'name'"):
         op.has("name")

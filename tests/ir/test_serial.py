@@ -159,7 +159,7 @@ def test_any_program_comes_back_the_same(program: Program):
     assert dump_program(again) == data
 
 
-def test_the_file_says_its_version_and_what_ops_it_needs():
+def test_the_file_has_its_version_and_what_ops_it_needs():
     message = parse(dump_program(Program()))
     assert message.one("version", Message).one("version", int) == MODEL_VERSION == 1_008_005
     needs = message.one("op_compatible_map", Message)
@@ -218,7 +218,7 @@ def test_empty_lists_of_the_reference_keep_their_type():
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, [[1]], [1, "a"], 1 << 63, b"raw"])
-def test_what_no_attribute_can_hold_is_refused(value: Any):
+def test_what_no_attribute_can_hold_is_rejected(value: Any):
     program = Program()
     program.blocks[0].add_op("custom", {}, {}, {"strange": value})
     with pytest.raises(
@@ -227,12 +227,12 @@ def test_what_no_attribute_can_hold_is_refused(value: Any):
         dump_program(program)
 
 
-def test_a_declared_attribute_of_another_type_is_refused():
+def test_a_declared_attribute_of_another_type_is_rejected():
     with pytest.raises(BadAttribute, match="'scale' is str 'two', not float"):
         dump_attr("scale", "scale", "two")
 
 
-def test_names_that_are_no_text_are_refused():
+def test_names_that_are_no_text_are_rejected():
     program = Program()
     program.blocks[0].add_var("\ud800")
     with pytest.raises(CompileError, match=r"the program cannot be saved: VarDesc\.name"):
@@ -249,7 +249,7 @@ STACK = [
 ]
 
 
-def test_a_call_stack_gives_the_users_line_and_is_not_written_again():
+def test_a_call_stack_returns_the_users_line_and_is_not_written_again():
     stack = attr("op_callstack", AttrType.STRINGS, strings=STACK)
     program = load_program(desc(block(ops=[op(stack)])))
     (loaded,) = program.blocks[0].ops
@@ -267,7 +267,7 @@ def test_a_call_stack_gives_the_users_line_and_is_not_written_again():
         attr("op_callstack", AttrType.INT, i=3),
     ],
 )
-def test_a_call_stack_without_a_users_line_gives_none(stack: Message):
+def test_a_call_stack_without_a_users_line_has_none(stack: Message):
     assert load_program(desc(block(ops=[op(stack)]))).blocks[0].ops[0].source == ""
 
 
@@ -373,7 +373,7 @@ def test_bad_input_is_named(data: bytes, message: str):
     assert "hint: is the file complete" in str(caught.value)
 
 
-def test_names_that_the_factory_refuses_are_named():
+def test_names_that_the_factory_rejects_are_named():
     data = desc(block(vars=[var("@EMPTY@")]))
     with pytest.raises(
         CompileError, match=r"block 0: variable '@EMPTY@': .*is not a valid variable name"
@@ -381,7 +381,7 @@ def test_names_that_the_factory_refuses_are_named():
         load_program(data, factory=fluid.Program)
 
 
-def test_truncated_files_are_refused_or_end_between_messages():
+def test_truncated_files_are_rejected_or_end_between_messages():
     data = SMALLEST.read_bytes()
     whole = content(load_program(data))
     for length in range(0, len(data), 5):
@@ -393,7 +393,7 @@ def test_truncated_files_are_refused_or_end_between_messages():
             assert content(program) == whole  # all blocks are there; only the tail is not
 
 
-def test_corrupt_files_load_or_are_refused_and_nothing_else():
+def test_corrupt_files_load_or_are_rejected_and_nothing_else():
     data = (GOLDEN / "lenet_bn__separate" / "__model__").read_bytes()
     draw = random.Random(7)
     refused = 0

@@ -59,7 +59,7 @@ program {
 # ---- graphs ----
 
 
-def test_example_reads_as_it_says():
+def test_example_reads_as_documented():
     g = parse(EXAMPLE)
     x, w, h, y = (g.find(name) for name in ("x", "w", "h", "y"))
     mul, scale, fill, sgd, total = g.ops()
@@ -227,7 +227,7 @@ def timed(function, *arguments) -> float:
 # ---- programs ----
 
 
-def test_program_reads_and_prints_as_it_says():
+def test_program_reads_and_prints_as_documented():
     program = parse_program(PROGRAM)
     main, inner = program.blocks
     assert show(program) == PROGRAM
@@ -274,7 +274,7 @@ def test_all_fields_of_a_variable_come_back():
     }
 
 
-def test_a_program_with_an_unknown_op_prints_with_all_it_says():
+def test_a_program_with_an_unknown_op_prints_with_all_it_contains():
     program = Program()
     program.blocks[0].add_var("x", shape=(3,))
     program.blocks[0].add_op("gelu2", {"X": ["x"]}, {"Out": ["x"]}, {"axis": -1, "op_role": 0})
@@ -283,7 +283,7 @@ def test_a_program_with_an_unknown_op_prints_with_all_it_says():
         parse_program(show(program))
 
 
-def test_digest_tells_programs_apart():
+def test_digest_distinguishes_programs():
     program, other = parse_program(PROGRAM), parse_program(PROGRAM.replace("13]", "14]"))
     assert len(digest(program)) == 64
     assert digest(program) == digest(parse_program(PROGRAM)) != digest(other)
@@ -356,7 +356,7 @@ def test_program_and_graph_are_not_taken_for_each_other():
 
 
 @given(st.data())
-def test_damaged_text_is_refused_or_reads_as_a_graph(data):
+def test_damaged_text_is_rejected_or_reads_as_a_graph(data):
     """Nothing but ParseError comes out of a text with a few characters changed."""
     text = list(data.draw(st.sampled_from([EXAMPLE, PROGRAM])))
     for _ in range(data.draw(st.integers(1, 4))):

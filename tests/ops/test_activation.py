@@ -100,7 +100,7 @@ def test_slopes_at_edges(op, attrs, X, out):
     np.testing.assert_allclose(slope(op, X, **attrs), out, rtol=1e-6)
 
 
-def test_gradient_of_maxout_goes_to_the_first_of_equals():
+def test_gradient_of_maxout_reaches_the_first_of_equals():
     np.testing.assert_array_equal(
         slope_of_maxout(np.ones((1, 4, 1, 1), np.float32)).ravel(), [1, 0, 1, 0]
     )

@@ -51,7 +51,7 @@ def test_the_first_item_makes_an_array():
     assert out["Out_lod"] == []
 
 
-def test_reading_gives_an_item():
+def test_reading_returns_an_item():
     assert evaluate("read_from_array", X=[A, B], I=index(1))["Out"] is B
 
 

@@ -81,7 +81,7 @@ def test_constants_take_the_place_of_values(block: Any) -> None:
     assert found[2].shape == (2048,)
 
 
-def test_inputs_have_the_element_type_that_is_said(block: Any) -> None:
+def test_inputs_have_the_declared_element_type(block: Any) -> None:
     x, y = pair()
     with pytest.raises(ShapeError, match=r"coalesce_tensor: Input 1 is f64\[1, 3\]"):
         coalesced(block, x, layers.cast(y, "float64"))

@@ -96,7 +96,7 @@ def test_functions_that_do_not_fit(functions: list[str]) -> None:
         graph_of("fused_elemwise_activation", given, {"Out": ["o"]}, functor_list=functions)
 
 
-def test_shapes_that_do_not_fit_are_told_with_the_kind_of_the_whole() -> None:
+def test_shapes_that_do_not_fit_are_reported_with_the_kind_of_the_whole() -> None:
     given = {"X": {"x": (2, 3)}, "Y": {"y": (4,)}}
     functions = ["relu", "elementwise_add"]
     with pytest.raises(CompileError, match=r"fused_elemwise_activation: .*3.*4") as caught:

@@ -116,7 +116,7 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), (4, 3, 3, 3), {"padding_algorithm": "FULL"}, BadAttribute, "is 'FULL'"),
     ],
 )
-def test_what_does_not_fit_is_said(
+def test_what_does_not_fit_is_an_error(
     images: Shape, filters: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -56,7 +56,7 @@ def text(
 
 @pytest.mark.parametrize("places", [1, 20])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_tiles_give_what_the_whole_gives(case, places, monkeypatch):
+def test_tiles_equal_the_whole_gives(case, places, monkeypatch):
     assert find("conv2d")
     monkeypatch.setattr(tiles, "MIN_TILE_POSITIONS", places)
     monkeypatch.setattr(tiles, "COLUMN_ELEMENTS", 40)

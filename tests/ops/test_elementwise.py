@@ -69,7 +69,7 @@ def test_element_types_must_agree():
         infer("elementwise_add", {}, X=f32(3), Y=whole)
 
 
-def test_named_batch_size_goes_through():
+def test_named_batch_size_is_preserved():
     batch = Dim.named("N")
     assert infer("less_than", {}, X=f32(batch, 1), Y=f32(1)) == {
         "Out": TensorType(DType.BOOL, (batch, 1))
@@ -145,7 +145,7 @@ def test_gradient_of_sum_is_a_scale_for_each_term():
     ]
 
 
-def test_sum_refuses_terms_of_other_shapes():
+def test_sum_rejects_terms_of_other_shapes():
     with pytest.raises(ShapeError, match=re.escape("X[0] f32[3, 1] and X[1] f32[1]")):
         infer("sum", {}, X=[f32(3, 1), f32(1)])
 

@@ -211,7 +211,7 @@ def test_crops_are_parts(kind, attrs, message):
         inferred(kind, attrs, slot="X", X=(4, 3))
 
 
-def test_crops_that_a_tensor_says_are_parts():
+def test_crops_defined_by_tensors_are_parts():
     told = {"Shape": np.array([2, 2]), "Offsets": np.array([3, 0])}
     with pytest.raises(ValueError, match="2 elements from 3 exceed an axis of size 4"):
         evaluated("crop_tensor", X=X, **told)

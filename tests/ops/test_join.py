@@ -32,7 +32,7 @@ def test_sizes_along_the_axis_add_up():
     assert joined("concat", (N, 2), (M, 2), (3, 2))["Out"].shape == (N + M + 3, 2)
 
 
-def test_a_known_size_goes_before_an_unknown_one():
+def test_a_known_size_precedes_an_unknown_one():
     assert joined("concat", (UNKNOWN, 2), (4, 3), axis=1)["Out"].shape == (4, 5)
     assert joined("stack", (UNKNOWN, 2), (4, UNKNOWN))["Y"].shape == (2, 4, 2)
 
@@ -80,7 +80,7 @@ def test_parts_that_are_not_the_whole(attrs):
 
 
 @pytest.mark.parametrize("attrs", [{}, {"sections": [-1, -1]}])
-def test_parts_nobody_said(attrs):
+def test_parts_nobody_specified(attrs):
     with pytest.raises(BadAttribute, match="split: 'num' is 0 and 'sections'"):
         parts((2, 6), **attrs)
 

@@ -71,7 +71,7 @@ def test_operands_that_do_not_fit_are_both_named(kind, x, y, attrs):
         infer(kind, x, y, **attrs)
 
 
-def test_fusions_of_the_reference_are_refused():
+def test_fusions_of_the_reference_are_rejected():
     with pytest.raises(BadAttribute, match="fused_"):
         infer("matmul", (3, 4), (4, 5), fused_reshape_Out=[1])
 

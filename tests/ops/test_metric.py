@@ -166,7 +166,7 @@ def test_difficult_boxes_may_not_count():
     assert found["AccumTruePos"].tolist() == [[np.float32(0.7), 1], [np.float32(0.6), 0]]
 
 
-def test_a_state_goes_on_only_if_there_is_one():
+def test_a_state_continues_only_if_there_is_one():
     first = run("detection_map", DETECTED, class_num=3)
     state = {
         "PosCount": first["AccumPosCount"],

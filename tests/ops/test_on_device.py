@@ -89,12 +89,12 @@ def reason(kind: str) -> str:
     return (defn.forward if issubclass(defn, GradOp) else defn).no_kernel_reason
 
 
-def test_ops_have_kernels_or_say_why_they_have_none() -> None:
+def test_ops_have_kernels_or_explain_why_they_have_none() -> None:
     own = [kind for kind in registered() if find(kind).__module__.startswith("compiler.ops.")]
     alone = [kind for kind in own if not find(kind).is_composite]
     missing = [kind for kind in alone if not has_kernels(kind) and not reason(kind)]
     assert len(missing) <= 3, missing
 
 
-def test_no_op_with_kernels_says_that_it_stays_on_the_host() -> None:
+def test_no_op_with_kernels_reports_that_it_stays_on_the_host() -> None:
     assert not [kind for kind in registered() if has_kernels(kind) and reason(kind)]

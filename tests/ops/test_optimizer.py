@@ -28,7 +28,7 @@ def test_every_output_overwrites_what_it_updates(kind):
     }
 
 
-def test_gradient_of_another_shape_is_refused():
+def test_gradient_of_another_shape_is_rejected():
     types = {
         "Param": TensorType(DType.FP32, (3, 4)),
         "Grad": TensorType(DType.FP32, (4,)),

@@ -88,7 +88,7 @@ def test_large_ones(make, sample):
     st.lists(st.integers(1, 40), min_size=4, max_size=4),
     st.sampled_from([(True, 1), (False, 0), (False, 1)]),
 )
-def test_pictures_of_any_size_are_resized_to_any_other(op, sizes, how):
+def test_images_of_any_size_are_resized_to_any_other(op, sizes, how):
     height, width, rows, columns = sizes
     attrs = {"out_h": rows, "out_w": columns, "align_corners": how[0], "align_mode": how[1]}
     sample = Sample(op, {"X": numbers(2, 2, height, width)}, attrs, ("X",))
@@ -108,7 +108,7 @@ def made(op, attrs, values, **shapes):
     return runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
 
 
-def test_what_is_to_go_outside_of_a_picture_goes_nowhere():
+def test_what_is_to_go_outside_of_an_image_is_dropped():
     places = np.array([0, -1, 15, 16, 2**30, 3, 5, 7, 9], np.int32).reshape(1, 1, 3, 3)
     attrs = {"ksize": [2, 2], "strides": [1, 1], "paddings": [0, 0], "unpooling_type": "max"}
     (out,) = made("unpool", attrs, {"X": numbers(1, 1, 3, 3), "Indices": places}, Out=(1, 1, 4, 4))

@@ -38,7 +38,7 @@ TIES = np.array([[0, 0, 2, 1], [0, 0, 1, 2], [3, 3, 0, 0], [1, 3, 0, 5]], np.flo
         ),
     ],
 )
-def test_gradient_goes_to_the_first_largest(
+def test_gradient_reaches_the_first_largest(
     attrs: dict[str, Any], places: list[tuple[int, int]]
 ) -> None:
     given = {"pooling_type": "max", **attrs}
@@ -115,7 +115,7 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), {"paddings": [1, 2, 3]}, BadAttribute, r"paddings is \[1, 2, 3\]"),
     ],
 )
-def test_what_does_not_fit_is_said(
+def test_what_does_not_fit_is_an_error(
     images: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

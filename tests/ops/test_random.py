@@ -74,7 +74,7 @@ def test_dropout_in_testing(attrs, factor):
         ({"dropout_implementation": "upscale"}, "expected 'downgrade_in_infer' or"),
     ],
 )
-def test_dropout_refuses_attributes(attrs, message):
+def test_dropout_rejects_attributes(attrs, message):
     with pytest.raises(BadAttribute, match=message):
         find("dropout")(attrs).infer_types({"X": TensorType(DType.FP32, (2,))})
 

@@ -74,7 +74,7 @@ def test_hash_does_not_depend_on_how_rows_lie_in_memory() -> None:
         (np.ones((2, 2), np.int64), {"mod_by": -5}, BadAttribute, "'mod_by' is -5"),
     ],
 )
-def test_hash_refuses(X: Any, attrs: dict[str, int], error: Any, says: str) -> None:
+def test_hash_rejects(X: Any, attrs: dict[str, int], error: Any, says: str) -> None:
     with pytest.raises(error, match=re.escape(says)):
         run("hash", {"X": X}, **attrs)
 
@@ -110,7 +110,7 @@ def test_counts_go_back_in_the_place_of_a_gradient(lengths: Any, rows: Any, use_
         ({"X": numbers(3, 4), "X_lod": lod((2, 1), (1, 1, 1))}, "2 LoD levels"),
     ],
 )
-def test_cvm_refuses(inputs: dict[str, Any], says: str) -> None:
+def test_cvm_rejects(inputs: dict[str, Any], says: str) -> None:
     with pytest.raises(ShapeError, match=re.escape(says)):
         run("cvm", {**inputs, "CVM": COUNTS})
 
@@ -123,7 +123,7 @@ def test_cvm_refuses(inputs: dict[str, Any], says: str) -> None:
         (COUNTS.astype(np.int64), ShapeError, "must have one element type"),
     ],
 )
-def test_gradient_of_cvm_refuses(CVM: Any, error: Any, says: str) -> None:
+def test_gradient_of_cvm_rejects(CVM: Any, error: Any, says: str) -> None:
     X = numbers(3, 4, low=1, high=2)
     with pytest.raises(error, match=re.escape(says)):
         gradient_op("cvm", {}, {"X": X, "CVM": CVM}, {"Y": X})
@@ -171,7 +171,7 @@ def test_what_has_no_list_of_tags_does_not_pass() -> None:
         ),
     ],
 )
-def test_filter_refuses_data(given: dict[str, Any], is_lod: bool, says: str) -> None:
+def test_filter_rejects_data(given: dict[str, Any], is_lod: bool, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         filtered([1], is_lod, **given)
 
@@ -184,7 +184,7 @@ def test_filter_refuses_data(given: dict[str, Any], is_lod: bool, says: str) -> 
         ({"Ins_lod": lod((2, 2), (1, 2, 0, 3))}, "Ins has 2 LoD levels, expected 1"),
     ],
 )
-def test_filter_refuses_types(given: dict[str, Any], says: str) -> None:
+def test_filter_rejects_types(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ShapeError, match=re.escape(says)):
         filtered([1], **given)
 

@@ -67,7 +67,7 @@ def test_logsumexp_of_large_numbers_is_finite():
     np.testing.assert_allclose(found, [1000.0 + np.log(2.0)])
 
 
-def test_softmax_gives_no_probability_of_zero():
+def test_softmax_has_no_probability_of_zero():
     """As the reference, which counts what lies more than 64 below the largest as 64 below it."""
     X = np.array([[200.0, 0.0, 0.0, -100.0]], np.float32)
     found = find("softmax")({}).evaluate({"X": X})["Out"]

@@ -114,7 +114,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("text", ADDED.values(), ids=ADDED)
-def test_rows_are_added_in_one_order_where_options_say_so(text):
+def test_rows_are_added_in_one_order_if_options_require_it(text):
     graph, rng = parse(text), np.random.default_rng(1)
     feed, state = inputs(graph, 40)
     feed["rows"] = rng.integers(0, 5, 40)

@@ -33,7 +33,7 @@ def added_up(values, rows, shape):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_classes_are_drawn_as_often_as_said(sampler):
+def test_classes_are_drawn_as_often_as_specified(sampler):
     alias = np.array([3, -1, 3, 3, 3]), np.array([0.5, 1.0, 0.75, 1.0, 0.25], np.float32)
     chances = np.array([0.1, 0.2, 0.15, 0.5, 0.05], np.float32)
     drawn = draw_classes((40000,), sampler, 5, 3, *alias)
@@ -87,7 +87,7 @@ def test_sparse_gradient_of_nce_is_the_dense_one():
     assert types["Weight_rows@GRAD"].shape == (4 * 5,)
 
 
-def test_what_nce_refuses():
+def test_what_nce_rejects():
     types = types_of(CLASSIFIED)
     with pytest.raises(BadAttribute, match="has 3 classes, but 'num_neg_samples' is 4"):
         find("nce")(NEGATIVE | {"num_neg_samples": 4}).infer_types(types)
@@ -147,7 +147,7 @@ def test_gradient_of_later_uses_passes_through():
         np.testing.assert_allclose(found["W@GRAD"], alone + more, rtol=1e-6)
 
 
-def test_what_a_tree_refuses():
+def test_what_a_tree_rejects():
     with pytest.raises(ValueError, match="label 6 is not a class: expected 0 to 5"):
         run("hierarchical_sigmoid", in_tree(6, "W") | {"Label": np.full((5, 1), 6)}, num_classes=6)
     wild = {**OWN_PATHS, "PathTable": OWN_PATHS["PathTable"] + 3}

@@ -87,7 +87,7 @@ def test_trained_padding_by_hand():
     np.testing.assert_array_equal(found[:, 0], [712, 129, 739])
 
 
-def test_lod_of_y_goes_before_its_numbers_and_before_append():
+def test_lod_of_y_precedes_its_numbers_and_before_append():
     inputs = {**rows((2, 4), 1), **rows((1, 2, 3), 1, slot="Y")}
     found = run("lod_reset", inputs, append=True)
     np.testing.assert_array_equal(found["Out_lod"], [[0, 1, 3, 6]])

@@ -101,7 +101,7 @@ def test_an_id_beyond_the_table_is_an_error():
         evaluated("distributed_lookup_table", attrs, given, Servers())
 
 
-def test_without_servers_the_error_says_what_to_run():
+def test_without_servers_the_error_reports_what_to_run():
     with pytest.raises(RuntimeError, match="connected to none; run it by an Executor in a job"):
         evaluated("send", {"epmap": ["a:1"], "X_names": ["g"]}, {"X": [numbers(2)]})
 

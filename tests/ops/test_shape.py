@@ -120,7 +120,7 @@ def test_mirror_images_need_room():
         inferred("pad2d", (1, 1, 3, 4), {"paddings": [0, 3, 0, 0], "mode": "reflect"})
 
 
-def test_expand_as_goes_in_whole_times_also_when_sizes_have_names():
+def test_expand_as_takes_whole_times_also_when_sizes_have_names():
     assert inferred("expand_as", (N, 2), {}, target_tensor=(N, 6)) == (N, 6)
     with pytest.raises(ValueError, match=r"does not divide .5, 6."):
         evaluated("expand_as", {}, X=np.zeros((2, 2)), target_tensor=np.zeros((5, 6)))

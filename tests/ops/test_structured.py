@@ -163,7 +163,7 @@ def test_ctc_as_recorded():
     np.testing.assert_allclose(backward[0], np.array(first) / 3, rtol=1e-5)
 
 
-def test_what_ctc_refuses():
+def test_what_ctc_rejects():
     inputs = {"Logits": numbers(3, 4), "Logits_lod": lod(3), "Label": np.array([[4]], np.int32)}
     with pytest.raises(ValueError, match="needs LoD of Logits and Label, or both their lengths"):
         run("warpctc", inputs)
@@ -221,7 +221,7 @@ def test_distance_of_many_pairs(seed):
     assert found["SequenceNum"].tolist() == [6]
 
 
-def test_what_edit_distance_refuses():
+def test_what_edit_distance_rejects():
     tokens = {"Hyps": integers(3, 1, high=3), "Refs": integers(3, 1, high=3)}
     with pytest.raises(ValueError, match="needs LoD of Hyps and Refs"):
         run("edit_distance", tokens)
@@ -283,7 +283,7 @@ def test_no_chunks_at_all():
     assert all(each.tolist() == [0] for each in found.values())
 
 
-def test_what_chunk_eval_refuses():
+def test_what_chunk_eval_rejects():
     inputs = {"Inference": np.full((3, 1), 7), "Label": np.full((3, 1), 6)}
     attrs = {"num_chunk_types": 3, "chunk_scheme": "IOB"}
     with pytest.raises(ValueError, match="Inference has 7, expected labels from 0 to 6"):

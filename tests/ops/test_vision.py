@@ -68,7 +68,7 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
     REFUSALS,
     ids=[f"{each[0]}-{each[4]}" for each in REFUSALS],
 )
-def test_what_does_not_fit_is_said(
+def test_what_does_not_fit_is_an_error(
     kind: str, shapes: Any, attrs: Any, error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
@@ -102,7 +102,7 @@ def test_spectral_norm_makes_the_largest_singular_value_one() -> None:
     assert np.linalg.svd(made["Out"])[1][0] == pytest.approx(1, rel=1e-4)
 
 
-def test_boxes_of_several_pictures_need_sequences() -> None:
+def test_boxes_of_several_images_need_sequences() -> None:
     inputs = {"X": numbers(2, 1, 4, 4), "ROIs": np.array([[0, 0, 2, 2]], np.float32)}
     with pytest.raises(ValueError, match="1 boxes need sequence lengths"):
         find("roi_align")().evaluate(inputs)
@@ -111,7 +111,7 @@ def test_boxes_of_several_pictures_need_sequences() -> None:
     np.testing.assert_array_equal(alone, told)
 
 
-def test_of_no_detections_one_row_says_so() -> None:
+def test_no_detections_are_one_row() -> None:
     scores = {"Scores": numbers(2, 1, 3, low=0.0), "BBoxes": numbers(2, 3, 4)}
     attrs = {"score_threshold": 2.0, "nms_top_k": -1, "keep_top_k": -1}
     made = find("multiclass_nms")(attrs).evaluate(scores)
@@ -158,7 +158,7 @@ def test_true_boxes_in_one_place_learn_together() -> None:
 
 
 @pytest.mark.parametrize("kind", ["nearest_interp", "bilinear_interp", "bicubic_interp"])
-def test_axes_say_what_is_resampled_and_the_method_how(kind: str) -> None:
+def test_axes_define_what_is_resampled_and_the_method_how(kind: str) -> None:
     """Each of these ops resamples volumes, and images with any method, as release 1.8.5 does."""
     attrs = {"interp_method": "trilinear", "out_d": 2, "out_h": 3, "out_w": 4}
     volume = {"X": numbers(1, 2, 3, 3, 3)}

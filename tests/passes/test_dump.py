@@ -50,7 +50,7 @@ def test_every_stage_is_there_as_text_drawing_and_model(tmp_path):
     assert (folder / "main.py").is_file() and (folder / "main.plan").is_file()
 
 
-def test_the_table_says_what_each_pass_did(tmp_path):
+def test_the_table_reports_what_each_pass_did(tmp_path):
     _, rows = dumped(tmp_path)
     found = {row["name"]: row for row in rows}
     assert found["start"]["ops"] - found["eliminate_dead"]["ops"] == 1
@@ -67,7 +67,7 @@ def test_dumps_are_the_same_every_time_but_for_the_times(tmp_path):
     assert [{**row, "ms": 0} for row in rows] == [{**row, "ms": 0} for row in others]
 
 
-def test_a_graph_that_no_program_can_say_has_no_model_and_a_reason(tmp_path):
+def test_a_graph_that_no_program_can_express_has_no_model_and_a_reason(tmp_path):
     graph = parse(
         "graph main {\n  feed runs: token[]*\n  feed x: f32[1]\n"
         "  (Written=x#1: f32[1]) = unwind(Captured=x, Runs=runs) graph b {\n"

@@ -77,7 +77,7 @@ def lent_and_tested(seed):
 
 
 @pytest.mark.parametrize("seed", [1, 8, 27])
-def test_constant_filters_are_turned_ahead(seed):
+def test_constant_filters_are_transposed_ahead(seed):
     pytest.importorskip("triton")
     pytest.importorskip("torch")
     graph, feed, params, want = lent_and_tested(seed)
@@ -88,13 +88,13 @@ def test_constant_filters_are_turned_ahead(seed):
     hold(runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), params)(feed), want)
 
 
-def test_the_host_reads_turned_filters_too():
+def test_the_host_reads_transposed_filters_too():
     graph, feed, params, want = lent_and_tested(1)
     run_passes(graph, named(["layout", "fold_constants"]), Context(params))
     hold(runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed), want)
 
 
-def test_numpy_code_leaves_pictures_as_written():
+def test_numpy_code_leaves_images_as_written():
     assert "layout" not in [each.name for each in pipeline(Options())]
     assert "layout" in [each.name for each in pipeline(Options(), TritonTarget().supports)]
 

@@ -23,7 +23,7 @@ def test_the_whole_pipeline_keeps_its_own_contract():
     check_order([each() for each in PASSES])
 
 
-def test_a_pass_before_what_it_needs_is_refused_before_anything_runs():
+def test_a_pass_before_what_it_needs_is_rejected_before_anything_runs():
     graph = parse(GRAPH)
     with pytest.raises(PassOrderError, match=r"pass 'reuse_memory' requires ORDERED") as caught:
         run_passes(graph, named(["fuse_pointwise", "reuse_memory"]), Context())
@@ -49,7 +49,7 @@ def missing_in(passes):
 
 
 @pytest.mark.parametrize("last", [each.name for each in PASSES])
-def test_every_wrong_order_of_three_is_refused_for_the_fact_that_is_missing(last):
+def test_every_wrong_order_of_three_is_rejected_for_the_fact_that_is_missing(last):
     names = [each.name for each in PASSES]
     for order in ([first, second, last] for first in names for second in names):
         wrong = missing_in(named(order))

@@ -55,7 +55,7 @@ def test_a_predictor_computes_in_two_bytes(model: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_weights_that_are_lent_are_cast_ahead(model: Path, dtype: str) -> None:
+def test_weights_that_are_constant_are_cast_ahead(model: Path, dtype: str) -> None:
     saved = read_inference_model(str(model))
     sizes = []
     for chosen in ("fp32", dtype):
@@ -71,7 +71,7 @@ def test_weights_that_are_lent_are_cast_ahead(model: Path, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("place", [fluid.CPUPlace(), fluid.CUDAPlace(0)], ids=["cpu", "cuda"])
-def test_an_executor_does_so_where_the_environment_says_it(
+def test_the_environment_enables_it_for_an_executor(
     model: Path, place: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(place, fluid.CUDAPlace):
@@ -92,7 +92,7 @@ RECORDED = Path(__file__).parents[1] / "golden/inference"
 
 @pytest.mark.parametrize("name", ["lenet_bn", "resnet_cifar8", "transformer_encoder"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_recorded_models_give_what_the_reference_gave_in_both_targets(
+def test_recorded_models_agree_on_both_targets(
     name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within 2 % of the largest number in bfloat16, 0.2 % in float16; targets as near each other."""
@@ -192,7 +192,7 @@ def test_a_module_in_bfloat16_runs_as_a_script(model: Path, tmp_path: Path) -> N
         assert "float32[2, 10]" in shown.stdout
 
 
-def test_a_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLUID_DTYPE", "fp16")
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
@@ -204,7 +204,7 @@ def test_a_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             exe.run(main, feed=FEED)
 
 
-def test_element_types_that_cannot_be_computed_in_are_refused() -> None:
+def test_element_types_that_cannot_be_computed_in_are_rejected() -> None:
     assert Options.from_env({"FLUID_DTYPE": "fp16"}).dtype == "fp16"
     assert Options(dtype="bf16").dtype == "bf16"
     with pytest.raises(ValueError, match="dtype is 'int8', expected"):

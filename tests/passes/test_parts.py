@@ -18,7 +18,7 @@ from compiler.interpret import run
 from compiler.ir.analysis.allocation import check_stored
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph
-from compiler.ir.region import Region, are_apart, end, strides
+from compiler.ir.region import Region, are_disjoint, end, strides
 from compiler.ir.text.printer import parse, show
 from compiler.ir.types import DType, TensorType
 from compiler.passes.base import Context
@@ -113,7 +113,7 @@ def test_cut_and_joined_values_are_what_they_would_be_by_themselves(seed, fused)
 
 
 @pytest.mark.parametrize("name", ["inception_v1", "densenet121", "unet"])
-def test_training_gives_the_same_bits_in_less_memory(name, monkeypatch):
+def test_training_has_the_same_bits_in_less_memory(name, monkeypatch):
     settings = zoo.small(name)
     recorded = zoo.build(fluid, name, **settings)
     scope = fluid.Scope()
@@ -136,7 +136,7 @@ def test_training_gives_the_same_bits_in_less_memory(name, monkeypatch):
 
 def bytes_at_once(plan):
     """The most bytes of buffers alive in one step, for three rows."""
-    lives = runtime.loader.lives_of(plan.buffers, dict.fromkeys(plan.dims, 3))
+    lives = runtime.loader.buffer_lifetimes(plan.buffers, dict.fromkeys(plan.dims, 3))
     return max(sum(x.size for x in lives if x.start <= s < x.stop) for s in range(len(plan.steps)))
 
 
@@ -166,7 +166,7 @@ def test_a_sound_plan_of_parts_is_none_to_refuse():
         ("@s1) = relu", "@s0[4]) = relu", "slot 0 holds 'c' and 'd', which live at once"),
     ],
 )  # fmt: skip
-def test_a_wrong_plan_of_parts_is_refused(old, new, told):
+def test_a_wrong_plan_of_parts_is_rejected(old, new, told):
     graph = parse(JOINED.replace(old, new, 1))
     with pytest.raises(VerifyError) as caught:
         check_stored(graph)
@@ -182,7 +182,7 @@ def test_regions_print_and_parse():
 def test_bytes_of_rows_with_gaps():
     part, whole = rows(4), rows(8)
     left, right = Region(0, 16, 32), Region(16, 16, 32)
-    assert are_apart(part, left, part, right)
-    assert not are_apart(part, left, whole, Region())
+    assert are_disjoint(part, left, part, right)
+    assert not are_disjoint(part, left, whole, Region())
     assert strides(part, right) == (32, 4)
     assert end(part, right) == 32 * N

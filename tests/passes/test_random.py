@@ -79,7 +79,7 @@ def legal(names):
 
 @settings(max_examples=100)
 @given(networks(), st.booleans(), st.lists(st.sampled_from(NAMES), max_size=24))
-def test_every_legal_order_keeps_every_number_and_others_are_refused(graph, lent, names):
+def test_every_legal_order_keeps_every_number_and_others_are_rejected(graph, lent, names):
     feed, state = made_for(graph)
     want = numbers(parse(show(graph)), feed, state)
     params = {name: array.copy() for name, array in state.items()}

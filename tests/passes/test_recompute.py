@@ -51,7 +51,7 @@ def trained(budget):
 def peak(plan):
     """Bytes of the values alive at the fullest step."""
     sizes = dict.fromkeys(plan.dims, ROWS)
-    lives = runtime.loader.lives_of(plan.buffers, sizes)
+    lives = runtime.loader.buffer_lifetimes(plan.buffers, sizes)
     return max(sum(x.size for x in lives if x.start <= s < x.stop) for s in range(len(plan.steps)))
 
 
@@ -66,7 +66,7 @@ def test_numbers_stay_the_same_to_the_bit_and_fewer_bytes_are_alive(budget):
         np.testing.assert_array_equal(moved[name], array, err_msg=name)
 
 
-def test_what_is_missing_to_the_budget_is_said_with_the_op_that_is_in_the_way():
+def test_what_is_missing_to_the_budget_is_an_error_with_the_op_that_is_in_the_way():
     stages = trained(1)[2]
     found = [each for each in stages.context.missed if each.name == "recompute"]
     assert len(found) == 1
@@ -83,6 +83,6 @@ def test_a_budget_is_bytes_or_a_part(budget):
         Options(memory_budget=budget)
 
 
-def test_the_environment_gives_a_budget():
+def test_the_environment_returns_a_budget():
     assert Options.from_env({"FLUID_MEMORY_BUDGET": "300MB"}).memory_budget == "300MB"
     assert budget_bytes("300MB", 0) == 300_000_000

@@ -161,7 +161,7 @@ def picture(browser: Browser) -> str:
     return browser.evaluate("document.querySelector('canvas.graph').toDataURL()")
 
 
-def test_the_pictures_of_passes_differ_where_the_passes_did_something(browser):
+def test_the_images_of_passes_differ_where_the_passes_did_something(browser):
     browser.press("3")
     last = picture(browser)
     browser.press("ArrowLeft")

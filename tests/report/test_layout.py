@@ -18,11 +18,11 @@ def place(lanes, edges, partners=None):
     return layout(lanes, edges, partners or [None] * len(lanes)).points
 
 
-def test_a_chain_goes_straight_down():
+def test_a_chain_runs_straight_down():
     assert place([FORWARD] * 3, [(0, 1), (1, 2)]) == ((0.0, 0.0), (0.0, 1.0), (0.0, 2.0))
 
 
-def test_backward_stands_beside_forward_and_updates_at_the_right():
+def test_backward_is_next_to_forward_and_updates_at_the_right():
     # x → a → b; the gradients of b, then of a; an update of a's weight.
     lanes = [FORWARD, FORWARD, BACKWARD, BACKWARD, UPDATE]
     edges = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
@@ -55,7 +55,7 @@ def test_a_circle_is_drawn_all_the_same():
     assert len(set(place([FORWARD] * 3, [(0, 1), (1, 2), (2, 0)]))) == 3
 
 
-def test_what_nothing_touches_stands_in_a_block():
+def test_what_nothing_touches_is_in_a_block():
     count = 3 * MAX_LONERS
     places = place([FORWARD] * (count + 2), [(count, count + 1)])
     block = places[:count]
@@ -83,7 +83,7 @@ graph main {
 """
 
 
-def test_what_stays_keeps_its_node_and_what_goes_keeps_its_place():
+def test_what_stays_keeps_its_node_and_what_is_removed_keeps_its_place():
     after = BEFORE.replace("relu(X=h)", "tanh(X=h)").replace(
         "  return", "  () = delete_var(X=h)\n  return"
     )

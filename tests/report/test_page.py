@@ -118,7 +118,7 @@ def test_names_that_are_markup_are_only_text():
     assert page.data["facts"][0] == [EVIL, EVIL]
 
 
-def test_the_data_say_what_each_pass_did():
+def test_the_data_report_what_each_pass_did():
     data = Page(seen(options=APART).html()).data
     stages = {stage["name"]: stage for stage in data["stages"]}
     assert list(stages) == ["start", *(each.name for each in pipeline(APART))]
@@ -176,7 +176,7 @@ def test_a_module_explains_itself_later():
     assert str(again).splitlines()[2:4] == str(first).splitlines()[2:4]
 
 
-def test_a_module_that_was_edited_or_came_from_a_file_says_so(tmp_path: Path):
+def test_a_module_that_was_edited_or_came_from_a_file_reports_it(tmp_path: Path):
     module = seen().module
     module.save(tmp_path / "main.py")
     with pytest.raises(CompileError, match="has no record of its compilation"):

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.pack import Life, pack
+from compiler.pack import Lifetime, pack
 from runtime.memory.arena import ALIGN, Arena
 
 LIVES = st.lists(
     st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 300)).map(
-        lambda t: Life(t[0], t[0] + t[1], t[2])
+        lambda t: Lifetime(t[0], t[0] + t[1], t[2])
     ),
     max_size=12,
 )
@@ -36,7 +36,7 @@ def test_views_of_few_or_no_elements(shape: tuple[int, ...]) -> None:
     assert reserved(64).take(0, "int64", shape).shape == shape
 
 
-def test_an_empty_arena_gives_empty_views() -> None:
+def test_an_empty_arena_returns_empty_views() -> None:
     assert reserved(0).take(0, "float32", (0, 4)).size == 0
 
 
@@ -65,19 +65,19 @@ def test_poison_shows_what_nobody_wrote() -> None:
 
 
 @pytest.mark.parametrize(("offset", "shape"), [(0, (17,)), (64, (1,)), (32, (9,))])
-def test_what_does_not_fit_is_refused(offset: int, shape: tuple[int, ...]) -> None:
+def test_what_does_not_fit_is_rejected(offset: int, shape: tuple[int, ...]) -> None:
     message = rf"an array of shape \({shape[0]},\) at byte {offset} does not fit in 64"
     with pytest.raises(ValueError, match=message):
         reserved(64).take(offset, "float32", shape)
 
 
-def test_a_negative_offset_is_refused() -> None:
+def test_a_negative_offset_is_rejected() -> None:
     with pytest.raises(ValueError, match="not negative, as -64 is"):
         reserved(64).take(-64, "uint8", (1,))
 
 
 @given(LIVES)
-def test_values_alive_together_do_not_touch(lives: list[Life]) -> None:
+def test_values_alive_together_do_not_touch(lives: list[Lifetime]) -> None:
     packing = pack(lives)
     arena = reserved(packing.height)
     pairs = zip(lives, packing.offsets, strict=True)

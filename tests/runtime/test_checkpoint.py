@@ -146,12 +146,12 @@ def test_names_with_slashes_make_folders(tmp_path: Path):
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../w", "a/../../w", "/etc/w", "a//b", "a/", "a\0b"]
 )
-def test_names_that_lead_elsewhere_are_refused(name: str):
+def test_names_that_lead_elsewhere_are_rejected(name: str):
     with pytest.raises(CheckpointError, match="expected a plain path inside the folder, given the"):
         tensor_path("model", name)
 
 
-def test_a_refused_save_keeps_the_older_file(tmp_path: Path):
+def test_a_rejected_save_keeps_the_older_file(tmp_path: Path):
     path = tmp_path / "params"
     save_combined(path, {"w": (np.ones(2), ())})
     before = path.read_bytes()
@@ -166,7 +166,7 @@ def test_an_empty_combined_file(tmp_path: Path):
     assert load_combined(tmp_path / "params", []) == {}
 
 
-def test_a_missing_file_says_which_and_what_to_do(tmp_path: Path):
+def test_a_missing_file_reports_which_and_what_to_do(tmp_path: Path):
     for path in (tmp_path / "fc_0.w_0", tmp_path):
         with pytest.raises(FileNotFoundError, match=f"no tensor file {path}: save the variable"):
             load_tensor(path)
@@ -194,14 +194,14 @@ def test_damage_in_a_combined_file_names_the_variable(tmp_path: Path):
 
 
 @pytest.mark.parametrize("lod", [(), ((0, 1, 2), (0, 2, 3))])
-def test_every_truncation_is_refused(lod: tuple[tuple[int, ...], ...]):
+def test_every_truncation_is_rejected(lod: tuple[tuple[int, ...], ...]):
     data = record(np.arange(6, dtype=np.float32).reshape(3, 2), lod)
     for length in range(len(data)):
         with pytest.raises(CheckpointError, match=r"^w, byte \d+: expected .*, given "):
             read_tensor(BytesIO(data[:length]), "w")
 
 
-def test_random_damage_is_refused_or_read():
+def test_random_damage_is_rejected_or_read():
     chance = random.Random(1)
     plain = (GOLDEN / "fit_a_line__separate" / "fc_0.w_0").read_bytes()
     originals = [plain, record(np.ones((5, 1), bool), ((0, 2), (0, 2, 5)))]
@@ -219,7 +219,7 @@ def test_random_damage_is_refused_or_read():
 
 
 @given(st.binary(max_size=64))
-def test_noise_is_refused_or_read(data: bytes):
+def test_noise_is_rejected_or_read(data: bytes):
     for start in (b"", bytes(16)):
         try:
             read_tensor(BytesIO(start + data))

@@ -18,7 +18,7 @@ def device() -> str:
 
 
 @pytest.mark.device
-def test_a_twin_is_pushed_and_pulled_once() -> None:
+def test_a_mirror_is_pushed_and_pulled_once() -> None:
     array = np.arange(6, dtype=np.float32)
     mirror = Mirror(array, device())
     mirror.push()
@@ -68,7 +68,7 @@ def test_the_arena_of_the_host_is_read_by_the_device() -> None:
 
 
 @pytest.mark.gpu
-def test_more_than_the_device_has_is_told() -> None:
+def test_more_than_the_device_has_is_reported() -> None:
     with pytest.raises(TooLarge, match="does not fit in the free memory of cuda:0"):
         DeviceArena("cuda:0").reserve(1 << 50)
 

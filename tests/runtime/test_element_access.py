@@ -72,7 +72,7 @@ def test_two_tensors_share_elements_until_one_is_cleared() -> None:
     assert (tensor._is_initialized(), other._is_initialized()) == (False, True)
 
 
-def test_a_place_says_what_it_is() -> None:
+def test_a_place_reports_what_it_is() -> None:
     place = core.Place()
     assert (place.is_gpu_place(), place._type()) == (True, 0)
     place.set_place(filled(1)._place())

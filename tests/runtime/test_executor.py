@@ -266,7 +266,7 @@ def test_feeds_that_do_not_fit_change_nothing(x: np.ndarray, error: type, messag
 # Errors
 
 
-def test_a_run_refused_can_be_repeated_once_it_is_mended() -> None:
+def test_a_run_rejected_can_be_repeated_once_it_is_mended() -> None:
     exe, program, scope = make(), Program(), Scope()
     with pytest.raises(NotInitialized, match=r"'fc_0.b_0' is not initialised"):
         exe.run(program, batch(4), LOSS, scope)
@@ -286,7 +286,7 @@ def test_what_cannot_be_compiled_is_tried_again() -> None:
     assert exe.counters.compiles == 0
 
 
-def test_another_place_is_refused_when_loading() -> None:
+def test_another_place_is_rejected_when_loading() -> None:
     exe = Executor(compile_next, lambda program, name: program.declared[name], digest, CUDAPlace(0))
     with pytest.raises(PlaceError, match=r"not on CUDAPlace\(0\)"):
         exe.run(Program(), batch(4), LOSS, initialised())

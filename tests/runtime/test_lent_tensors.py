@@ -20,16 +20,16 @@ def lent(values: np.ndarray, clock: object = None) -> tuple[LoDTensor, list[int]
 
 def test_the_first_reader_gets_the_elements() -> None:
     tensor, reads = lent(np.arange(3.0))
-    assert tensor.is_lent and tensor._is_initialized() and not reads
+    assert tensor.is_offloaded and tensor._is_initialized() and not reads
     assert np.array(tensor).tolist() == [0, 1, 2]
     assert tensor.shape() == [3] and tensor.array is tensor.peek()
-    assert not tensor.is_lent and len(reads) == 1
+    assert not tensor.is_offloaded and len(reads) == 1
 
 
-def test_values_that_are_set_replace_the_lent_ones() -> None:
+def test_values_that_are_set_replace_the_borrowed_ones() -> None:
     tensor, reads = lent(np.arange(3.0))
     tensor.set(np.ones(3), CPUPlace())
-    assert not tensor.is_lent and np.array(tensor).tolist() == [1, 1, 1] and not reads
+    assert not tensor.is_offloaded and np.array(tensor).tolist() == [1, 1, 1] and not reads
 
 
 def test_a_scope_s_arrays_are_other_objects_after_a_read() -> None:

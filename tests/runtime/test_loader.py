@@ -121,7 +121,7 @@ def test_only_a_new_size_binds() -> None:
     assert (exe.counters.bindings, exe.counters.runs) == (2, 6)
 
 
-def test_the_least_recently_used_binding_goes_first() -> None:
+def test_the_least_recently_used_binding_is_first() -> None:
     exe = load(small(), keep=2)
     for size in (30, 20, 30, 10, 30):  # 10 drives out 20
         exe({"x": np.ones((size, 2), "float32")})
@@ -168,7 +168,7 @@ def test_params_out_of_row_major_order_are_updated_too() -> None:
     assert not np.array_equal(params["fc_0.w_0"], before)
 
 
-def test_memory_of_sizes_is_told_without_params() -> None:
+def test_memory_of_sizes_is_reported_without_params() -> None:
     report = load(LINE).memory({"x": (1000, 13), "y": (1000, 1)})
     assert report == MemoryReport(arena=8128, bound=8128, sum_of_buffers=4 * 4000 + 60)
 
@@ -283,7 +283,7 @@ def test_feeds_that_do_not_fit(change: dict[str, Any], error: type, message: str
     assert exe(batch(4))[0] == load(LINE, params=params)(batch(4))[0]
 
 
-def test_other_places_and_targets_are_refused() -> None:
+def test_other_places_and_targets_are_rejected() -> None:
     message = r"runs on CPUPlace, not on CUDAPlace\(0\)\n  hint: pass place=CPUPlace"
     with pytest.raises(PlaceError, match=message):
         load(small(), CUDAPlace(0))
@@ -291,12 +291,12 @@ def test_other_places_and_targets_are_refused() -> None:
         load(small(TARGET="abacus"))
 
 
-def test_a_source_without_bind_is_refused() -> None:
+def test_a_source_without_bind_is_rejected() -> None:
     with pytest.raises(ParseError, match="module 'small' does not define the function bind"):
         load(small("bind = 3\n"))
 
 
-def test_a_view_past_its_buffer_is_refused() -> None:
+def test_a_view_past_its_buffer_is_rejected() -> None:
     exe = load(small(DOUBLE.replace("(N, 2))", "(N, 3))")))
     with pytest.raises(ValueError, match="buffer 'y' holds 16 bytes, not the 24 taken"):
         exe({"x": np.ones((2, 2), "float32")})

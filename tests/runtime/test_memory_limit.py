@@ -54,7 +54,7 @@ def check_message(error: MemoryLimitExceeded) -> None:
     assert "feed 'x', float32 of shape (20000, 64): 4.88 MiB" in text
 
 
-def test_a_module_is_refused_when_it_is_bound_before_memory_is_taken() -> None:
+def test_a_module_is_rejected_when_it_is_bound_before_memory_is_taken() -> None:
     _, scores = network()
     options = Options(memory_limit=LIMIT)
     module = compiler.compile(

@@ -64,7 +64,7 @@ def expected():
     return model.run([FEED])
 
 
-def test_code_is_launched_as_the_module_says(package):
+def test_code_is_launched_as_the_module_specifies(package):
     predictor, library = launched(package)
     found = predictor.run([FEED])
     np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
@@ -75,7 +75,7 @@ def test_code_is_launched_as_the_module_says(package):
 
 
 @pytest.mark.parametrize("case", ["lenet_bn", "sentiment_conv"])
-def test_models_give_what_the_reference_recorded(case, tmp_path, capsys):
+def test_models_equal_the_recorded_reference(case, tmp_path, capsys):
     assert main(["compile", str(MODELS / f"{case}__separate"), *FOR_GPU, "-o", str(tmp_path)]) == 0
     predictor, library = launched(read_package(tmp_path))
     feed, expected = recorded(case)
@@ -131,7 +131,7 @@ def test_parameters_may_come_from_elsewhere(tmp_path):
         f"{GPU}/softmax.ptx".replace(":", "-"),
     ],
 )
-def test_a_file_that_was_changed_is_told(package, name):
+def test_a_file_that_was_changed_is_reported(package, name):
     path = package.folder / name
     held = bytearray(path.read_bytes())
     held[len(held) // 2] ^= 1
@@ -149,7 +149,7 @@ def test_a_file_that_was_changed_is_told(package, name):
             launched(package)
 
 
-def test_no_code_for_a_gpu_says_what_there_is():
+def test_no_code_for_a_gpu_reports_what_there_is():
     with pytest.raises(PackageError, match="code for cuda:80, hip:gfx942, not for cuda:90"):
         fitting(["cuda:80", "hip:gfx942"], "cuda:90")
     with pytest.raises(PackageError, match="code for cuda:90, not for cuda:100"):
@@ -211,7 +211,7 @@ class Tensor:
         return self.address
 
 
-def test_what_the_code_does_not_hold_for_is_refused():
+def test_what_the_code_does_not_hold_for_is_rejected():
     kernel, driver = launcher(("*fp32:16", "i32"), LANES=8, INDEX="int32")
     kernel[(2,)](Tensor(32), 5, LANES=8, INDEX="int32")
     assert driver.grid == (2,)

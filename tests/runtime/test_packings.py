@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler.codegen.module import lives_of
+from compiler.codegen.module import buffer_lifetimes
 from compiler.ir.dims import Dim
 from compiler.plan import Buffer
 from runtime.memory import packings
@@ -13,7 +13,7 @@ BUFFERS = (Buffer("a", N * 64, 0, 2), Buffer("b", N * M * 4, 1, 3), Buffer("c", 
 
 
 def find(known: Packings, buffers: tuple[Buffer, ...] = BUFFERS, **sizes: int) -> packings.Packing:
-    return known.find(lives_of(buffers, sizes), sizes)
+    return known.find(buffer_lifetimes(buffers, sizes), sizes)
 
 
 def counted(monkeypatch) -> list[int]:
@@ -38,7 +38,7 @@ def test_near_sizes_share_a_packing(monkeypatch) -> None:
     for rows in np.random.default_rng(0).integers(50, 80, 40):
         packing = find(known, N=int(rows), M=16)
         for life, place in zip(
-            lives_of(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True
+            buffer_lifetimes(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True
         ):
             assert place + life.size <= packing.height
     assert len(made) <= 6

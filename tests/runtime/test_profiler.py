@@ -38,7 +38,7 @@ def tapped() -> tuple[Recorder, dict[str, object]]:
     return recorder, names
 
 
-def test_it_computes_the_same_and_tells_each_step() -> None:
+def test_it_computes_the_same_and_reports_each_step() -> None:
     recorder, names = tapped()
     step = names["bind"](None, {})
     assert (step(2), step(1)) == ((7,), (2,))

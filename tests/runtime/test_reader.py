@@ -96,7 +96,7 @@ def test_dropping_it_ends_the_thread() -> None:
     gc.collect()
 
 
-def test_a_closed_queue_gives_and_takes_nothing() -> None:
+def test_a_closed_queue_yields_and_accepts_nothing() -> None:
     queue: Queue[int] = Queue(2)
     assert queue.put(1)
     queue.close()

@@ -136,7 +136,7 @@ def test_so_does_a_copy_that_keeps_times(killed_save, tmp_path):
     assert held(tmp_path / "copy") == dict.fromkeys(NAMES, "new")
 
 
-def test_a_copy_without_times_is_refused(killed_save, tmp_path):
+def test_a_copy_without_times_is_rejected(killed_save, tmp_path):
     subprocess.run(["cp", "-r", killed_save, tmp_path / "copy"], check=True)
     with pytest.raises(TornSaveError, match="a save was interrupted"):
         held(tmp_path / "copy")
@@ -162,7 +162,7 @@ def test_files_written_anew_by_others_are_taken(killed_save):
     assert everything(killed_save) == ["a", "b", "sub", "sub/c"]
 
 
-def test_some_files_written_by_others_are_refused_until_all_are_saved(killed_save):
+def test_some_files_written_by_others_are_rejected_until_all_are_saved(killed_save):
     (killed_save / "b").write_text("by hand")
     message = (
         f"{killed_save}: a save was interrupted and its files were changed since .b.: they may"
@@ -185,7 +185,7 @@ def test_removing_the_record_takes_files_as_they_are(killed_save):
     assert not list(killed_save.glob(".*"))
 
 
-def test_lost_drafts_are_refused(killed_save):
+def test_lost_drafts_are_rejected(killed_save):
     shutil.rmtree(next(killed_save.glob(".saving-*")))
     with pytest.raises(TornSaveError, match=r"changed since \(b, sub/c\)"):
         held(killed_save)
@@ -220,7 +220,7 @@ def test_saves_killed_in_folders_inside_are_finished(killed_save):
         {"changes": 3},
     ],
 )
-def test_a_record_that_leads_out_of_the_folder_is_refused(tmp_path, change):
+def test_a_record_that_leads_out_of_the_folder_is_rejected(tmp_path, change):
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     (folder / ".saving-1").mkdir(parents=True)
     outside.mkdir()
@@ -234,13 +234,13 @@ def test_a_record_that_leads_out_of_the_folder_is_refused(tmp_path, change):
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "3", "{}", "[" * 100_000, "\xff"])
-def test_a_file_that_is_no_record_is_refused(tmp_path, text):
+def test_a_file_that_is_no_record_is_rejected(tmp_path, text):
     (tmp_path / RECORD).write_bytes(text.encode("latin1"))
     with pytest.raises(TornSaveError, match=f"{RECORD} is not a save record"):
         held(tmp_path)
 
 
-def test_drafts_behind_a_symbolic_link_are_refused(killed_save, tmp_path):
+def test_drafts_behind_a_symbolic_link_are_rejected(killed_save, tmp_path):
     draft = next(killed_save.glob(".saving-*"))
     draft.rename(tmp_path / "outside")
     draft.symlink_to(tmp_path / "outside")
@@ -339,7 +339,7 @@ def test_a_killed_save_in_a_folder_that_may_only_be_read(killed_save, readable):
     assert "load it once where you may write" in found
 
 
-def test_what_cannot_be_replaced_is_refused_before_anything_is(tmp_path):
+def test_what_cannot_be_replaced_is_rejected_before_anything_is(tmp_path):
     put(tmp_path, "old")
     (tmp_path / "c").mkdir()
     with pytest.raises(IsADirectoryError, match=f"{tmp_path}/c"):

@@ -62,7 +62,7 @@ def test_erase_forgets_local_variables() -> None:
     assert scope.find_var("w") is None and scope.generation > before
 
 
-def test_generation_stands_still_while_arrays_stay() -> None:
+def test_generation_is_constant_while_arrays_stay() -> None:
     scope = Scope()
     put(scope, "w", [1.0])
     before = scope.generation
@@ -130,7 +130,7 @@ def test_deleting_an_array_erases_the_local_variable() -> None:
     assert scope.find_var("w") is None
 
 
-def test_a_scope_goes_at_once_when_nobody_holds_it() -> None:
+def test_a_scope_is_freed_at_once_when_nobody_holds_it() -> None:
     gc.disable()
     try:
         scope = Scope()

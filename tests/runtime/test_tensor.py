@@ -74,7 +74,7 @@ def test_another_shape_or_type_replaces_the_array(other: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("values", [np.array(["a"]), np.array([1j]), np.zeros(1, "u4"), None])
-def test_elements_fluid_does_not_have_are_refused(values: object) -> None:
+def test_elements_fluid_does_not_have_are_rejected(values: object) -> None:
     tensor = tensor_of([1.0])
     with pytest.raises(TypeError, match="is not an element type fluid has") as caught:
         tensor.set(values, CPU)
@@ -121,7 +121,7 @@ def test_any_lengths_come_back(lengths: list[int]) -> None:
 @pytest.mark.parametrize(
     "lod", [[[0, 2, 6]], [[0, 6, 5]], [[1, 5]], [[0]], [[]], [[0, 2], [0, 2, 3, 5]]]
 )
-def test_offsets_that_do_not_cover_the_data_are_refused(lod: list[list[int]]) -> None:
+def test_offsets_that_do_not_cover_the_data_are_rejected(lod: list[list[int]]) -> None:
     tensor = tensor_of(np.zeros((5, 3)))
     with pytest.raises(LodError, match=r"offsets .* do not fit a LoDTensor of shape \(5, 3\)"):
         tensor.set_lod(lod)
@@ -129,12 +129,12 @@ def test_offsets_that_do_not_cover_the_data_are_refused(lod: list[list[int]]) ->
 
 
 @pytest.mark.parametrize("lengths", [[[2, 4]], [[-2, 7]], [[2, 2], [2, 1, 2]], [[]]])
-def test_lengths_that_do_not_cover_the_data_are_refused(lengths: list[list[int]]) -> None:
+def test_lengths_that_do_not_cover_the_data_are_rejected(lengths: list[list[int]]) -> None:
     with pytest.raises(LodError, match=r"sequence lengths .* do not fit"):
         tensor_of(np.zeros((5, 3))).set_recursive_sequence_lengths(lengths)
 
 
-def test_lod_stays_when_other_data_is_set_and_tells_that_it_is_stale() -> None:
+def test_lod_stays_when_other_data_is_set_and_reports_that_it_is_stale() -> None:
     tensor = create_lod_tensor(np.zeros((5, 1)), [[2, 3]], CPU)
     tensor.set(np.zeros((7, 1)), CPU)
     assert tensor.lod() == [[0, 2, 5]] and not tensor.has_valid_recursive_sequence_lengths()
@@ -160,12 +160,12 @@ def test_create_lod_tensor(data: list, lengths: list, shape: list[int], dtype: V
 
 @pytest.mark.parametrize("error", [ValueError, AssertionError])
 @pytest.mark.parametrize("data", [[[1, 2], [3, 4, 5]], np.zeros((4, 2))])
-def test_create_lod_tensor_refuses_lengths_that_do_not_fit(data: object, error: type) -> None:
+def test_create_lod_tensor_rejects_lengths_that_do_not_fit(data: object, error: type) -> None:
     with pytest.raises(error, match=r"\[\[3, 2\]\]"):
         create_lod_tensor(data, [[3, 2]], CPU)  # type: ignore[arg-type]
 
 
-def test_create_lod_tensor_refuses_other_data() -> None:
+def test_create_lod_tensor_rejects_other_data() -> None:
     with pytest.raises(TypeError, match="data is a LoDTensor, a NumPy array or a list, not tuple"):
         create_lod_tensor((1, 2), [[2]], CPU)  # type: ignore[arg-type]
 

@@ -59,7 +59,7 @@ def operand_types(part: Expr) -> list[DType | None]:
 
 def pointer_type(operand: NumpyOperand) -> str:
     """The type of a pointer parameter. Buffers are aligned to 64 bytes."""
-    aligned = not operand.region.has_gaps and is_multiple(operand.region.offset, 16)
+    aligned = not operand.region.is_strided and is_multiple(operand.region.offset, 16)
     return POINTERS[operand.type.dtype] + ":16" * aligned
 
 

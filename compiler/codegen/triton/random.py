@@ -102,9 +102,9 @@ def on_circle(near, around, i):
     """One of the two normal numbers computed from two words."""
     far = tl.sqrt(-2.0 * tl.log(near * 2.3283064365386963e-10 + 1.1641532182693481e-10))
     turns = around * 2.3283064365386963e-10
-    return far * cosine_of_turns(tl.where((i & 1) == 1, turns - 0.25, turns))
+    return far * cos_2pi(tl.where((i & 1) == 1, turns - 0.25, turns))
 
-def cosine_of_turns(turns):
+def cos_2pi(turns):
     """cos(2 pi * turns), as the sine of the distance to a quarter period, an odd polynomial."""
     left = 0.25 - tl.abs(turns - tl.floor(turns + 0.5))
     s = left * left

@@ -26,7 +26,7 @@ from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
-from compiler.ir.analysis.data_dependent_sizes import inferred_apart, numbers_of
+from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes, numbers_of
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op, Var
@@ -113,7 +113,7 @@ def _is_sized(op: Op) -> bool:
     vars = op.reads() + op.writes()
     if any(var.type.is_array or UNKNOWN in var.type.shape for var in vars):
         return False
-    if numbers_of(op) and inferred_apart(op) is None:
+    if numbers_of(op) and infer_with_distinct_sizes(op) is None:
         return False
     owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
     known = {name for var in op.reads() for name in var.type.names}

@@ -3,7 +3,7 @@
 An op writes memory for an output, except where the output is already in place, as a view of another
 value (`written`). Every other value that is live at that step must be disjoint from the written
 bytes, or be read for the last time by the writing kernel, which may then reuse its memory
-(`may_take_over`).
+(`may_reuse_memory`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
-from compiler.ir.analysis.liveness import kernels, lives, may_have_gaps, may_take_over
+from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
 from compiler.ir.analysis.memory_writes import linked, written
 from compiler.ir.analysis.verifier import broken
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.region import are_apart, at_most, end
+from compiler.ir.region import are_disjoint, at_most, end
 
 Lives = Mapping[Var, tuple[int, int]]
 
@@ -59,7 +59,7 @@ def clashes(
         same = other is var or other.storage is var.storage or other in same_bytes
         if same or not start <= step < stop:
             continue
-        if all(are_apart(var.type, each, other.type, other.region) for each in regions):
+        if all(are_disjoint(var.type, each, other.type, other.region) for each in regions):
             continue
         is_last_read = start < step == stop - 1 and other.region == var.region
         if not (is_last_read and _may_take_over(ops, other, var)):
@@ -67,7 +67,7 @@ def clashes(
 
 
 def _may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
-    return old.type.nbytes == new.type.nbytes and may_take_over(ops, old, new)
+    return old.type.nbytes == new.type.nbytes and may_reuse_memory(ops, old, new)
 
 
 def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
@@ -78,7 +78,7 @@ def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
         raise broken("STORED", f"{what} needs memory, but has no slot", producer)
     if needs_memory and var.overwrites is not None and not _same_memory(var, var.overwrites):
         raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
-    if var.region.has_gaps and not may_have_gaps(g, var, var.region):
+    if var.region.is_strided and not supports_strided_rows(g, var, var.region):
         raise broken(
             "STORED", f"{what} is strided, which one of its ops does not support", producer
         )

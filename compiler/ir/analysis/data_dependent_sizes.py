@@ -16,7 +16,7 @@ from compiler.ir.opdef import PointwiseGrad, broadcast, listed
 from compiler.ir.types import TensorType
 
 
-def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
+def infer_with_distinct_sizes(op: Op) -> dict[str, list[TensorType | None]] | None:
     """Infer output types by slot; None if two distinct unknowns would have to be equal.
 
     Unnumbered unknowns stay unknown.

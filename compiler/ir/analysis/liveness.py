@@ -44,7 +44,7 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
     return found
 
 
-def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
+def may_reuse_memory(ops: Sequence[Op], old: Var, new: Var) -> bool:
     """Return whether a kernel that is the last reader of `old` may write `new` to the same memory.
 
     Requires that the op writing `new` declares it in place of the slot that holds `old`, or that
@@ -66,10 +66,10 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return False  # another shape is another launch on a device, which may still read it
     if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
         return False
-    return all(is_seen_whole(op, old) for op in ops)
+    return all(reads_elementwise(op, old) for op in ops)
 
 
-def is_seen_whole(op: Op, var: Var) -> bool:
+def reads_elementwise(op: Op, var: Var) -> bool:
     """Return whether a pointwise op, if it reads `var`, reads element i of it to compute element i.
 
     False for a tensor of RNG keys, of which all elements use a single one.
@@ -87,12 +87,12 @@ def _is_declared_in_place(op: Op, old: Var, new: Var) -> bool:
     The op must not read `old` from any other slot.
     """
     slot = next(slot for slot, vars in op.outputs.items() if new in vars)
-    allowed = op.defn.written_over(slot)
+    allowed = op.defn.overwritable_inputs(slot)
     old_slots = [each for each, vars in op.inputs.items() if old in vars]
     return bool(old_slots) and all(each in allowed for each in old_slots)
 
 
-def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
+def supports_strided_rows(g: Graph, var: Var, region: Region) -> bool:
     """Return whether every op that reads or writes a var supports the strides it would have."""
     axes = leading_axes(var.type, region.row)
     if axes is None or var in g.results:
@@ -118,7 +118,7 @@ def _supports_strides(op: Op, var: Var, axes: int) -> bool:
         return True
     operands = {**op.inputs, **op.outputs}
     mine = (slot for slot, vars in operands.items() if var in vars)
-    return all(op.defn.may_have_gaps(slot, axes) for slot in mine)
+    return all(op.defn.supports_strided_rows(slot, axes) for slot in mine)
 
 
 def _is_unreshaped(op: Op, defn: Pointwise, var: Var) -> bool:

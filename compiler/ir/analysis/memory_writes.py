@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from compiler.ir.opdef import OpDef
 from compiler.ir.opdef.slots import Share
-from compiler.ir.region import Region, part_region
+from compiler.ir.region import Region, subregion
 from compiler.ir.types import TensorType
 
 
@@ -77,7 +77,7 @@ def is_view(whole: Placed, part: Placed, share: Share) -> bool:
     """Return whether a part is a view of the whole: it occupies the very bytes it has there."""
     if whole.memory is None or whole.memory != part.memory:
         return False
-    return part.region == part_region(whole.region, whole.type, part.type, share)
+    return part.region == subregion(whole.region, whole.type, part.type, share)
 
 
 def written(op: Sharing[P], made: P) -> list[Region]:
@@ -91,7 +91,7 @@ def written(op: Sharing[P], made: P) -> list[Region]:
     for whole, part, share in joined:
         if is_view(whole, part, share):
             continue
-        region = part_region(made.region, whole.type, part.type, share)
+        region = subregion(made.region, whole.type, part.type, share)
         if region is None:
             return [made.region]
         parts.append(region)

@@ -371,7 +371,7 @@ class InnerTape(Tape):
 
 def _may_be_sparse(op: OpDesc) -> bool:
     writes_rows = any(slot.companion == "rows" for slot in find(op.type).outputs().values())
-    return writes_rows or bool(bind(op).for_rows())
+    return writes_rows or bool(bind(op).sparse_variant())
 
 
 def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:

@@ -84,12 +84,12 @@ class BlockWalk:
     def _variant(self, op: OpDesc) -> OpDesc:
         """Return the variant of an op for its attributes, tensor arrays, or sparse inputs."""
         defn = bind(op)
-        if kind := defn.for_attributes():
+        if kind := defn.attribute_variant():
             return OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
-        kind = defn.for_arrays()
+        kind = defn.array_variant()
         if kind and any(self.read(name, op).type.is_array for name in op.reads()):
             return OpDesc(kind, op.inputs, op.outputs, {}, op.source)
-        kind = defn.for_rows()
+        kind = defn.sparse_variant()
         return self._sparse_variant(op, kind) if kind and self._is_sparse(op, kind) else op
 
     def _is_sparse(self, op: OpDesc, kind: str) -> bool:
@@ -346,7 +346,7 @@ class BlockWalk:
     def _share_companions(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
         """Let outputs share the LoD and the row indices of the inputs that the op declares."""
         first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
-        lod_slot = first if defn.lod_like is None else defn.lod_like
+        lod_slot = first if defn.lod_source is None else defn.lod_source
         like = inputs.get(lod_slot, ())[:1]
         rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
         slots = defn.outputs()
@@ -355,7 +355,7 @@ class BlockWalk:
             self._share_lod(var, [*given, *self._variable_of(var)])
             if rows and rows[0]:
                 self.rows[var] = rows[0]
-        if defn.joins_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):
+        if defn.concatenates_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):
             self._join_lods(outputs["Out"][0], inputs["X"])
 
     def _join_lods(self, out: Var, vars: Sequence[Var]) -> None:

@@ -56,7 +56,7 @@ def _reuse(op: OpDesc, words: Sequence[Any]) -> Reuse:
     return Reuse(str(words[0]), str(words[1]), dims, int(level), stop == "1")
 
 
-def note_reuse(op: OpDesc, reuse: Reuse) -> None:
+def record_reuse(op: OpDesc, reuse: Reuse) -> None:
     """Record on an op that one of its outputs reuses the memory of another variable."""
     op.attrs[REUSES] = [*op.attrs.get(REUSES, ()), *reuse.words()]
 
@@ -76,11 +76,11 @@ def with_original_names(program: Program) -> Program:
         copy.forward_block_idx = block.forward_block_idx
         copy.vars = dict(block.vars)
         copy.ops = [OpDesc(o.type, o.inputs, o.outputs, o.attrs, o.source) for o in block.ops]
-    restore_own_names(made)
+    restore_original_names(made)
     return made
 
 
-def restore_own_names(program: Program) -> None:
+def restore_original_names(program: Program) -> None:
     """Restore and redeclare all original variable names, in place.
 
     A gradient block sees the names that are valid at the end of its forward block.

@@ -30,7 +30,7 @@ from compiler.ir.opdef.slots import BOOKKEEPING
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 from compiler.ir.types import DType
 
-__all__ = ["is_later", "upgrade_program"]
+__all__ = ["is_newer_release", "upgrade_program"]
 
 _FIRST_LATER = 2_000_000
 _ANY = object()
@@ -76,10 +76,10 @@ _NO_VALUE = 1e27
 _ZERO: Mapping[str, Any] = {"value": 0.0, "str_value": "0"}
 
 
-def is_later(version: int) -> bool:
+def is_newer_release(version: int) -> bool:
     """Return whether a program version is of a release after 1.8.5, or 0 (a development build).
 
-    >>> is_later(1_008_005), is_later(2_003_000)
+    >>> is_newer_release(1_008_005), is_newer_release(2_003_000)
     (False, True)
     """
     return version >= _FIRST_LATER or version == 0

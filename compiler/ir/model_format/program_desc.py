@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast, overload
 from compiler.errors import CompileError
 from compiler.ir.model_format.attributes import Opaque, dump_attr, load_attr
 from compiler.ir.model_format.grad_op_attributes import required_attributes
-from compiler.ir.model_format.op_upgrades import is_later, upgrade_program
+from compiler.ir.model_format.op_upgrades import is_newer_release, upgrade_program
 from compiler.ir.model_format.protobuf import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.types import DType
@@ -78,7 +78,7 @@ def load_program(
     except ProtoError as error:
         hint = "is the file complete, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error
-    if is_later(program_version(message)):
+    if is_newer_release(program_version(message)):
         upgrade_program(program)
     return program
 

@@ -43,8 +43,8 @@ from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, L
 from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.opdef.slots import (
     BOOKKEEPING,
-    Again,
     Attr,
+    RecomputeRule,
     Share,
     Slot,
     attr,
@@ -53,15 +53,15 @@ from compiler.ir.opdef.slots import (
     matched,
     reads,
     reads_lod,
-    reads_order,
     reads_previous,
     reads_rows,
+    reads_token,
     required,
     required_list,
     writes,
     writes_lod,
-    writes_order,
     writes_rows,
+    writes_token,
 )  # fmt: skip
 from compiler.ir.opdef.traits import Traits
 from compiler.ir.program import GRAD
@@ -69,14 +69,15 @@ from compiler.ir.types import DType, Shape, TensorType, type_of
 from compiler.lazy_loading import filled
 
 __all__ = [
-    "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
-    "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
+    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "RecomputeRule",
+    "Rowwise",
+    "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
     "broadcast",
     "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "loaded",
     "parameters",
-    "reads", "reads_lod", "reads_order", "reads_previous", "reads_rows", "reduced_axes",
+    "reads", "reads_lod", "reads_token", "reads_previous", "reads_rows", "reduced_axes",
     "registered", "required", "required_list", "slot_of", "type_of", "writes", "writes_lod",
-    "writes_order", "writes_rows",
+    "writes_token", "writes_rows",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
@@ -141,15 +142,15 @@ class OpDef(Traits, LayoutRules, MemoryRules):
         """Return the op whose class implements a body, and the method's name there."""
         return self, body
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """Return the kind of the variant for sparse gradients (SelectedRows), or ""."""
         return ""
 
-    def for_arrays(self) -> str:
+    def array_variant(self) -> str:
         """Return the kind of the variant for tensor arrays, or ""."""
         return ""
 
-    def for_attributes(self) -> str:
+    def attribute_variant(self) -> str:
         """Return the kind of the op that implements these attributes, or "" if it is this one."""
         return ""
 
@@ -264,9 +265,9 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
 
     layout_rules = forward_rules
 
-    def for_attributes(self) -> str:
+    def attribute_variant(self) -> str:
         """Return the gradient of the op that replaces the forward op, or ""."""
-        found = self.origin.for_attributes()
+        found = self.origin.attribute_variant()
         return found and f"{found}_grad"
 
     def body_owner(self, body: str) -> tuple[OpDef, str]:

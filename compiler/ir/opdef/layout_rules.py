@@ -24,7 +24,7 @@ class PermutedOp:
     """The permuted form of an op: the operands in `slots` are permuted, `attrs` replace attributes.
 
     Operands in `views` are not permuted but reshaped. `ahead` maps inputs to the order in which
-    they are better pre-permuted if they are constant, and `ahead_attrs` are the attributes for
+    they are better pre-permuted if constant, and `prepermuted_attrs` are the attributes for
     that.
     """
 
@@ -32,7 +32,7 @@ class PermutedOp:
     attrs: Mapping[str, object] = field(default_factory=dict[str, object])
     views: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
     ahead: Mapping[str, Order] = field(default_factory=dict[str, Order])
-    ahead_attrs: Mapping[str, object] = field(default_factory=dict[str, object])
+    prepermuted_attrs: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 class LayoutRules:
@@ -88,7 +88,7 @@ class GradLayoutRules(LayoutRules):
         gradients = frozenset(slot + GRAD for slot in found.slots)
         views = {**found.views, **{slot + GRAD: shape for slot, shape in found.views.items()}}
         slots = found.slots | gradients
-        return replace(found, slots=slots, views=views, ahead={}, ahead_attrs={})
+        return replace(found, slots=slots, views=views, ahead={}, prepermuted_attrs={})
 
     def reads_tiles(self) -> bool:
         """Return the preference of the forward op."""

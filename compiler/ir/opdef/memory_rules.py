@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from compiler.ir.opdef.slots import Again, Share, Slot
+from compiler.ir.opdef.slots import RecomputeRule, Share, Slot
 from compiler.ir.program import GRAD
 from compiler.ir.types import TensorType
 
@@ -29,7 +29,7 @@ class MemoryRules:
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     gaps: ClassVar[frozenset[str]] = frozenset()
 
-    def again(self) -> Again | None:
+    def again(self) -> RecomputeRule | None:
         """Return another op that recomputes outputs bit-identically, or None."""
         return None
 
@@ -45,11 +45,11 @@ class MemoryRules:
         """List the operands of the gradient op that may alias."""
         return []
 
-    def written_over(self, slot: str) -> tuple[str, ...]:
+    def overwritable_inputs(self, slot: str) -> tuple[str, ...]:
         """Return the inputs, any one of which an output may overwrite."""
         return tuple(filter(None, (self.slots[slot].inplace, *self.in_place.get(slot, ()))))
 
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Return whether the value in a slot may have strided rows.
 
         The first `axes` axes index the rows.
@@ -72,10 +72,10 @@ class GradMemoryRules(MemoryRules):
         """List the aliases that the forward op declares for its gradient."""
         return self.forward_rules().shares_grad(types)
 
-    def written_over(self, slot: str) -> tuple[str, ...]:
+    def overwritable_inputs(self, slot: str) -> tuple[str, ...]:
         """Return the inputs that the forward op allows this gradient to overwrite."""
         return self.forward_rules().in_place_grad.get(slot.removesuffix(GRAD), ())
 
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Return whether the forward op supports strided rows in this slot."""
-        return self.forward_rules().may_have_gaps(slot.removesuffix(GRAD), axes)
+        return self.forward_rules().supports_strided_rows(slot.removesuffix(GRAD), axes)

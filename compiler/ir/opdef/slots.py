@@ -225,7 +225,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Again:
+class RecomputeRule:
     """An op that recomputes outputs of another one (rematerialisation).
 
     `inputs` maps its input slots to slots (inputs or outputs) of the other op; `outputs` maps
@@ -294,12 +294,12 @@ def writes_rows(of: str) -> Slot:
     return Slot(is_output=True, optional=True, companion="rows", of=of)
 
 
-def reads_order() -> Slot:
+def reads_token() -> Slot:
     """Declare a token input: the op runs after the preceding collective; None for the first."""
     return Slot(optional=True, no_grad=True, companion="order", on_host=True)
 
 
-def writes_order() -> Slot:
+def writes_token() -> Slot:
     """Declare a token output: the next collective runs after this op."""
     return Slot(is_output=True, optional=True, companion="order", on_host=True)
 

@@ -11,15 +11,15 @@ class Traits:
 
     has_effects: ClassVar[bool] = False
     """True for ops with side effects, which run even if their outputs are unused."""
-    starts_early: ClassVar[bool] = False
+    schedule_early: ClassVar[bool] = False
     """True for ops that start communication: scheduled as early as possible."""
-    waits_late: ClassVar[bool] = False
+    schedule_late: ClassVar[bool] = False
     """True for ops that wait for communication: scheduled right before their result is read."""
     is_composite: ClassVar[bool] = False
     """True for ops that are expanded into other ops when a program is converted to a graph."""
     is_random: ClassVar[bool] = False
     """True for ops that return different values in every run, so that they are not constant."""
-    lod_like: ClassVar[str | None] = None
+    lod_source: ClassVar[str | None] = None
     """The input whose LoD outputs with as many rows share; None: the first input."""
     device_epilogue: ClassVar[str] = ""
     """The output to which device kernels can fuse an epilogue; see `epilogue`."""
@@ -48,7 +48,7 @@ class Traits:
     no_kernel_reason: ClassVar[str] = ""
     """Why the op has no device kernel by design (host fallback); empty if it may have one."""
 
-    def joins_rows(self, ranks: Mapping[str, int]) -> bool:
+    def concatenates_rows(self, ranks: Mapping[str, int]) -> bool:
         """Return whether the rows of Out are those of all X concatenated, given the ranks."""
         return False
 

@@ -258,7 +258,7 @@ def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, 
 
 def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc) -> int:
     first = next((slot for slot in defn.inputs() if op.inputs.get(slot)), "")
-    slot = first if defn.lod_like is None else defn.lod_like
+    slot = first if defn.lod_source is None else defn.lod_source
     like = block.lookup(next(iter(op.inputs.get(slot, [])), ""))
     if like is None or like.dims is None or var.dims is None or var.persistable:
         return 0
@@ -278,7 +278,7 @@ def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, A
 
 def _propagate_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
     """Declare outputs as sparse if all inputs are and the op has a variant for rows."""
-    kind = defn.for_rows()
+    kind = defn.sparse_variant()
     slots = [s for s in find(kind).slots.values() if s.companion == "rows"] if kind else []
     read = [name for slot in slots for name in op.inputs.get(slot.of, ())]
     if not read or not all(_is_sparse(block, name) for name in read):

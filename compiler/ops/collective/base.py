@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
+from compiler.ir.opdef import HostOp, attr, reads, reads_token, writes, writes_token
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.single_rank import SingleRank
@@ -19,11 +19,11 @@ class Collective(HostOp):
     compare; program conversion sets it.
     """
 
-    lod_like = "X"
+    lod_source = "X"
 
     variable = attr("")
-    Before = reads_order()
-    After = writes_order()
+    Before = reads_token()
+    After = writes_token()
     collective: ClassVar[Any] = SingleRank()
 
 

@@ -62,9 +62,9 @@ class PackBucket(OpDef, op="pack_bucket"):
     All values of X have one dtype and known sizes.
     """
 
-    lod_like = ""
+    lod_source = ""
     computes_in_fp32 = False
-    starts_early = True
+    schedule_early = True
 
     X = reads(many=True)
     Out = writes()
@@ -100,9 +100,9 @@ class PackBucket(OpDef, op="pack_bucket"):
 class UnpackBucket(OpDef, op="unpack_bucket"):
     """Out = the parts of a bucket X, in the shapes `shapes`."""
 
-    lod_like = ""
+    lod_source = ""
     computes_in_fp32 = False
-    waits_late = True
+    schedule_late = True
 
     X = reads()
     Out = writes(many=True)
@@ -159,7 +159,7 @@ class StartAllReduce(InPlaceCollective, op="start_all_reduce"):
     `described` lists the names and types contained in X, for the schedule that ranks compare.
     """
 
-    starts_early = True
+    schedule_early = True
 
     ring_id = attr(0)
     described = attr("")
@@ -200,8 +200,8 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
     Each rank waits independently, so waits are not ordered with the collectives.
     """
 
-    lod_like = ""
-    waits_late = True
+    lod_source = ""
+    schedule_late = True
 
     X = reads()
     Out = writes(inplace="X")

@@ -50,7 +50,7 @@ class AllReduce(InPlaceCollective):
 class CAllReduceSum(AllReduce, op="c_allreduce_sum"):
     """The sum over all ranks; sparse gradients are concatenated in rank order."""
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         return "c_allreduce_sum_rows"
 
     def numpy(self, X: Array) -> dict[str, Array]:

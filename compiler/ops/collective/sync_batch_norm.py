@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import Again, attr, reads_order, writes_order
+from compiler.ir.opdef import RecomputeRule, attr, reads_token, writes_token
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, SourceBuilder
 from compiler.ir.types import Array, DType, Shape
 from compiler.ops.collective.single_rank import SingleRank
@@ -128,15 +128,15 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     ring_id = attr(0)
     variable = attr("")
-    Before = reads_order()
-    After = writes_order()
+    Before = reads_token()
+    After = writes_token()
     collective: ClassVar[Any] = SingleRank()
 
     def is_ordered(self) -> bool:
         """Return false for fixed statistics, which need no other rank."""
         return not self.is_frozen
 
-    def again(self) -> Again | None:
+    def again(self) -> RecomputeRule | None:
         """Return None unless frozen: Y is not recomputed, for only all ranks know the count."""
         return super().again() if self.is_frozen else None
 

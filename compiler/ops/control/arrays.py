@@ -78,7 +78,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -117,7 +117,7 @@ class LodArrayLength(OpDef, op="lod_array_length"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(no_grad=True)
     Out = writes()
@@ -137,7 +137,7 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()
@@ -183,7 +183,7 @@ class AddToArray(OpDef, op="add_to_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     I = reads()  # noqa: E741
@@ -208,7 +208,7 @@ class TakeFromArray(OpDef, op="take_from_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     I = reads()  # noqa: E741

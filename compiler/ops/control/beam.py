@@ -30,7 +30,7 @@ class BeamSearch(OpDef, op="beam_search"):
 
     no_kernel_reason = "the number of candidates is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     pre_ids = reads(no_grad=True)
     pre_scores = reads(no_grad=True)
@@ -100,7 +100,7 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
 
     no_kernel_reason = "the lengths of sentences are data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     Ids = reads(no_grad=True)
     Ids_lod = reads_lod("Ids")

@@ -8,7 +8,7 @@ around it.
 
 from __future__ import annotations
 
-from compiler.ir.opdef import OpDef, attr, reads, reads_order, writes, writes_order
+from compiler.ir.opdef import OpDef, attr, reads, reads_token, writes, writes_token
 from compiler.ir.types import TensorType
 
 
@@ -26,8 +26,8 @@ class If(OpDef, op="if"):
     Captured = reads(many=True, optional=True)
     Written = writes(many=True, optional=True)
     Runs = writes(optional=True)
-    Before = reads_order()
-    After = writes_order()
+    Before = reads_token()
+    After = writes_token()
 
     def infer(self) -> dict[str, TensorType]:
         return {}
@@ -47,8 +47,8 @@ class Unwind(OpDef, op="unwind"):
     Runs = reads(optional=True)
     Captured = reads(many=True, optional=True)
     Written = writes(many=True, optional=True)
-    Before = reads_order()
-    After = writes_order()
+    Before = reads_token()
+    After = writes_token()
 
     def infer(self) -> dict[str, TensorType]:
         return {}

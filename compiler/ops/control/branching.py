@@ -88,7 +88,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 
     no_kernel_reason = "the number of rows per branch is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -132,7 +132,7 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
 
     no_kernel_reason = "the number of rows per branch is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(shape_only=True, no_grad=True)
     X_lod = reads_lod("X", optional=True)

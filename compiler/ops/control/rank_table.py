@@ -56,7 +56,7 @@ class MaxSequenceLen(OpDef, op="max_sequence_len"):
 
     no_kernel_reason = "the host ranks sequences"
 
-    lod_like = ""
+    lod_source = ""
 
     RankTable = reads(no_grad=True)
     Out = writes()
@@ -76,7 +76,7 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X")
@@ -114,7 +114,7 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X", optional=True)

@@ -52,7 +52,7 @@ class TakeStep(OpDef, op="take_step"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     I = reads()  # noqa: E741
@@ -73,7 +73,7 @@ class StackSteps(OpDef, op="stack_steps"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()
@@ -91,7 +91,7 @@ class EmptyArray(OpDef, op="empty_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(shape_only=True, optional=True)
     Out = writes()
@@ -112,7 +112,7 @@ class CopyArray(OpDef, op="copy_array"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()
@@ -129,7 +129,7 @@ class SumArrays(OpDef, op="sum_arrays"):
 
     no_kernel_reason = "tensor arrays are host values"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     Out = writes()

@@ -101,7 +101,7 @@ class BoxCoder(OpDef, op="box_coder"):
     PriorBoxVar = reads(optional=True, no_grad=True)
     TargetBox = reads(no_grad=True)
     OutputBox = writes()
-    lod_like = "TargetBox"
+    lod_source = "TargetBox"
     code_type = attr("encode_center_size")
     box_normalized = attr(True)
     axis = attr(0)

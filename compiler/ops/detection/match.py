@@ -16,7 +16,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.sequence.sequence_kernels import level_there, owner_rows
+from compiler.ops.sequence.sequence_kernels import lod_on_device, owner_rows
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
 
@@ -60,7 +60,7 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
     DistMat_lod = reads_lod("DistMat", optional=True)
     ColToRowMatchIndices = writes()
     ColToRowMatchDist = writes()
-    lod_like = ""
+    lod_source = ""
     match_type = attr("bipartite")
     dist_threshold = attr(0.5)
 
@@ -111,7 +111,7 @@ class TargetAssign(OpDef, op="target_assign"):
     NegIndices_lod = reads_lod("NegIndices", optional=True)
     Out = writes()
     OutWeight = writes()
-    lod_like = ""
+    lod_source = ""
     mismatch_value = attr(0)
 
     def infer(self, X: TensorType, MatchIndices: TensorType) -> dict[str, TensorType]:
@@ -156,7 +156,7 @@ class TargetAssign(OpDef, op="target_assign"):
         Out: DeviceOperand | None,
         OutWeight: DeviceOperand | None,
     ) -> None:
-        starts = level_there(k, X_lod[-1])
+        starts = lod_on_device(k, X_lod[-1])
         for result in (each for each in (Out, OutWeight) if each is not None):
             n, m, part = k.grid(*result.shape)
             match = MatchIndices[n, m]

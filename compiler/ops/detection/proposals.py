@@ -130,7 +130,7 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     """
 
     no_kernel_reason = "the number of boxes per level is data-dependent"
-    lod_like = ""
+    lod_source = ""
 
     FpnRois = reads(no_grad=True)
     FpnRois_lod = reads_lod("FpnRois")

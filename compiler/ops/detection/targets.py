@@ -94,7 +94,7 @@ class TargetAssignment(OpDef):
     TargetBBox_lod = writes_lod("TargetBBox")
     TargetLabel_lod = writes_lod("TargetLabel")
     BBoxInsideWeight_lod = writes_lod("BBoxInsideWeight")
-    lod_like = ""
+    lod_source = ""
 
     def targets(
         self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType

@@ -45,7 +45,7 @@ class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
     Ids equal to `padding_idx` yield zeros.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     W = reads()
     Ids = reads(no_grad=True)

@@ -19,7 +19,7 @@ def one_row_offsets(rows: int) -> Array:
 class RowSequences(OpDef, op="row_sequences"):
     """Out = X with one LoD level of one-row sequences."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes(inplace="X")

@@ -22,7 +22,7 @@ POOLS = Accepted(choices=("AVERAGE", "SUM", "SQRT"))
 class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
     """Out [count, …] = the pooled sequences of each X, concatenated; `axis` must be 1."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     X_lod = reads_lod("X")
@@ -42,7 +42,7 @@ class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
 class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
     """`fusion_seqpool_concat` with `cvm` of each pooled X, which starts with show and click."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     X_lod = reads_lod("X")

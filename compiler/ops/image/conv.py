@@ -116,9 +116,9 @@ class Convolution(OpDef):
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Permute to channels last, and a constant filter too for longer contiguous reads."""
-        found = windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
+        found = windows.permuted_layout("data_format", self.data_format, order, "Input", "Output")
         axes = (*range(2, len(order)), 1, 0)
-        ahead = {"ahead": {"Filter": axes}, "ahead_attrs": {"filter_format": HWIO}}
+        ahead = {"ahead": {"Filter": axes}, "prepermuted_attrs": {"filter_format": HWIO}}
         return found and replace(found, **ahead)
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:

@@ -101,7 +101,7 @@ class ConvTranspose(OpDef):
     data_format = attr("NCHW")
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
+        return windows.permuted_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Number of multiplications that compute Output, given the shapes of Input and Filter."""

@@ -25,7 +25,7 @@ from compiler.ops.image.interpolate_numpy import (
     resize,
     resize_gradient,
 )
-from compiler.ops.image.windows import channels_first, in_layout, turned_layout
+from compiler.ops.image.windows import channels_first, in_layout, permuted_layout
 
 METHODS = {1: ("linear",), 2: ("bilinear", "nearest", "bicubic"), 3: ("trilinear",)}
 """Allowed values of `interp_method`, by the number of image axes."""
@@ -58,7 +58,7 @@ class Interpolation(OpDef):
     align_mode = attr(1)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return turned_layout("data_layout", self.data_layout, order, "X", "Out")
+        return permuted_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(
         self,

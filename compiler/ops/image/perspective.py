@@ -105,7 +105,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
     Out = writes()
     Mask = writes(shares_lod=False)
     TransformMatrix = writes(shares_lod=False)
-    lod_like = "ROIs"
+    lod_source = "ROIs"
     Out2InIdx = writes(optional=True, shares_lod=False)
     Out2InWeights = writes(optional=True, shares_lod=False)
     spatial_scale = attr(1.0, SCALES)

@@ -96,7 +96,7 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     inverse one, which agrees only for C = group². Reference: shuffle_channel_op.cc.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()

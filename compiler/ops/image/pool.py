@@ -73,7 +73,7 @@ class Pooling(OpDef):
         return X.with_shape(windows.in_layout(self.data_format, shape))
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return windows.turned_layout("data_format", self.data_format, order, "X", "Out")
+        return windows.permuted_layout("data_format", self.data_format, order, "X", "Out")
 
     def axes(self, X: Shape) -> Axes:
         """Return the window geometry of each axis."""

@@ -200,7 +200,7 @@ def is_channels_last(data_format: str) -> bool:
     return data_format in ("NHWC", "NDHWC")
 
 
-def turned_layout(name: str, layout: str, order: Order, *slots: str) -> PermutedOp | None:
+def permuted_layout(name: str, layout: str, order: Order, *slots: str) -> PermutedOp | None:
     """Return an op permuted to channels-last images; None for other orders.
 
     `name` is the layout attribute, `slots` hold the images.

@@ -58,7 +58,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
     all. Reference: smooth_l1_loss_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Y = reads()
@@ -172,7 +172,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
     its "mean" over elements, or over rows ("batchmean"). Reference: kldiv_loss_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Target = reads(no_grad=True)

@@ -90,7 +90,7 @@ class Nce(OpDef, op="nce"):
     Reference: nce_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     is_random = True
     sparse_grads = ("Weight",)
 

@@ -25,7 +25,7 @@ class RankLoss(SameTypePointwise, op="rank_loss"):
     Each input is [N] or [N, 1], and Out has the shape of Label. Reference: rank_loss_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     Label = reads(no_grad=True)
     Left = reads()
@@ -67,7 +67,7 @@ class MarginRankLoss(SameTypePointwise, op="margin_rank_loss"):
     Activated is 1 where Out > 0, else 0. Reference: margin_rank_loss_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X1 = reads()
     X2 = reads()

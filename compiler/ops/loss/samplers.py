@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.philox import below_by_key, fine_by_key, uniform_by_key
+from compiler.ir.philox import randint_by_key, uniform_by_key, uniform_float64_by_key
 from compiler.ir.types import Array
 from compiler.ops.shape.random import generator
 
@@ -70,10 +70,10 @@ def classes_by_key(
 ) -> Array:
     """Sample as `draw_classes` from an RNG key; kernels draw the same classes."""
     if sampler == UNIFORM:
-        return below_by_key(Key, place, shape, count)
+        return randint_by_key(Key, place, shape, count)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return log_uniform_classes(fine_by_key(Key, place, shape), max(count - 1, 1))
-    drawn = below_by_key(Key, place, shape, alias.size)
+        return log_uniform_classes(uniform_float64_by_key(Key, place, shape), max(count - 1, 1))
+    drawn = randint_by_key(Key, place, shape, alias.size)
     return alias_sample(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
 
 

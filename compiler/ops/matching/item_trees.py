@@ -40,7 +40,7 @@ class TdmChild(OpDef, op="tdm_child"):
     """
 
     no_kernel_reason = "ids are range-checked on the host"
-    lod_like = "X"
+    lod_source = "X"
 
     X = reads(no_grad=True)
     TreeInfo = reads(no_grad=True)
@@ -102,7 +102,7 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     """
 
     no_kernel_reason = "ids are range-checked on the host"
-    lod_like = ""
+    lod_source = ""
     is_random = True
 
     X = reads(no_grad=True)

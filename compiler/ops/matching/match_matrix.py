@@ -19,7 +19,7 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
     """
 
     no_kernel_reason = "the number of rows is data-dependent"
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X")

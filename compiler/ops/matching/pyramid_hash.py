@@ -101,7 +101,7 @@ class PyramidHash(OpDef, op="pyramid_hash"):
     """
 
     no_kernel_reason = "the number of rows is data-dependent"
-    lod_like = ""
+    lod_source = ""
     updates_if = "X"
 
     X = reads()

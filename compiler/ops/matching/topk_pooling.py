@@ -29,7 +29,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     """
 
     no_kernel_reason = "images have data-dependent sizes"
-    lod_like = "ROW"
+    lod_source = "ROW"
 
     X = reads()
     X_lod = reads_lod("X")

@@ -54,7 +54,7 @@ class VarConv2d(OpDef, op="var_conv_2d"):
     """
 
     no_kernel_reason = "the number of rows is data-dependent"
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X")

@@ -64,7 +64,7 @@ class Clip(Unary, op="clip"):
     min = required(float)
     max = required(float)
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """Clip only the rows present in a sparse X; missing rows stay 0."""
         return "clip_rows"
 
@@ -97,7 +97,7 @@ class ClipByNorm(Whole, op="clip_by_norm"):
     def infer(self, X: TensorType) -> TensorType:
         return X
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """A sparse X yields a sparse Out."""
         return "clip_by_norm_rows"
 

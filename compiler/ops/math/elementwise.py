@@ -108,7 +108,7 @@ class ElementwiseMul(Elementwise, op="elementwise_mul"):
 
     linear_in = (("X",), ("Y",))
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """A sparse X yields a sparse Out; Y must then have one element."""
         return "elementwise_mul_rows"
 
@@ -231,7 +231,7 @@ class Scale(Pointwise, op="scale"):
     bias = attr(0.0)
     bias_after_scale = attr(True)
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """A sparse X yields a sparse Out, unless a bias makes the missing rows non-zero."""
         return "" if self.bias else "scale_rows"
 
@@ -276,11 +276,11 @@ class Sum(Pointwise, op="sum"):
     X = reads(many=True)
     Out = writes()
 
-    def for_arrays(self) -> str:
+    def array_variant(self) -> str:
         """Tensor arrays are added elementwise by `sum_arrays`."""
         return "sum_arrays"
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """Sparse terms only: their rows are concatenated."""
         return "sum_rows"
 

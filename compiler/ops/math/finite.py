@@ -14,7 +14,7 @@ from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.broadcasting import broadcast
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.shared_kernels import everywhere, fill, holds_everywhere
+from compiler.ops.shared_kernels import all_iterations, everywhere, fill
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
@@ -23,7 +23,7 @@ class TensorTest(OpDef):
 
     X = reads()
     Out = writes()
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType) -> TensorType:
         return TensorType(DType.BOOL, (1,))
@@ -112,7 +112,7 @@ class AllClose(OpDef, op="allclose"):
     rtol = attr(1e-5)
     atol = attr(1e-8)
     equal_nan = attr(False)
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, Input: TensorType, Other: TensorType) -> TensorType:
         require_same_dtype(self.kind, Input=Input, Other=Other)
@@ -133,7 +133,7 @@ class AllClose(OpDef, op="allclose"):
         close = k.equal(x, y) | (near & k.isfinite(y))
         if self.equal_nan:
             close = close | (k.isnan(x) & k.isnan(y))
-        k.store(Out, (one,), holds_everywhere(k, close, r))
+        k.store(Out, (one,), all_iterations(k, close, r))
 
 
 class EqualAll(OpDef, op="equal_all"):
@@ -143,7 +143,7 @@ class EqualAll(OpDef, op="equal_all"):
     Y = reads()
     Out = writes()
     axis = attr(-1)
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y)
@@ -166,7 +166,7 @@ class EqualAll(OpDef, op="equal_all"):
         x, y = X.reshaped((X.type.numel,))[r], Y.reshaped((Y.type.numel,))
         same = k.equal(x, y.at(r, where=same_shape, other=0))
         k.store(
-            Out, (one,), holds_everywhere(k, same if same_shape is None else same & same_shape, r)
+            Out, (one,), all_iterations(k, same if same_shape is None else same & same_shape, r)
         )
 
 
@@ -190,7 +190,7 @@ class EqualReduce(OpDef, op="equal_reduce"):
     Y = reads()
     Out = writes()
     axis = attr(-1)
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y)
@@ -215,4 +215,4 @@ class EqualReduce(OpDef, op="equal_reduce"):
         whole = (1,) * (X.type.rank - len(y.shape)) + tuple(y.shape)
         indices = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
         same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(indices[-len(y.shape) :])])
-        k.store(Out, (one,), holds_everywhere(k, same, r))
+        k.store(Out, (one,), all_iterations(k, same, r))

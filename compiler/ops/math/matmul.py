@@ -246,7 +246,7 @@ class Matmul(Product, op="matmul"):
         require_one_head(self.head_number)
         return self.transpose_X, self.transpose_Y, self.alpha
 
-    def for_attributes(self) -> str:
+    def attribute_variant(self) -> str:
         """Return the multi-head op if there are several heads."""
         return "matmul_heads" if self.head_number > 1 else ""
 

@@ -17,7 +17,7 @@ from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, r
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import turned_layout
+from compiler.ops.image.windows import permuted_layout
 from compiler.ops.math.activation import Unary
 from compiler.ops.type_checks import differ, shown
 
@@ -176,7 +176,7 @@ class Prelu(Pointwise, op="prelu"):
         return {"Alpha": wanted}
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        known = turned_layout("data_format", self.data_format, order, "X", "Out")
+        known = permuted_layout("data_format", self.data_format, order, "X", "Out")
         return None if self.mode == "element" else known
 
     def alpha_view(self, X: Shape) -> Shape:
@@ -207,7 +207,7 @@ class Maxout(OpDef, op="maxout"):
     maxouting.cc.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()

@@ -68,7 +68,7 @@ def sum_to_shape(values: Array, shape: Any) -> Array:
     return values.sum(axis=axes, keepdims=True).reshape(shape)
 
 
-def fold_lanes(
+def reduction_kernel(
     k: KernelBuilder, shape: Shape, axes: tuple[int, ...]
 ) -> tuple[Number, tuple[Number, ...], tuple[Number, ...]]:
     """Start a kernel over the non-reduced axes of a shape, with a loop over the reduced ones.
@@ -93,7 +93,7 @@ def keepdims_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 def sum_axes(k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
     """Emit a kernel for Out = X summed over axes."""
-    loop, whole, left = fold_lanes(k, X.shape, axes)
+    loop, whole, left = reduction_kernel(k, X.shape, axes)
     k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, k.sum(X[whole], loop))
 
 
@@ -114,7 +114,7 @@ def sum_to(
         indices = k.grid(*whole)
         k.store(out.reshaped(whole), indices, value(indices))
         return
-    loop, indices, left = fold_lanes(k, whole, axes)
+    loop, indices, left = reduction_kernel(k, whole, axes)
     k.store(out.reshaped(padded), left, k.sum(value(indices), loop))
 
 
@@ -166,7 +166,7 @@ class UfuncReduction(Reduction):
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        loop, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
+        loop, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
         value = X[whole]
         if Out.type.dtype is not X.type.dtype:
             value = k.astype(value, Out.type.dtype)
@@ -212,7 +212,7 @@ class Mean(Summation, op="mean"):
     """Out = the mean of all elements of X, of shape [1]."""
 
     averages = True
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType) -> TensorType:
         require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16, DType.BF16)

@@ -10,7 +10,12 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.axes import normalize_axis
-from compiler.ops.math.reduce import expand_reduced, fold_lanes, keepdims_shape, normalize_axes
+from compiler.ops.math.reduce import (
+    expand_reduced,
+    keepdims_shape,
+    normalize_axes,
+    reduction_kernel,
+)
 
 
 class Softmax(Rowwise, op="softmax"):
@@ -100,7 +105,7 @@ class LogSumExp(OpDef, op="logsumexp"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = normalize_axes(X.type.rank, self.axis, self.reduce_all)
-        r, whole, left = fold_lanes(k, X.shape, axes)
+        r, whole, left = reduction_kernel(k, X.shape, axes)
         maximum = k.max(X[whole], r)
         total = k.log(k.sum(k.exp(X[whole] - maximum), r)) + maximum
         k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, total)

@@ -281,7 +281,7 @@ def typed_indices(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
 class ArgMax(ArgMinMax, op="arg_max"):
     """Out = the index of the maximum along `axis`."""
 
-    lod_like = ""
+    lod_source = ""
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis

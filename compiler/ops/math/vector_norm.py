@@ -19,9 +19,9 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
     AxisReduction,
     expand_reduced,
-    fold_lanes,
     keepdims_shape,
     normalize_axes,
+    reduction_kernel,
     sum_to,
     sum_to_shape,
 )
@@ -33,7 +33,7 @@ from compiler.ops.type_checks import require_same_dtype
 class Norm(OpDef, op="norm"):
     """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, kept with size 1."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Norm = writes()
@@ -168,7 +168,7 @@ class PNorm(OpDef, op="p_norm"):
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
-        r, whole, left = fold_lanes(k, X.shape, axes)
+        r, whole, left = reduction_kernel(k, X.shape, axes)
         k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r))
 
     def triton_grad(
@@ -209,7 +209,7 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        r, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
+        r, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
         k.store(Out.reshaped(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
 
     def triton_grad(
@@ -233,7 +233,7 @@ class Dist(OpDef, op="dist"):
     Y = reads()
     Out = writes()
     p = attr(2.0)
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y)
@@ -284,7 +284,7 @@ class GlobalNorm(Whole):
 
     X = reads()
     Out = writes()
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape((1,))

@@ -81,7 +81,7 @@ class Auc(OpDef, op="auc"):
     num_thresholds = attr(8191)
     slide_steps = attr(1)
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(
         self, Predict: TensorType, Label: TensorType, StatPos: TensorType, StatNeg: TensorType

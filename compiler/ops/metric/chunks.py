@@ -99,7 +99,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
     chunk_scheme = required(str)
     excluded_chunk_types = attr_list(int)
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(
         self, Inference: TensorType, Label: TensorType, SeqLength: TensorType | None

@@ -138,7 +138,7 @@ class DetectionMap(OpDef, op="detection_map"):
     evaluate_difficult = attr(True)
     ap_type = attr("integral")
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(
         self, DetectRes: TensorType, Label: TensorType

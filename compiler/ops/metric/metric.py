@@ -115,7 +115,7 @@ class MeanIou(OpDef, op="mean_iou"):
     OutCorrect = writes()
     num_classes = required(int)
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, Predictions: TensorType, Labels: TensorType) -> dict[str, TensorType]:
         require_dtype(self.kind, "Predictions", Predictions, DType.INT32, DType.INT64)
@@ -228,7 +228,7 @@ class PrecisionRecall(OpDef, op="precision_recall"):
     AccumStatesInfo = writes()
     class_number = required(int)
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(self, Indices: TensorType, Labels: TensorType) -> dict[str, TensorType]:
         require_dtype(self.kind, "Indices", Indices, DType.INT32)
@@ -281,7 +281,7 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     NeutralPair = writes(optional=True)
     column = attr(0)
 
-    lod_like = ""
+    lod_source = ""
 
     def infer(
         self, Score: TensorType, Label: TensorType, QueryID: TensorType

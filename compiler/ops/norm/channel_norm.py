@@ -21,9 +21,9 @@ from compiler.ops.image.windows import (
     channels_first,
     in_layout,
     is_channels_last,
+    permuted_layout,
     require_images,
     to_layout,
-    turned_layout,
     view_channels_first,
 )
 from compiler.ops.norm.group_norm import require_channels
@@ -57,7 +57,7 @@ class Lrn(OpDef, op="lrn"):
     is_test = attr(False)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return turned_layout("data_format", self.data_format, order, "X", "Out", "MidOut")
+        return permuted_layout("data_format", self.data_format, order, "X", "Out", "MidOut")
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
@@ -136,7 +136,7 @@ class AffineChannel(OpDef, op="affine_channel"):
     data_layout = attr("AnyLayout")
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return turned_layout("data_layout", self.data_layout, order, "X", "Out")
+        return permuted_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(self, X: TensorType, Scale: TensorType, Bias: TensorType) -> TensorType:
         require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)

@@ -9,11 +9,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import Again, OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, RecomputeRule, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
-from compiler.ops.image.windows import is_channels_last, turned_layout
+from compiler.ops.image.windows import is_channels_last, permuted_layout
 from compiler.ops.norm import batch_norm_kernels
 from compiler.ops.norm.norm_kernels import Channels
 from compiler.ops.norm.norm_numpy import (
@@ -34,14 +34,14 @@ class Layouts(OpDef):
 
     gaps = frozenset({"X", "Y"})
 
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Allow strided images only in layouts with channels first."""
-        return super().may_have_gaps(slot, axes) and not is_channels_last(self.data_layout)
+        return super().supports_strided_rows(slot, axes) and not is_channels_last(self.data_layout)
 
     data_layout = attr("NCHW")
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return turned_layout("data_layout", self.data_layout, order, "X", "Y")
+        return permuted_layout("data_layout", self.data_layout, order, "X", "Y")
 
     def channel_axis(self, rank: int) -> int:
         """Return the axis of the channels."""
@@ -174,11 +174,11 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
-    def again(self) -> Again | None:
+    def again(self) -> RecomputeRule | None:
         """Return the op that recomputes Y from X and the statistics that backward reads."""
         inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
         attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
-        return Again("batch_norm_again", inputs, {"Y": "Y"}, attrs)
+        return RecomputeRule("batch_norm_again", inputs, {"Y": "Y"}, attrs)
 
     def numpy(
         self,
@@ -295,7 +295,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         batch_norm_kernels.gradient(k, s, given, outs, self.is_frozen)
 
 
-class BatchNormAgain(Layouts, op="batch_norm_again"):
+class BatchNormRecomputed(Layouts, op="batch_norm_again"):
     """Y of a `batch_norm`, recomputed bit-identically from its saved statistics.
 
     Programs do not contain it; the pass `recompute` creates it. `frozen` is true for running

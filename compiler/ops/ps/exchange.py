@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import HostOp, attr, reads, reads_order, reads_rows, writes, writes_order
+from compiler.ir.opdef import HostOp, attr, reads, reads_rows, reads_token, writes, writes_token
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.ps.unsupported import NoServers, server_interface
+from compiler.ops.ps.server_interface import NoServers, server_interface
 
 CONTROL = TensorType(DType.FP32, (0,))
 """Type of control variables, empty tensors that represent dependencies between ops."""
@@ -24,10 +24,10 @@ class Exchange(HostOp):
     """An op that communicates with servers; `Before` and `After` keep program order."""
 
     no_kernel_reason = "it communicates with parameter servers"
-    lod_like = ""
+    lod_source = ""
 
-    Before = reads_order()
-    After = writes_order()
+    Before = reads_token()
+    After = writes_token()
     parameter_server: ClassVar[Any] = NoServers()
 
 

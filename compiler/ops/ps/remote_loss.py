@@ -17,8 +17,8 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, node_costs, node_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
 from compiler.ops.ps.exchange import Exchange
+from compiler.ops.ps.server_interface import server_interface
 from compiler.ops.ps.tables import concat_rows, remote_rows
-from compiler.ops.ps.unsupported import server_interface
 from compiler.ops.type_checks import numeric
 
 

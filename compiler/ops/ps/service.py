@@ -11,7 +11,7 @@ from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.unsupported import server_interface
+from compiler.ops.ps.server_interface import server_interface
 from compiler.ops.type_checks import literal_shape
 
 

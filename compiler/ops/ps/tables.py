@@ -10,7 +10,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.ps.exchange import Exchange, split_sparse_rows
-from compiler.ops.ps.unsupported import server_interface
+from compiler.ops.ps.server_interface import server_interface
 
 OLD = "lookup_table"
 """Version of the lookup op whose ids have a last axis of size 1, absent from outputs."""

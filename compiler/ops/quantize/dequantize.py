@@ -156,7 +156,7 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     """
 
     no_kernel_reason = "kernels cannot read the bytes of floats"
-    lod_like = "Ids"
+    lod_source = "Ids"
 
     W = reads()
     Ids = reads(no_grad=True)

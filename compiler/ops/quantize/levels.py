@@ -16,7 +16,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.reduce import fold_lanes
+from compiler.ops.math.reduce import reduction_kernel
 from compiler.ops.shared_kernels import copy, fill
 from compiler.ops.type_checks import differ
 
@@ -82,7 +82,7 @@ def start_abs_max(
     k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...]
 ) -> tuple[tuple[Number, ...], Number]:
     """Start a kernel for the largest magnitude over axes; return its indices, and the value."""
-    iteration, whole, left = fold_lanes(k, X.shape, axes)
+    iteration, whole, left = reduction_kernel(k, X.shape, axes)
     return left, k.max(k.absolute(X[whole]), iteration)
 
 

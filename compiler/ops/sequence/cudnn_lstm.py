@@ -146,7 +146,7 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     """
 
     is_random = True
-    lod_like = ""
+    lod_source = ""
 
     Input = reads()
     InitH = reads()

@@ -20,7 +20,7 @@ from compiler.ops.sequence.sequence import (
     zeros,
 )
 from compiler.ops.sequence.sequence_kernels import owner_rows
-from compiler.ops.shared_kernels import add_rows, copy, fill, take_rows
+from compiler.ops.shared_kernels import add_rows, copy, fill, gather_slices
 from compiler.ops.type_checks import differ, shown
 
 
@@ -52,7 +52,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     sequences leaves X unchanged. Reference: sequence_expand_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     sets_output_sizes = True
 
     X = reads()
@@ -116,7 +116,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         level = Y_lod[self.ref_level]
         rows = k.on_host(expanded_rows, X_lod, level, X.shape[0])
         k.set_size(Out.shape[0], rows.length())
-        take_rows(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
+        gather_slices(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
         if X_lod and Out_lod:
             k.write_host(Out_lod[0], k.on_host(expanded_offsets, X_lod[0], level))
 
@@ -143,7 +143,7 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     Only the LoD of Y is used, which has one level. Reference: sequence_expand_as_op.h.
     """
 
-    lod_like = "Y"
+    lod_source = "Y"
 
     X = reads()
     Y = reads(shape_only=True, no_grad=True)
@@ -169,7 +169,7 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand
     ) -> None:
-        take_rows(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
+        gather_slices(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
 
     def triton_grad(
         self, k: KernelBuilder, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
@@ -212,7 +212,7 @@ class LodReset(OpDef, op="lod_reset"):
     Reference: lod_reset_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X", optional=True)

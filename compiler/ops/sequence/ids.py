@@ -27,7 +27,7 @@ class SequenceErase(OpDef, op="sequence_erase"):
     Outer LoD levels are unchanged. Reference: sequence_erase_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     no_kernel_reason = "the number of output rows is data-dependent"
 
     X = reads(no_grad=True)
@@ -99,7 +99,7 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
     Reference: sequence_scatter_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Ids = reads(no_grad=True)

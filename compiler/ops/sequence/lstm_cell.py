@@ -173,7 +173,7 @@ class Memory(OpDef):
     H0 and C0 are the initial states and cells, a row for each sequence.
     """
 
-    lod_like = "Input"
+    lod_source = "Input"
 
     Input = reads()
     Input_lod = reads_lod("Input")

@@ -18,8 +18,8 @@ from compiler.ops.sequence.sequence import (
     run_rows,
     zeros,
 )
-from compiler.ops.sequence.sequence_kernels import bounds, level_there, table_of
-from compiler.ops.shared_kernels import take_rows
+from compiler.ops.sequence.sequence_kernels import bounds, lod_on_device, table_of
+from compiler.ops.shared_kernels import gather_slices
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
@@ -55,7 +55,7 @@ class SequencePad(OpDef, op="sequence_pad"):
     row. X has one LoD level. Reference: sequence_pad_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     sets_output_sizes = True
 
     X = reads()
@@ -111,7 +111,7 @@ class SequencePad(OpDef, op="sequence_pad"):
         k.set_size(Out.shape[1], k.on_host(padded_width, level, self.padded_length))
         if Length is not None:
             k.write_host(Length, k.on_host(lengths_of, level))
-        offsets, (count, width), table = level_there(k, level), Out.shape[:2], table_of(X)
+        offsets, (count, width), table = lod_on_device(k, level), Out.shape[:2], table_of(X)
         i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
         padding = PadValue.reshaped((PadValue.type.numel,))[0 if PadValue.type.numel == 1 else j]
@@ -124,7 +124,7 @@ class SequencePad(OpDef, op="sequence_pad"):
     ) -> None:
         places = k.to_device(k.on_host(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
         rows = d_Out.reshaped((d_Out.shape[0] * d_Out.shape[1], *d_Out.shape[2:]))
-        take_rows(k, rows, places, d_X, 0)
+        gather_slices(k, rows, places, d_X, 0)
 
 
 def checked_lengths(lengths: Array, width: int) -> Array:
@@ -151,7 +151,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
     Reference: sequence_unpad_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     sets_output_sizes = True
 
     X = reads()
@@ -192,14 +192,18 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         places = k.on_host(filled_places, Length, X.shape[1])
         k.set_size(Out.shape[0], places.length())
         rows = X.reshaped((X.shape[0] * X.shape[1], *Out.shape[1:]))
-        take_rows(k, rows, k.to_device(places, Out.shape[:1]), Out, 0)
+        gather_slices(k, rows, k.to_device(places, Out.shape[:1]), Out, 0)
         for level in Out_lod or []:
             k.write_host(level, k.on_host(offsets_after, Length))
 
     def triton_grad(
         self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        offsets, (count, width), table = level_there(k, Out_lod[0]), d_X.shape[:2], table_of(d_Out)
+        offsets, (count, width), table = (
+            lod_on_device(k, Out_lod[0]),
+            d_X.shape[:2],
+            table_of(d_Out),
+        )
         i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
         above = d_Out.reshaped(table).at(start + t, j, where=t < end - start, other=0)
@@ -229,7 +233,7 @@ class SequenceMask(OpDef, op="sequence_mask"):
     Reference: sequence_mask_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     sets_output_sizes = True
 
     X = reads(no_grad=True, on_host=True)

@@ -101,7 +101,7 @@ class SequencePool(OpDef, op="sequence_pool"):
     has the rows of the maxima (MAX), and -1 elsewhere. Reference: sequence_pool_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X")

@@ -40,7 +40,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
     is added to the forget gate. Reference: lstm_unit_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     C_prev = reads()
@@ -145,7 +145,7 @@ class GruUnit(OpDef, op="gru_unit"):
     identity 0, sigmoid 1, tanh 2, relu 3. Reference: gru_unit_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     Input = reads()
     HiddenPrev = reads()

@@ -23,7 +23,7 @@ from compiler.ops.sequence.sequence import (
     zeros,
 )
 from compiler.ops.sequence.sequence_kernels import move_rows
-from compiler.ops.shared_kernels import copy, fill, take_rows
+from compiler.ops.shared_kernels import copy, fill, gather_slices
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
 
 
@@ -70,7 +70,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
     All have one LoD level and the same number of sequences. Reference: sequence_concat_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     X_lod = reads_lod("X")
@@ -123,7 +123,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
     ) -> None:
         for index, part in enumerate(d_X):
             places = k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1])
-            take_rows(k, d_Out, places, part, 0)
+            gather_slices(k, d_Out, places, part, 0)
 
 
 class SequenceReverse(OpDef, op="sequence_reverse"):
@@ -145,7 +145,7 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
         self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand
     ) -> None:
         rows = k.to_device(k.on_host(reversed_rows, X_lod[0]), X.shape[:1])
-        take_rows(k, X, rows, Y, 0)
+        gather_slices(k, X, rows, Y, 0)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         d_Y, d_X = grad(op.outputs["Y"][0]), grad(op.inputs["X"][0])
@@ -172,7 +172,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
     Reference: sequence_slice_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     sets_output_sizes = True
 
     X = reads()
@@ -220,7 +220,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
     ) -> None:
         rows = k.on_host(sliced_rows, X_lod[0], Offset, Length)
         k.set_size(Out.shape[0], rows.length())
-        take_rows(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
+        gather_slices(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
         for level in Out_lod or []:
             k.write_host(level, k.on_host(offsets_after, Length))
 
@@ -255,7 +255,7 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
     One LoD level, whose offsets change with the rows. Reference: sequence_reshape_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     X_lod = reads_lod("X")

@@ -33,7 +33,7 @@ def longest(offsets: Array) -> int:
     return int((offsets[1:] - offsets[:-1]).max(initial=0))
 
 
-def level_there(k: KernelBuilder, level: Operand) -> DeviceOperand:
+def lod_on_device(k: KernelBuilder, level: Operand) -> DeviceOperand:
     """Copy a LoD level to the device: int64 [count + 1]."""
     return k.to_device(level, level.shape)
 
@@ -69,7 +69,7 @@ def move_rows(
 def softmax_rows(k: KernelBuilder, X: DeviceOperand, level: Operand, Out: DeviceOperand) -> None:
     """Emit kernels for softmax over the rows of each sequence, one element per row."""
     rows, count = X.type.numel, level.shape[0] - 1
-    offsets, size = level_there(k, level), longest_size(k, level)
+    offsets, size = lod_on_device(k, level), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
     r = k.loop(size)
@@ -85,7 +85,7 @@ def softmax_rows_grad(
 ) -> None:
     """Emit kernels for the gradient of that softmax."""
     rows, count = Out.type.numel, level.shape[0] - 1
-    offsets, size = level_there(k, level), longest_size(k, level)
+    offsets, size = lod_on_device(k, level), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
     r = k.loop(size)

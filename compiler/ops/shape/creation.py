@@ -216,7 +216,7 @@ class BatchSizeLike(OpDef):
     batch_size_like.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     Input = reads(shape_only=True, no_grad=True)
     Out = writes()

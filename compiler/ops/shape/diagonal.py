@@ -46,7 +46,7 @@ class Eye(OpDef, op="eye"):
 class Diag(OpDef, op="diag"):
     """Out = a matrix with the vector Diagonal on its diagonal. Reference: diag_op.h."""
 
-    lod_like = ""
+    lod_source = ""
 
     Diagonal = reads(no_grad=True)
     Out = writes()
@@ -70,7 +70,7 @@ class DiagV2(OpDef, op="diag_v2"):
     `offset` shifts the diagonal upwards; other elements are `padding_value`. Paddle 2 op.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(no_grad=True)
     Out = writes()
@@ -113,7 +113,7 @@ class DiagEmbed(OpDef, op="diag_embed"):
     Axis `dim1` of Out is the rows, axis `dim2` the columns. Reference: diag_embed_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     Input = reads(no_grad=True)
     Out = writes()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Again, OpDef, Pointwise, Value, Xp, attr, call, reads, writes
+from compiler.ir.opdef import OpDef, Pointwise, RecomputeRule, Value, Xp, attr, call, reads, writes
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.memory_rules import Types
@@ -58,10 +58,10 @@ class Dropout(OpDef, op="dropout"):
     seed = attr(0)
     dropout_implementation = attr("downgrade_in_infer")
 
-    def again(self) -> Again:
+    def again(self) -> RecomputeRule:
         """Recompute Out as the gradient op does, from X and Mask."""
         inputs = {"Mask": "Mask", "Out@GRAD": "X"}
-        return Again("dropout_grad", inputs, {"Out": "X@GRAD"}, self.attributes)
+        return RecomputeRule("dropout_grad", inputs, {"Out": "X@GRAD"}, self.attributes)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if not 0.0 <= self.dropout_prob <= 1.0:

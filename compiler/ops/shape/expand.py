@@ -12,7 +12,7 @@ from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
-from compiler.ops.shared_kernels import tiled, untiled
+from compiler.ops.shared_kernels import tile_gradient, tiled
 
 
 class TilingOp(OpDef):
@@ -25,7 +25,7 @@ class TilingOp(OpDef):
         tiled(k, X, Out)
 
     def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        untiled(k, d_Out, d_X)
+        tile_gradient(k, d_Out, d_X)
 
 
 def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
@@ -95,7 +95,7 @@ class ExpandAs(TilingOp, op="expand_as"):
     Reference: expand_as_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     target_tensor = reads(shape_only=True, no_grad=True)

@@ -26,11 +26,11 @@ from compiler.ops.shared_kernels import (
     add_rows,
     copy,
     fill,
+    gather_slices,
+    indexed_grid,
     inside,
     last_uses,
-    listed_places,
-    put_rows,
-    take_rows,
+    scatter_slices,
 )
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
@@ -57,7 +57,7 @@ class Gather(OpDef, op="gather"):
     gather_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Index = reads(no_grad=True)
@@ -111,13 +111,13 @@ class Gather(OpDef, op="gather"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        take_rows(k, X, Index, Out, self.axis % X.type.rank)
+        gather_slices(k, X, Index, Out, self.axis % X.type.rank)
 
     def triton_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         if self.overwrite:
-            put_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
+            scatter_slices(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
         else:
             fill(k, d_X, 0)
             add_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
@@ -153,7 +153,7 @@ class IndexSelect(OpDef, op="index_select"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        take_rows(k, X, Index, Out, self.dim % X.type.rank)
+        gather_slices(k, X, Index, Out, self.dim % X.type.rank)
 
     def triton_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
@@ -251,7 +251,7 @@ class GatherNd(OpDef, op="gather_nd"):
     def triton(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        output_index, indices, where = listed_places(k, Index, X.shape)
+        output_index, indices, where = indexed_grid(k, Index, X.shape)
         value = X.at(*indices, where=where, other=0)
         k.store(Out, output_index, value)
 
@@ -259,7 +259,7 @@ class GatherNd(OpDef, op="gather_nd"):
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
-        output_index, indices, where = listed_places(k, Index, d_X.shape)
+        output_index, indices, where = indexed_grid(k, Index, d_X.shape)
         k.add(d_X, indices, d_Out[output_index], where)
 
 
@@ -271,7 +271,7 @@ class Scatter(OpDef, op="scatter"):
     the gradient of its slice. Reference: scatter_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Ids = reads(no_grad=True)
@@ -311,7 +311,7 @@ class Scatter(OpDef, op="scatter"):
         Out: DeviceOperand,
     ) -> None:
         if self.overwrite:
-            put_rows(k, Updates, Ids, Out, 0, below=X)
+            scatter_slices(k, Updates, Ids, Out, 0, below=X)
             return
         last = last_uses(k, Ids, X.shape[0])
         indices = k.grid(*X.shape)
@@ -329,7 +329,7 @@ class Scatter(OpDef, op="scatter"):
         if d_X is not None:
             copy(k, d_Out, d_X)
         if d_Updates is not None:
-            take_rows(k, d_Out, Ids, d_Updates, 0)
+            gather_slices(k, d_Out, Ids, d_Updates, 0)
 
 
 class ScatterNdAdd(OpDef, op="scatter_nd_add"):
@@ -375,7 +375,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         Out: DeviceOperand,
     ) -> None:
         copy(k, X, Out)
-        output_index, indices, where = listed_places(k, Index, X.shape)
+        output_index, indices, where = indexed_grid(k, Index, X.shape)
         k.add(Out, indices, Updates[output_index], where)
 
     def triton_grad(
@@ -389,6 +389,6 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         if d_X is not None:
             copy(k, d_Out, d_X)
         if d_Updates is not None:
-            output_index, indices, where = listed_places(k, Index, d_Out.shape)
+            output_index, indices, where = indexed_grid(k, Index, d_Out.shape)
             value = d_Out.at(*indices, where=where, other=0)
             k.store(d_Updates, output_index, value)

@@ -9,7 +9,7 @@ from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes
-from compiler.ops.shape.join import named_slots
+from compiler.ops.shape.concat import named_slots
 from compiler.ops.type_checks import require_same_dtype
 
 
@@ -19,7 +19,7 @@ class Meshgrid(OpDef, op="meshgrid"):
     Reference: meshgrid_op.cc.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     Out = writes(many=True)

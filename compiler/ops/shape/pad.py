@@ -12,7 +12,7 @@ from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import turned_layout
+from compiler.ops.image.windows import permuted_layout
 from compiler.ops.math.axes import Sizes, int_values, zeros_shaped
 from compiler.ops.shared_kernels import fill, window
 from compiler.ops.type_checks import require_same_dtype
@@ -161,7 +161,7 @@ class SpatialPad(OpDef):
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         layout = self.attributes["data_format"]
-        return turned_layout("data_format", layout, order, "X", "Out")
+        return permuted_layout("data_format", layout, order, "X", "Out")
 
     def result(self, X: TensorType, paddings: Sequence[int], from_tensor: bool) -> TensorType:
         """Return the type of Out; raise errors for unknown modes, layouts or padding counts."""

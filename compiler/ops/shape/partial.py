@@ -9,7 +9,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.shape.join import common_shape
+from compiler.ops.shape.concat import common_shape
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import numeric
 

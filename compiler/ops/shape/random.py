@@ -18,7 +18,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
-from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
+from compiler.ir.philox import normal_by_key, randint_by_key, uniform_by_key, uniform_float64_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, int_values
 from compiler.ops.math.sort_kernels import MAX_RANKED
@@ -59,11 +59,11 @@ def uniform_numbers(
     if Key is None:
         source: Any = generator(seed)
         return source.random(sizes, dtype)
-    draw = uniform_by_key if dtype is np.float32 else fine_by_key
+    draw = uniform_by_key if dtype is np.float32 else uniform_float64_by_key
     return draw(Key, place, sizes)
 
 
-def normal_from(
+def normal_numbers(
     Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
 ) -> Array:
     """Return normal numbers of mean 0 and standard deviation 1."""
@@ -230,7 +230,7 @@ class GaussianRandom(RandomRows, op="gaussian_random"):
     ) -> Array:
         sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
-        drawn = normal_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
+        drawn = normal_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
     def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
@@ -250,7 +250,7 @@ def lower_draw(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Op
         stop = op.first_row + op.row_step * op.shape[0]
         shape, rows = f"{op.whole_shape}", f"[{op.first_row}:{stop}:{op.row_step}]"
     if Key is not None:
-        draw = k.function(uniform_numbers if law == "random" else normal_from)
+        draw = k.function(uniform_numbers if law == "random" else normal_numbers)
         k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
     made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
@@ -325,7 +325,7 @@ class RandomIntegers(RandomTensor, op="randint"):
         if Key is None:
             drawn = generator(self.seed).integers(self.low, self.high, sizes)
         else:
-            drawn = below_by_key(Key, self.place, sizes, self.high - self.low) + self.low
+            drawn = randint_by_key(Key, self.place, sizes, self.high - self.low) + self.low
         return drawn.astype(element_type(self.dtype))
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.ir.dims import Size
 from compiler.ir.opdef import Value, Xp
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ir.philox import below_by_key
+from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType
 from compiler.ops.math.cumulative import Cumsum
 
@@ -38,7 +38,7 @@ def truncated(xp: Xp, uniform: Value) -> Value:
 
 def permutation_by_key(Key: Array, place: int, count: int) -> Array:
     """Return the random permutation of 0 to count - 1 that a key determines: int64 [count]."""
-    return np.argsort(below_by_key(Key, place, [count], SORT_KEY_LIMIT), kind="stable")
+    return np.argsort(randint_by_key(Key, place, [count], SORT_KEY_LIMIT), kind="stable")
 
 
 # ---- kernels ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import BatchSizeLike, with_size_of
-from compiler.ops.shape.random import normal_from, require_float, uniform_numbers, write_diagonal
+from compiler.ops.shape.random import normal_numbers, require_float, uniform_numbers, write_diagonal
 from compiler.ops.shape.random_kernels import (
     draw_bernoulli,
     draw_categorical,
@@ -74,7 +74,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
         sizes = with_size_of(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         dtype = element_type(self.dtype).type
-        drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
+        drawn = normal_numbers(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:

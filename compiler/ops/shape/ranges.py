@@ -16,7 +16,7 @@ from compiler.ops.type_checks import differ, require_same_dtype
 class Range(OpDef, op="range"):
     """Out = Start, Start + Step, …, excluding End. Reference: range_op.h."""
 
-    lod_like = ""
+    lod_source = ""
 
     sets_output_sizes = True
 
@@ -63,7 +63,7 @@ class Linspace(OpDef, op="linspace"):
     Later models set the dtype by `dtype`. Reference: linspace_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     sets_output_sizes = True
 

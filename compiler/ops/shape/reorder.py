@@ -63,7 +63,7 @@ def roll_kernel(
 class Reverse(OpDef, op="reverse"):
     """Out = X reversed along the axes `axis`. Reference: reverse_op.h."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()

@@ -44,7 +44,7 @@ class WhereIndex(OpDef, op="where_index"):
 
     no_kernel_reason = "the number of elements is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     Condition = reads(no_grad=True)
     Out = writes()
@@ -61,7 +61,7 @@ class MaskedSelect(OpDef, op="masked_select"):
 
     no_kernel_reason = "the number of elements is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Mask = reads(no_grad=True)

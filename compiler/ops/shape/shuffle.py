@@ -10,11 +10,11 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
-from compiler.ir.philox import below_by_key
+from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.sort_kernels import MAX_RANKED
 from compiler.ops.shape.random_kernels import draw_permutation, permutation_by_key
-from compiler.ops.shared_kernels import take_rows
+from compiler.ops.shared_kernels import gather_slices
 from compiler.ops.type_checks import differ
 
 SEED_RANGE = 2**31
@@ -25,7 +25,7 @@ NEXT = 2**16
 
 def next_seed(Seed: Array) -> Array:
     """Return the seed of the next step, in the shape of the current one."""
-    return np.full(Seed.shape, below_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
+    return np.full(Seed.shape, randint_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
 
 
 def draw_next_seed(k: KernelBuilder, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
@@ -59,7 +59,7 @@ class SeedOf(OpDef, op="seed"):
         if Key is None:
             drawn = int(np.random.default_rng().integers(1, SEED_RANGE))
         else:
-            drawn = int(below_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
+            drawn = int(randint_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
         return np.array([self.seed or drawn], np.int32)
 
     def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
@@ -74,7 +74,7 @@ class RandomCrop(OpDef, op="random_crop"):
     next step. Reference: random_crop_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(no_grad=True)
     Seed = reads(no_grad=True)
@@ -98,7 +98,7 @@ class RandomCrop(OpDef, op="random_crop"):
         flat = X.reshape((count, *X.shape[leading:]))
         Out = np.empty((count, *self.shape), X.dtype)
         spare = [size - part + 1 for size, part in zip(X.shape[leading:], self.shape, strict=True)]
-        drawn = [below_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
+        drawn = [randint_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
         for index in range(count):
             starts = [int(starts[index]) for starts in drawn]
             position = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
@@ -136,7 +136,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     ShuffleIdx is the permutation, SeedOut the seed of the next step. Reference: shuffle_batch_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Seed = reads(no_grad=True)
@@ -169,7 +169,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         order = ShuffleIdx or k.scratch((rows,), DType.INT64)
         draw_permutation(k, Seed, 0, order)
         if Out is not None:
-            take_rows(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
+            gather_slices(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
         draw_next_seed(k, Seed, SeedOut)
 
     def infer_grad(self, ShuffleIdx: TensorType, d_Out: TensorType) -> dict[str, TensorType]:

@@ -12,11 +12,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import normalize_axis
-from compiler.ops.shape.join import (
-    common_shape,
-    join_parts,
-    split_parts,
-)
+from compiler.ops.shape.concat import common_shape, concat_parts, split_parts
 from compiler.ops.shared_kernels import with_axis
 from compiler.ops.type_checks import differ
 
@@ -61,7 +57,7 @@ class Stack(OpDef, op="stack"):
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
         axis = self.axis % Y.type.rank
-        join_parts(k, [with_axis(each, axis) for each in X], Y, axis)
+        concat_parts(k, [with_axis(each, axis) for each in X], Y, axis)
 
     def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
@@ -71,7 +67,7 @@ class Stack(OpDef, op="stack"):
 class Unstack(OpDef, op="unstack"):
     """Y = the `num` slices of X along an axis, which is removed. Reference: unstack_op.cc."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Y = writes(many=True)
@@ -100,7 +96,7 @@ class Unstack(OpDef, op="unstack"):
 
     def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
-        join_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
+        concat_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
 
 
 class Unbind(OpDef, op="unbind"):

@@ -25,7 +25,7 @@ class Assign(Pointwise, op="assign"):
     X = reads()
     Out = writes()
 
-    def for_arrays(self) -> str:
+    def array_variant(self) -> str:
         """Return the op that copies a tensor array."""
         return "copy_array"
 
@@ -62,7 +62,7 @@ class Cast(Pointwise, op="cast"):
 class ShapeQuery(OpDef):
     """A property of a tensor that depends on its shape only."""
 
-    lod_like = ""
+    lod_source = ""
 
     Input = reads(shape_only=True, no_grad=True)
     Out = writes()
@@ -97,7 +97,7 @@ class Size(ShapeQuery, op="size"):
 class IsEmpty(OpDef, op="is_empty"):
     """Out = whether X has no elements, bool [1]. Reference: is_empty_op.h."""
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(shape_only=True, no_grad=True)
     Out = writes()

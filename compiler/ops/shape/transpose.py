@@ -20,7 +20,7 @@ class Transposing(OpDef):
     linear_in = (("X",),)
     is_cheap = True
     computes_in_fp32 = False
-    lod_like = ""
+    lod_source = ""
 
     X = reads()
     Out = writes()

@@ -48,7 +48,7 @@ class Unique(OpDef, op="unique"):
 
     no_kernel_reason = "the number of values is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(no_grad=True)
     Out = writes()
@@ -97,7 +97,7 @@ class UniqueWithCounts(OpDef, op="unique_with_counts"):
 
     no_kernel_reason = "the number of values is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(no_grad=True)
     Out = writes()

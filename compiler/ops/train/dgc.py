@@ -73,7 +73,7 @@ class Dgc(OpDef, op="dgc"):
     0, 1 for L1 or 2 for L2 decay. Reference: dgc_op.h.
     """
 
-    lod_like = ""
+    lod_source = ""
     no_kernel_reason = "the elements to send are data-dependent"
 
     U = reads()
@@ -129,7 +129,7 @@ class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
     Reference: sparse_all_reduce_op_handle.cc.
     """
 
-    lod_like = "X"
+    lod_source = "X"
     no_kernel_reason = "the number of elements sent is data-dependent"
 
     X = reads()

@@ -56,7 +56,7 @@ class Lookup(OpDef):
 
     epilogue = "Out"
     is_cheap = True
-    lod_like = "Ids"
+    lod_source = "Ids"
     sparse_grads = ("W",)
 
     W = reads()

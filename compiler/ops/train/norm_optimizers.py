@@ -11,7 +11,7 @@ from compiler.ir.opdef import Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import FINITE, WIDE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import Array, TensorType
-from compiler.ops.shape.random import normal_from
+from compiler.ops.shape.random import normal_numbers
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
@@ -166,7 +166,7 @@ class Dpsgd(WholeUpdate, op="dpsgd"):
     def numpy(self, Param: Array, Grad: Array, LearningRate: Array, Key: Array | None) -> Array:
         slope = np.sqrt(np.vdot(Grad, Grad))
         shortened = Grad / np.maximum(slope / self.clip, 1.0)
-        drawn = normal_from(Key, self.place, self.seed, (1,), np.float64)
+        drawn = normal_numbers(Key, self.place, self.seed, (1,), np.float64)
         noise = drawn.astype(Grad.dtype) * self.sigma
         return Param - LearningRate * (shortened + noise / self.batch_size)
 

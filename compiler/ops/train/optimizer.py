@@ -33,7 +33,7 @@ class Update(Updated):
 class Sgd(Update, op="sgd"):
     """Param -= LearningRate * Grad. Reference: sgd_op.h."""
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """The op for sparse gradients, which updates only rows in the gradient."""
         return "sgd_rows"
 
@@ -70,7 +70,7 @@ class Adagrad(Update, op="adagrad"):
     MomentOut = writes(inplace="Moment")
     epsilon = attr(1e-6)
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """The op for sparse gradients, which updates only rows in the gradient."""
         return "adagrad_rows"
 
@@ -107,7 +107,7 @@ class Adam(Update, op="adam"):
     lazy_mode = attr(False)
     min_row_size_to_use_multithread = attr(1000, WIDE)
 
-    def for_rows(self) -> str:
+    def sparse_variant(self) -> str:
         """The op for sparse gradients in lazy mode, which updates only their rows; else none."""
         return "adam_rows" if self.lazy_mode else ""
 

@@ -18,7 +18,7 @@ from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
-from compiler.ops.shape.join import join_parts
+from compiler.ops.shape.concat import concat_parts
 from compiler.ops.shared_kernels import copy, fill, number
 from compiler.ops.type_checks import differ, require_same_dtype
 
@@ -165,7 +165,7 @@ class SumRows(OpDef, op="sum_rows"):
     ) -> None:
         for parts, whole in ((X, Out), (X_rows, Out_rows)):
             if whole is not None:
-                join_parts(k, parts, whole, 0)
+                concat_parts(k, parts, whole, 0)
 
 
 class SparseToSparse(OpDef):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.ir.analysis.data_dependent_sizes import inferred_apart
+from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.graph import Graph, Op
 from compiler.ir.opdef import listed
@@ -29,7 +29,7 @@ class NameSizes(Pass):
                 self._name_outputs(op)
 
     def _name_outputs(self, op: Op) -> None:
-        inferred = inferred_apart(op) or {}
+        inferred = infer_with_distinct_sizes(op) or {}
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):

@@ -28,7 +28,7 @@ FOLLOWERS = frozenset(
 """Ops that compute in half precision if one of their inputs is in half precision."""
 
 
-NARROW_TYPES = {"bf16": DType.BF16, "fp16": DType.FP16}
+HALF_TYPES = {"bf16": DType.BF16, "fp16": DType.FP16}
 """Element types by the value of `Options.dtype`."""
 
 
@@ -44,7 +44,7 @@ class NarrowFloats(Pass):
     preserves = False
 
     def __init__(self, dtype: str = "fp16") -> None:
-        self.text, self.dtype = dtype, NARROW_TYPES[dtype]
+        self.text, self.dtype = dtype, HALF_TYPES[dtype]
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order; raise CompileError for a program that computes gradients."""

@@ -86,7 +86,7 @@ class PermutedCopies:
             (permuted.ahead, constants),
             (permuted.views, views),
         ]
-        attrs = {**op.attrs, **permuted.attrs, **(permuted.ahead_attrs if constants else {})}
+        attrs = {**op.attrs, **permuted.attrs, **(permuted.prepermuted_attrs if constants else {})}
         self._add(op, op.kind, _with(op.inputs, others), _with(op.outputs, others), attrs)
         for var in (var for var in made if var in needed):
             self._transpose(self.copies[var], var, back(order), op)

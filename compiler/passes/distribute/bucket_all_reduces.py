@@ -208,7 +208,7 @@ def _schedule_communication(g: Graph) -> None:
     ops = g.ops()
     number = {op: index for index, op in enumerate(ops)}
     before = [[number[each] for each in g.predecessors(op)] for op in ops]
-    early = [op.defn.starts_early for op in ops]
-    late = [op.defn.waits_late for op in ops]
+    early = [op.defn.schedule_early for op in ops]
+    late = [op.defn.schedule_late for op in ops]
     order = overlapped(range(len(ops)), before, early.__getitem__, late.__getitem__)
     g.reorder(ops[index] for index in order)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from compiler.ir.analysis.liveness import is_seen_whole, kernels
+from compiler.ir.analysis.liveness import kernels, reads_elementwise
 from compiler.ir.analysis.verifier import fusible_shape
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
@@ -78,7 +78,7 @@ def _joinable(
         fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
         others = [each for each in before if kernel_of[each] is not kernel]
         fits = fits and all(
-            is_seen_whole(op, var) for var in _inputs_from(g, op, kernel, kernel_of)
+            reads_elementwise(op, var) for var in _inputs_from(g, op, kernel, kernel_of)
         )
         if fits and not _depends_on(g, others, kernel, index, kernel_of):
             return kernel

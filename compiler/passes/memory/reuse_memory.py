@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.ir.analysis.allocation import clashes
-from compiler.ir.analysis.liveness import kernels, lives, may_have_gaps, may_take_over
+from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.slots import Share
-from compiler.ir.region import WHOLE, Region, part_region
+from compiler.ir.region import WHOLE, Region, subregion
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.memory.schedules import nbytes
 from compiler.passes.memory.views import Parts, chosen_parts
@@ -82,7 +82,7 @@ class _Planner:
                 return None
         for old in dying:
             fits = old.type.nbytes == var.type.nbytes and old in self.allocations
-            fits = fits and may_take_over(ops, old, var)
+            fits = fits and may_reuse_memory(ops, old, var)
             if fits and self._try_put(step, ops, op, var, *self.allocations[old]):
                 return None
         return self._put(var, *self._new_slot())
@@ -96,14 +96,14 @@ class _Planner:
                 return None
             self._put(whole, *place)
         slot, outer_region = self.allocations[whole]
-        region = part_region(outer_region, whole.type, part.type, share)
+        region = subregion(outer_region, whole.type, part.type, share)
         return None if region is None else (slot, region)
 
     def _try_put(
         self, step: int, ops: Sequence[Op], op: Op, var: Var, slot: int, region: Region
     ) -> bool:
         """Put a var in a place if it may be written there; return whether it was."""
-        if region.has_gaps and not may_have_gaps(self.graph, var, region):
+        if region.is_strided and not supports_strided_rows(self.graph, var, region):
             return False
         others = [each for each in self.held[slot] if each is not var]
         if var in self.kept and any(each in self.kept for each in others):

@@ -33,7 +33,7 @@ class Schedule(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Compare the peaks; without `search`, keep the original order."""
-        is_overlapped = any(op.defn.starts_early for op in g.ops())
+        is_overlapped = any(op.defn.schedule_early for op in g.ops())
         if not self.search and not is_overlapped:
             g.reorder(g.ops())
             return
@@ -46,8 +46,8 @@ class Schedule(Pass):
 
 def _overlapped(kernels: Kernels) -> Order:
     """Return the original order with communication started early and waited for late."""
-    early = [any(op.defn.starts_early for op in ops) for ops in kernels.steps]
-    late = [any(op.defn.waits_late for op in ops) for ops in kernels.steps]
+    early = [any(op.defn.schedule_early for op in ops) for ops in kernels.steps]
+    late = [any(op.defn.schedule_late for op in ops) for ops in kernels.steps]
     return overlapped(kernels.original(), kernels.before, early.__getitem__, late.__getitem__)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from compiler.ir.analysis.liveness import held, kernels, lives, may_take_over
+from compiler.ir.analysis.liveness import held, kernels, lives, may_reuse_memory
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import TensorType
@@ -70,7 +70,7 @@ class Kernels:
             reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
             for new in made:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
-                fits = [index_of[old] for old in same if may_take_over(ops, old, new)]
+                fits = [index_of[old] for old in same if may_reuse_memory(ops, old, new)]
                 if fits:
                     found[index, index_of[new]] = fits
         return found

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir.analysis.liveness import kernels, lives, may_take_over
+from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory
 from compiler.ir.analysis.memory_writes import shared
 from compiler.ir.analysis.placement import device_vars
 from compiler.ir.graph import Graph, Op, Var
@@ -126,7 +126,7 @@ class _Chooser:
         return ordered[:best]
 
     def _account_for(self, whole: Var, parts: Sequence[Var]) -> None:
-        """Account for a containing value that is live from its first part on."""
+        """PlanCost for a containing value that is live from its first part on."""
         if not parts:
             return
         first = min(map(self._start, parts))
@@ -154,7 +154,7 @@ class _Chooser:
             for old in read
             if self._start(old) < step == self._stop(old) - 1
             and old.type.nbytes == var.type.nbytes
-            and may_take_over(ops, old, var)
+            and may_reuse_memory(ops, old, var)
         ]
 
 

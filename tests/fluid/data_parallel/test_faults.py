@@ -46,7 +46,7 @@ def test_state_that_was_lost_with_its_owner(exe: Any, kept_devices: Devices) -> 
     loss, program = training(exe, fluid.BuildStrategy.ReduceStrategy.Reduce)
     exe.run(program, feed=FEED, fetch_list=[loss])
     scope = fluid.global_scope()
-    names = [n for n in scope.local_var_names() if scope.find_var(n).get_tensor().is_lent]
+    names = [n for n in scope.local_var_names() if scope.find_var(n).get_tensor().is_offloaded]
     kill_worker(kept_devices)
     with pytest.raises(CollectiveError, match="rank 1 "):
         exe.run(program, feed=FEED, fetch_list=[loss])

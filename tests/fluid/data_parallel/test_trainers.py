@@ -47,7 +47,7 @@ def trained(trainers: int, devices: int, reduce: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_trainer_that_reads_alone_is_told() -> None:
+def test_a_trainer_that_reads_alone_is_reported() -> None:
     processes = started(2, "1", "Reduce", "alone")
     outputs = [each.communicate(timeout=120) for each in processes]
     assert [each.returncode for each in processes] == [1, 1]

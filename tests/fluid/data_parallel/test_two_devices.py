@@ -210,14 +210,16 @@ def test_state_of_optimizers_is_held_once_and_saved_whole(exe: Any, tmp_path: An
         runner = fluid.ParallelExecutor(False, loss_name=loss.name, build_strategy=build)
         for _ in range(2):
             runner.run([], feed={"x": X})
-        is_lent = [scope.find_var(n).get_tensor().is_lent for n in scope.local_var_names()]
+        is_offloaded = [
+            scope.find_var(n).get_tensor().is_offloaded for n in scope.local_var_names()
+        ]
         fluid.io.save_persistables(exe, str(tmp_path / "there"))
         runner.run([], feed={"x": X})
         fluid.io.load_persistables(exe, str(tmp_path / "there"))
         runner.run([], feed={"x": X})
         names = [n for n in scope.local_var_names() if "velocity" in n]
         (fetched,) = runner.run([names[0]], feed={"x": X})
-        assert any(is_lent) == (build is strategy) and len(fetched)
+        assert any(is_offloaded) == (build is strategy) and len(fetched)
         return {name: np.array(array) for name, array in scope.arrays().items()}
 
     every, owned = trained(Strategy()), trained(strategy)

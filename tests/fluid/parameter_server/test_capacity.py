@@ -62,7 +62,7 @@ def test_bytes_predicted_are_bytes_counted(tmp_path, monkeypatch, model, tables)
         assert (many[endpoint] - few[endpoint]).tolist() == found.tolist()
 
 
-def test_a_job_says_what_it_needs():
+def test_a_job_reports_what_it_needs():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         loss, _, _ = nets.two_layers_wide(fluid)
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
@@ -78,7 +78,7 @@ def test_a_job_says_what_it_needs():
     assert "10 trainers; MB of one trainer and step:" in str(found)
 
 
-def test_jobs_without_steps_are_refused():
+def test_jobs_without_steps_are_rejected():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         loss, _, _ = nets.two_layers_wide(fluid)
         fluid.optimizer.SGD(0.1).minimize(loss)

@@ -55,7 +55,7 @@ def test_a_saved_model_is_that_of_one_process(jobs, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_training_goes_on_from_a_saved_model(jobs, model):
+def test_training_continues_from_a_saved_model(jobs, model):
     """Tables, what optimizers remember and the learning-rate schedule are where they were."""
     job = jobs[model][1]
     expected = alone({**job, "first": 0})[0]
@@ -112,7 +112,7 @@ def test_a_model_of_another_program_is_not_loaded():
         part.cut(np.zeros((3, 2), np.float32))
 
 
-def test_sigterm_takes_a_snapshot_from_which_a_new_server_goes_on(tmp_path):
+def test_sigterm_takes_a_snapshot_from_which_a_new_server_continues(tmp_path):
     environ = {"FLUID_PS_SNAPSHOT_DIR": str(tmp_path), "FLUID_PS_SNAPSHOT_STEPS": "1000000"}
     job = make_job(tmp_path, "fit_a_line", "adam", 2, 1, steps=300, pause=0.01)
     with running(job, **environ) as (servers, trainers):

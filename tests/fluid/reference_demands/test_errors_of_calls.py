@@ -51,7 +51,7 @@ CALLS = {
 @pytest.mark.parametrize(
     ("kind", "call"), [(kind, call) for kind, calls in CALLS.items() for call in calls]
 )
-def test_a_call_is_refused(kind, call):
+def test_a_call_is_rejected(kind, call):
     with pytest.raises(kind):
         call()
 
@@ -61,7 +61,7 @@ def test_rows_of_the_newer_one_hot_do_not_stop_gradients():
     assert layers.one_hot(var("int64", [2, 1], "y"), 5).stop_gradient
 
 
-def test_a_feeder_tells_what_it_feeds():
+def test_a_feeder_checks_what_it_feeds():
     feeder = fluid.DataFeeder([var(shape=(-1, 3))], fluid.CPUPlace())
     assert feeder.feed_names == ["x"]
     assert feeder.feed_shapes == [(-1, 3)]

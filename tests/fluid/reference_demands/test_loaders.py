@@ -11,7 +11,7 @@ def reader():
         yield [np.full((2, 1), value, "float32")]
 
 
-def test_a_reader_gives_one_batch_after_the_other():
+def test_a_reader_returns_one_batch_after_the_other():
     x = fluid.data("x", [None, 1])
     py_reader = fluid.io.PyReader([x], capacity=2)
     py_reader.decorate_batch_generator(reader, fluid.CPUPlace())

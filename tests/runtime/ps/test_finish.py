@@ -99,7 +99,7 @@ def test_a_restarted_server_knows_who_has_completed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_only_another_server_can_say_that_it_has_finished():
+def test_only_another_server_can_report_that_it_has_finished():
     server = Server(["a:1", "b:1"], 0, Settings())
     server._finish.hear("b:1")
     for stranger in ("a:1", "c:1"):

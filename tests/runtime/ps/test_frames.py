@@ -29,7 +29,7 @@ def test_a_message_is_read_as_it_was_written() -> None:
         (lambda m: m[:-1], "claims 4 bytes of data, but has 3"),
     ],
 )
-def test_damaged_messages_are_refused(damage: object, message: str) -> None:
+def test_damaged_messages_are_rejected(damage: object, message: str) -> None:
     whole, _ = new_frame(Kind.PARAMETER, 0, 1, 0, 4)
     with pytest.raises(WireError, match=message):
         read_frame(damage(whole))  # type: ignore[operator]

@@ -52,7 +52,7 @@ def run_job(**settings: Any) -> None:
         job.thread.join(10)
 
 
-def test_lines_of_json_say_role_and_step(stderr: Callable[[], str]) -> None:
+def test_lines_of_json_report_role_and_step(stderr: Callable[[], str]) -> None:
     run_job(log="json")
     lines = [json.loads(line) for line in stderr().splitlines()]
     assert all(
@@ -150,6 +150,6 @@ def test_damaged_traces_are_named(tmp_path: Path, text: str) -> None:
         merge_traces(tmp_path)
 
 
-def test_a_folder_without_traces_says_how_to_get_them(tmp_path: Path) -> None:
+def test_a_folder_without_traces_reports_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(WireError, match="has no traces"):
         merge_traces(tmp_path)

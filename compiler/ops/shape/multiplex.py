@@ -8,7 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.shape.join import common_shape
+from compiler.ops.shape.concat import common_shape
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ
 
@@ -19,7 +19,7 @@ class Multiplex(OpDef, op="multiplex"):
     Reference: multiplex_op.cc.
     """
 
-    lod_like = ""
+    lod_source = ""
 
     X = reads(many=True)
     Ids = reads(no_grad=True)

@@ -1,4 +1,4 @@
-"""Vigil: while a rank waits for the others, it watches for one that ended, stopped or stalled.
+"""Watchdog: while a rank waits for the others, it watches for one that ended, stopped or stalled.
 
 Checked in this order: a process of this machine that ended, a rank that published an error, a
 rank that left, ranks that issue another collective, a rank without heartbeats, the rank that hosts
@@ -47,7 +47,7 @@ def silence_limit(deadline: float) -> float:
     return min(MAX_SILENCE, max(MIN_SILENCE, deadline / 3))
 
 
-class Vigil:
+class Watchdog:
     """One wait of a rank for the others; `what` describes it, for error messages.
 
     `waits_for` is the rank it waits for, if only one. `children` are ranks whose exit a hook

@@ -90,7 +90,7 @@ class Concat(AlongAxis, OpDef, op="concat"):
         sizes[axis] = sum((each.shape[axis] for each in X[1:]), start=X[0].shape[axis])
         return X[0].with_shape(sizes)
 
-    def joins_rows(self, ranks: Mapping[str, int]) -> bool:
+    def concatenates_rows(self, ranks: Mapping[str, int]) -> bool:
         return "AxisTensor" not in ranks and self.axis in (0, -ranks["X"])
 
     def numpy(self, X: list[Array], AxisTensor: Array | None) -> Array:
@@ -102,7 +102,7 @@ class Concat(AlongAxis, OpDef, op="concat"):
         axis = int_values(AxisTensor, None, [self.axis])[0]
         return {"X": np.split(d_Out, end_offsets(X, axis)[:-1], axis=axis)}
 
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Return true for X and Out: tensors are copied whole or not at all."""
         return slot in ("X", "Out")
 
@@ -154,7 +154,7 @@ class Concat(AlongAxis, OpDef, op="concat"):
             copy_part(k, part, d_Out, share)
 
     def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        join_parts(k, X, Out, self.axis % Out.type.rank)
+        concat_parts(k, X, Out, self.axis % Out.type.rank)
 
     def triton_grad(
         self,
@@ -166,7 +166,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
         split_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
 
 
-def join_parts(k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand, axis: int) -> None:
+def concat_parts(
+    k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand, axis: int
+) -> None:
     """Emit kernels that concatenate tensors into Out along an axis."""
     start: Size = 0
     for part in parts:
@@ -273,7 +275,7 @@ class Split(AlongAxis, OpDef, op="split"):
         for part, share in zip(Out, shares_along("X", "Out", sizes, axis), strict=True):
             copy_part(k, part, X, share)
 
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Return true for X and Out: tensors are copied whole or not at all."""
         return slot in ("X", "Out")
 

@@ -13,7 +13,7 @@ from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.ps.exchange import split_rows, split_sparse_rows
-from compiler.ops.shape.join import copy_part, shares_along
+from compiler.ops.shape.concat import copy_part, shares_along
 from compiler.ops.train.sparse_rows import rows_type
 
 MAX_PARTS = 4096

@@ -75,7 +75,7 @@ class FilterByTag(OpDef, op="filter_by_instag"):
 
     no_kernel_reason = "the number of rows is data-dependent"
 
-    lod_like = ""
+    lod_source = ""
 
     Ins = reads()
     Ins_lod = reads_lod("Ins", optional=True)
