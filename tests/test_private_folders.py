@@ -74,11 +74,11 @@ def test_what_is_no_folder_holds_nothing(tmp_path):
 
 def test_kernels_are_neither_taken_from_nor_put_into_a_folder_of_others(tmp_path):
     pytest.importorskip("triton")
-    assert build._shelf(tmp_path / "kernels", 1) is not None
+    assert build._kernel_cache(tmp_path / "kernels", 1) is not None
     (tmp_path / "kernels").chmod(0o777)
     with pytest.warns(UserWarning, match="neither read nor written"):
-        assert build._shelf(tmp_path / "kernels", 1) is None
-    assert build._known([], None) == {}
+        assert build._kernel_cache(tmp_path / "kernels", 1) is None
+    assert build._cached([], None) == {}
 
 
 def test_triton_is_given_a_folder_of_its_own_instead(tmp_path, monkeypatch):

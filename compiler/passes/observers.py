@@ -15,7 +15,7 @@ from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
-from compiler.ir.text.printer import said
+from compiler.ir.text.printer import lines_with_ops
 from compiler.ir.types import TOKEN, Array, TensorType
 from compiler.passes.base import Context, Pass
 from compiler.record import MissedNote, OpNote, Stage, VarNote
@@ -73,7 +73,7 @@ def stage(
     lines: dict[Op, list[str]] = {op: [] for op in g.ops()}
     head, tail = list[str](), list[str]()
     others = head
-    for op, line in said(g):
+    for op, line in lines_with_ops(g):
         others = others if op is None else tail
         (others if op is None else lines[op]).append(line)
     return Stage(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import Phase, arguments, assume, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import compiler
@@ -69,7 +69,7 @@ def hold(call):
 
 
 @settings(max_examples=12, phases=PHASES)
-@arguments(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2, 3]),
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2, 3]),
        st.sampled_from([1, 4, 9]), st.sampled_from([1, 2, 8]))  # fmt: skip
 def test_convolutions(layout, image, taps, sliding, groups, depth, filters):
     images = laid_out(layout, (image[0], groups * depth, *image[1:]))
@@ -78,7 +78,7 @@ def test_convolutions(layout, image, taps, sliding, groups, depth, filters):
 
 
 @settings(max_examples=8, phases=PHASES)
-@arguments(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.integers(2, 6),
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.integers(2, 6),
        st.sampled_from([1, 2]))  # fmt: skip
 def test_depthwise_convolutions(layout, image, taps, sliding, channels, filters):
     images = laid_out(layout, (image[0], channels, *image[1:]))
@@ -87,7 +87,7 @@ def test_depthwise_convolutions(layout, image, taps, sliding, channels, filters)
 
 
 @settings(max_examples=8, phases=PHASES)
-@arguments(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2]),
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2]),
        st.sampled_from([1, 9]))  # fmt: skip
 def test_transposed_convolutions(layout, image, taps, sliding, groups, filters):
     images = laid_out(layout, (image[0], 4 * groups, *image[1:]))
@@ -106,7 +106,7 @@ POOLS = st.fixed_dictionaries({
 
 
 @settings(max_examples=12, phases=PHASES)
-@arguments(st.sampled_from(["NCHW", "NHWC"]), IMAGE, POOLS, st.integers(1, 5))
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, POOLS, st.integers(1, 5))
 def test_pools(layout, image, attrs, channels):
     random = np.random.RandomState(0)
     shape = laid_out(layout, (image[0], channels, *image[1:]))

@@ -252,7 +252,7 @@ def test_rows_of_a_fetched_column_are_numbers(exe: fluid.Executor, fresh_program
     (column,) = exe.run(feed={"x": np.array([[1], [2.5]], np.float32)}, fetch_list=[doubled])
     assert ["%.1f" % row for row in column] == ["2.0", "5.0"]  # noqa: UP031
     assert float((column + 1)[0]) == 3.0 and type(column.sum()) is np.float32
-    with pytest.raises(TypeError, match=r"shape \(2, 1\) is no number"):
+    with pytest.raises(TypeError, match=r"shape \(2, 1\) is not a number"):
         float(column)
     again = pickle.loads(pickle.dumps(column))  # noqa: S301  what was just dumped
     assert type(again) is np.ndarray and again.tolist() == [[2.0], [5.0]]

@@ -111,7 +111,7 @@ def test_in_a_loop_it_is_an_error(exe: Any) -> None:
 
     start = layers.fill_constant([1], "float32", 0.0)
     _, total = layers.while_loop(lambda i, _: i < end, body, [zero, start])
-    with pytest.raises(ShapeError, match=r"ways have the shapes .* in a loop"):
+    with pytest.raises(ShapeError, match=r"branches have the shapes .* in a loop"):
         exe.run(feed={"x": X}, fetch_list=[total])
 
 

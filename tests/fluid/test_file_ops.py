@@ -124,7 +124,7 @@ def test_tensors_kept_in_memory_are_not_supported(block: Any) -> None:
     attrs = {"file_path": "x", "model_from_memory": True}
     out = block.create_var(name="out", dtype="float32", shape=[1])
     block.append_op("load_combine", {}, {"Out": [out]}, attrs)
-    with pytest.raises(FileAccessError, match="in memory, which is not supported"):
+    with pytest.raises(FileAccessError, match="to memory, which is not supported"):
         run(block.program)
 
 

@@ -341,7 +341,7 @@ def test_lines_below_the_working_directory_are_relative(
 )
 def test_methods_of_dygraph_report_what_to_do(method: str, arguments: Any) -> None:
     x = fluid.layers.data("x", [3])
-    with pytest.raises(AssertionError, match=f"'{method}' is of dygraph mode"):
+    with pytest.raises(AssertionError, match=f"'{method}' is for dygraph mode"):
         getattr(x, method)(*arguments)
 
 

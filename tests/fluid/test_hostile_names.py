@@ -121,7 +121,7 @@ def test_escaped_text_keeps_its_place(payload: str) -> None:
 
 @pytest.mark.parametrize("end", [*BREAKS, "\0", "\x1b", "\u202e", "\ud800"])
 def test_a_line_of_code_with_a_line_end_in_it_is_rejected(end: str) -> None:
-    with pytest.raises(ValueError, match="a line of code holds"):
+    with pytest.raises(ValueError, match="a line of code contains"):
         Writer().line(f"a = 1  # x{end}")
     writer = Writer()
     writer.comment(f"x{end}")
@@ -133,7 +133,7 @@ def test_kernels_whose_lines_were_not_escaped_are_rejected() -> None:
     study = every_name(LINE, lambda index: f"name_{index}", "x").study("triton")
     frame = TritonFrame(study.compiled.plan)
     written = type("Written", (), {"helpers": [], "lines": ["def f(x):", "    # a\nb"]})()
-    with pytest.raises(ValueError, match="a line of code holds"):
+    with pytest.raises(ValueError, match="a line of code contains"):
         frame._carry(written)
 
 

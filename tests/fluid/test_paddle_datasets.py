@@ -199,7 +199,7 @@ def test_digits_that_are_none(own_home: Path, head: bytes, said: str) -> None:
         ({"labels": [1]}, "has no 'data' and 'labels', but labels"),
         ({"data": np.zeros((1, 5), np.uint8), "labels": [1]}, r"uint8 \(1, 5\) for 1 labels"),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": [1, 2]}, "for 2 labels"),
-        ([1, 2], "given list"),
+        ([1, 2], "got list"),
     ],
 )
 def test_part_of_cifar_that_is_none(own_home: Path, part: Any, said: str) -> None:

@@ -111,5 +111,5 @@ def test_trainers_go_before_the_strategy(
     )
     assert (strategy.num_trainers, strategy.trainer_id) == (2, 1)
     assert "build_strategy.num_trainers was 1 and is now 2" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="nothing says where the trainers meet"):
+    with pytest.raises(ValueError, match="no rendezvous endpoint is set"):
         runner.run([loss], feed=FEED)

@@ -77,5 +77,5 @@ def test_a_graph_that_no_program_can_express_has_no_model_and_a_reason(tmp_path)
     dump = Dump(tmp_path)
     dump.start(graph, Context())
     row = json.loads((tmp_path / "passes.jsonl").read_text())
-    assert "a program cannot say that" in row["no_model"]
+    assert "which a program cannot express" in row["no_model"]
     assert not (tmp_path / "00-start.__model__").exists()

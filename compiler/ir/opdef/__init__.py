@@ -58,7 +58,8 @@ from compiler.ir.opdef.definition import (
 )
 
 __all__ = [
-    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "RecomputeRule",
+    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
+    "RecomputeRule",
     "Rowwise",
     "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
     "broadcast",

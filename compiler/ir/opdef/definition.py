@@ -69,7 +69,8 @@ from compiler.ir.types import DType, Shape, TensorType, type_of
 from compiler.lazy_loading import filled
 
 __all__ = [
-    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "RecomputeRule",
+    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
+    "RecomputeRule",
     "Rowwise",
     "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
     "broadcast",

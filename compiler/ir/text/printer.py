@@ -30,7 +30,7 @@ from compiler.ir.text.literals import attributes_text, name_text, nondefault_att
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.text.program_printer import INDENT, call_text, desc_line, program_text, source_text
 
-__all__ = ["digest", "parse", "parse_program", "said", "same", "show", "show_op"]
+__all__ = ["digest", "parse", "parse_program", "lines_with_ops", "same", "show", "show_op"]
 
 _KERNEL_LIKE = re.compile(r"k[0-9]+")
 
@@ -43,13 +43,13 @@ def show(thing: Graph | Program) -> str:
     """
     if isinstance(thing, Program):
         return program_text(thing)
-    return "\n".join([line for _, line in said(thing)]) + "\n"
+    return "\n".join([line for _, line in lines_with_ops(thing)]) + "\n"
 
 
-def said(g: Graph) -> Iterator[tuple[Op | None, str]]:
+def lines_with_ops(g: Graph) -> Iterator[tuple[Op | None, str]]:
     """Yield the lines of `show(g)`, each with the op that it prints, or None.
 
-    >>> [line for op, line in said(Graph("empty"))]
+    >>> [line for op, line in lines_with_ops(Graph("empty"))]
     ['graph empty {', '}']
     """
     return _graph_lines(g, "", "")

@@ -155,7 +155,7 @@ def test_one_rank_is_an_error_as_in_the_reference(exe: Any) -> None:
 
 def test_a_clip_is_of_each_rank_and_only_by_norm() -> None:
     clip = fluid.clip.GradientClipByNorm(2.0)
-    assert dgc(0, grad_clip=clip, num_trainers=4)._largest_norm == 1.0
+    assert dgc(0, grad_clip=clip, num_trainers=4)._rank_clip_norm == 1.0
     with pytest.raises(TypeError, match="only support GradientClipByNorm"):
         dgc(0, grad_clip=fluid.clip.GradientClipByValue(1.0), num_trainers=2)
     with pytest.raises(AssertionError, match="num_trainers should be an int above 0"):

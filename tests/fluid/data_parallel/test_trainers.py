@@ -118,7 +118,7 @@ def test_trainers_that_there_are_not() -> None:
     program, both = fluid.Program(), ["a:1", "b:1"]
     with pytest.raises(ValueError, match="trainer_id must be from 0 to 1, but it is 2"):
         trainers_of(program, strategy(num_trainers=2, trainer_id=2, trainers_endpoints=both))
-    with pytest.raises(ValueError, match="nothing says where the trainers meet"):
+    with pytest.raises(ValueError, match="no rendezvous endpoint is set"):
         trainers_of(program, strategy(num_trainers=2))
     program._trainers_endpoints = both
     with pytest.raises(AssertionError, match="num_trainers is 1, but the program has 2"):

@@ -40,7 +40,7 @@ for _ in range(3):
 scope = fluid.global_scope()
 tensors = {n: scope.find_var(n).get_tensor() for n in scope.local_var_names()}
 velocities = {n: each for n, each in tensors.items() if "velocity" in n}
-held = sum(int(np.prod(each.shape())) for each in velocities.values() if not each.is_lent)
+held = sum(int(np.prod(each.shape())) for each in velocities.values() if not each.is_offloaded)
 if sys.argv[5:] == ["alone"]:
     if number:
         runner.run([loss], feed={"x": share})
