@@ -61,11 +61,11 @@ class Subject:
     model: InferenceModel
     feed: Mapping[str, Any]
 
-    def graph(self, lent: bool) -> Graph:
-        """The model's graph as written; with constant state (`lent`), after all passes."""
+    def graph(self, constant: bool) -> Graph:
+        """The model's graph as written; with constant state (`constant`), after all passes."""
         feed = [var.name for var in self.model.feeds]
         fetch = [var.name for var in self.model.fetches]
-        if not lent:
+        if not constant:
             return to_graph(self.model.program, _shapes(self), fetch)
         params = {name: tensor.array for name, tensor in self.model.params.items()}
         return compile_stages(self.model.program, feed=feed, fetch=fetch, params=params).graph
@@ -137,7 +137,7 @@ def _draw_norms(found: Recorded, random: np.random.RandomState) -> None:
 def measure(subjects: Sequence[Subject], repeats: int = 5) -> Iterator[dict[str, Any]]:
     """A row for each model."""
     for subject in subjects:
-        written, after = subject.graph(lent=False), subject.graph(lent=True)
+        written, after = subject.graph(constant=False), subject.graph(constant=True)
         fused = subject.predictor()
         plain = subject.predictor(Options(disable=REWRITES))
         yield {

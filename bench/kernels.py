@@ -96,10 +96,10 @@ def _reached(case: Case, moved: int, ms: float, limits: Mapping[str, float]) -> 
 
 def report(rows: Sequence[Row], limits: Mapping[str, float]) -> str:
     """The table, and whether numbers are right."""
-    told = ", ".join(f"{name} {value:,.0f}" for name, value in limits.items())
+    peaks = ", ".join(f"{name} {value:,.0f}" for name, value in limits.items())
     wrong = [row["case"] for row in rows if row["worst"] > 1 or row["worst"] != row["worst"]]
     return "\n".join([
-        table(f"Kernels ({told or 'interpreted: times are meaningless'})", rows, COLUMNS),
+        table(f"Kernels ({peaks or 'interpreted: times are meaningless'})", rows, COLUMNS),
         goal(f"{len(wrong)} of {len(rows)} differ from torch", not wrong, "0"),
         *(f"    {name}" for name in wrong),
     ])  # fmt: skip

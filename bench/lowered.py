@@ -33,8 +33,8 @@ def measure() -> Iterator[tuple[str, list[str]]]:
         fetched = [*made.outputs, *made.gradients]
         fed = shapes(made.feed)
         stages = compile_stages(made.program, feed=fed, fetch=fetched, target="triton")
-        told = [each for each in stages.context.missed if each.name == "assign_targets"]
-        yield name, [each.reason for each in told]
+        missed = [each for each in stages.context.missed if each.name == "assign_targets"]
+        yield name, [each.reason for each in missed]
 
 
 def shapes(feed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

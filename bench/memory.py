@@ -64,14 +64,14 @@ BOUNDS = {"model": "", "mode": "", "batch": "d", **BOUND_COLUMNS}
 class Subject:
     """A program to compile with its feeds, fetches, and initial state.
 
-    `lent` is true if the state is constant, so that trained batch norms may be folded.
+    `constant` is true if the state is constant, so that trained batch norms may be folded.
     """
 
     program: Any
     feed: Mapping[str, Array]
     fetch: str
     state: Mapping[str, Array]
-    lent: bool
+    constant: bool
 
     def compile(self, options: Options) -> Compiled:
         """Run every stage, for any batch size."""
@@ -93,7 +93,7 @@ class Subject:
         pattern = name_sizes(open_shapes, given, lod_owners_of(self.feed))
         return compile_stages(
             self.program, feed=pattern, fetch=[self.fetch], options=options,
-            params=params if self.lent else None,
+            params=params if self.constant else None,
         )  # fmt: skip
 
 
@@ -116,8 +116,8 @@ def measure(
         state = initial_state(recorded)
         for batch in batches:
             feed = fed_arrays(zoo.draw(name, np.random.RandomState(0), batch, **settings))
-            training = Subject(recorded.main, feed, recorded.loss.name, state, lent=False)
-            inference = Subject(recorded.test, feed, recorded.output.name, state, lent=True)
+            training = Subject(recorded.main, feed, recorded.loss.name, state, constant=False)
+            inference = Subject(recorded.test, feed, recorded.output.name, state, constant=True)
             for mode, subject in (("training", training), ("inference", inference)):
                 yield {"model": name, "mode": mode, "batch": batch, **_memory(subject, not large)}
 

@@ -74,17 +74,19 @@ def alone(name: str) -> list[Pass]:
 
 def kept(text: str, passes: Sequence[Pass], number: int, rng: Random) -> str:
     """Describe what changed when these passes ran over a program; empty if nothing did."""
-    graph, lent = parse(text), rng.random() < 0.5
+    graph, constant = parse(text), rng.random() < 0.5
     feed, state = made_for(graph, number)
     want = numbers(parse(text), feed, state)
     params = {name: array.copy() for name, array in state.items()}
     try:
-        run_passes(graph, passes, Context(params if lent else None, memory_budget="60%"))
+        run_passes(graph, passes, Context(params if constant else None, memory_budget="60%"))
         close(numbers(parse(show(graph)), feed, params), want)
         close(computed(graph, feed, params), want)
     except (AssertionError, ValueError, LookupError) as error:
         names = ", ".join(each.name for each in passes)
-        return f"program {number}, lent {lent}: {names}: {str(error).strip().splitlines()[0]}"
+        return (
+            f"program {number}, constant {constant}: {names}: {str(error).strip().splitlines()[0]}"
+        )
     return ""
 
 

@@ -60,8 +60,8 @@ def test_training_and_inference_never_notice(name: str) -> None:
     recorded = timed.model(fluid, name)
     feed = timed.draw(name, np.random.RandomState(0), 3)
     state = initial_state(recorded)
-    training = Subject(recorded.main, feed, recorded.loss.name, state, lent=False)
-    inference = Subject(recorded.test, feed, recorded.output.name, state, lent=True)
+    training = Subject(recorded.main, feed, recorded.loss.name, state, constant=False)
+    inference = Subject(recorded.test, feed, recorded.output.name, state, constant=True)
     for subject in (training, inference):
         plain, spoilt = (subject.load(Options(check=check)) for check in (0, 1))
         for _ in range(3):

@@ -12,60 +12,8 @@ Op files import what they need from here. Read in this order:
 6. `composite`, `composite_steps`: ops that expand into other ops.
 """
 
-from compiler.ir.opdef.definition import (
-    BOOKKEEPING,
-    Attr,
-    GradOp,
-    HostOp,
-    OpDef,
-    Pointwise,
-    PointwiseGrad,
-    RecomputeRule,
-    Rowwise,
-    RowwiseGrad,
-    Share,
-    Slot,
-    Types,
-    Value,
-    Xp,
-    attr,
-    attr_list,
-    broadcast,
-    call,
-    check_attributes,
-    find,
-    fit,
-    has,
-    is_registered,
-    listed,
-    loaded,
-    parameters,
-    reads,
-    reads_lod,
-    reads_previous,
-    reads_rows,
-    reads_token,
-    reduced_axes,
-    registered,
-    required,
-    required_list,
-    slot_of,
-    type_of,
-    writes,
-    writes_lod,
-    writes_rows,
-    writes_token,
-)
+from compiler.ir.opdef import definition
+from compiler.ir.opdef.definition import *
 
-__all__ = [
-    "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
-    "RecomputeRule",
-    "Rowwise",
-    "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
-    "broadcast",
-    "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "loaded",
-    "parameters",
-    "reads", "reads_lod", "reads_token", "reads_previous", "reads_rows", "reduced_axes",
-    "registered", "required", "required_list", "slot_of", "type_of", "writes", "writes_lod",
-    "writes_token", "writes_rows",
-]  # fmt: skip
+__all__: list[str] = []
+__all__ += definition.__all__

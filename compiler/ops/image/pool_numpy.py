@@ -148,7 +148,7 @@ def cell_index(
 def pool_cells(
     images: Array, cells: Sequence[Sequence[tuple[int, int]]], largest: bool, divisor: int
 ) -> Array:
-    """Return the maximum or the mean of each cell; `divisor` 0 stands for the cell's size."""
+    """Return the maximum or the mean of each cell; `divisor` 0 means the cell's size."""
     counts, axes = [len(axis) for axis in cells], tuple(range(2, images.ndim))
     output = np.zeros((*images.shape[:2], *counts), images.dtype)
     for position in np.ndindex(*counts):

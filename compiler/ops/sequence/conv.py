@@ -203,8 +203,8 @@ class SequenceConv(OpDef, op="sequence_conv"):
         rows, length, filters = above.shape
         size = d_X.shape[1]
         mirrored = k.scratch((length, filters, size), d_X.type.dtype)
-        turned = f"{Filter.view((length, size, filters))}[::-1].transpose(0, 2, 1)"
-        k.line(f"np.copyto({mirrored}, {k.at_bind(turned, [Filter], 'turned')})")
+        reversed_taps = f"{Filter.view((length, size, filters))}[::-1].transpose(0, 2, 1)"
+        k.line(f"np.copyto({mirrored}, {k.at_bind(reversed_taps, [Filter], 'turned')})")
         factors = above.view((rows, length * filters)), mirrored.view((length * filters, size))
         k.line(f"np.matmul({factors[0]}, {factors[1]}, out={d_X})")
 
@@ -217,5 +217,5 @@ class SequenceConv(OpDef, op="sequence_conv"):
         k.line(
             f"np.matmul({factors[0]}, {factors[1]}, out={product.view((size, length * filters))})"
         )
-        turned = f"{d_Filter.view((length, size, filters))}[::-1].transpose(1, 0, 2)"
-        k.line(f"np.copyto({k.at_bind(turned, [d_Filter], 'turned')}, {product})")
+        reversed_taps = f"{d_Filter.view((length, size, filters))}[::-1].transpose(1, 0, 2)"
+        k.line(f"np.copyto({k.at_bind(reversed_taps, [d_Filter], 'turned')}, {product})")

@@ -1,6 +1,6 @@
 """Sparse gradients (SelectedRows): the gradient of a looked-up table, as values and row indices.
 
-Row indices may repeat, and stand for the sum. Ops that are not linear merge repeated rows first.
+Row indices may repeat; their values are added. Ops that are not linear merge repeated rows first.
 The plain functions here are copied into generated code.
 """
 

@@ -34,7 +34,7 @@ def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
 def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Any, int]:
     """Word indices of the words that occur more than `cutoff` times, most frequent first.
 
-    The last index is that of `<unk>`, which stands for all other words.
+    The last index is that of `<unk>`, which represents all other words.
     """
     counts = Counter(word for words in tokenize(pattern) for word in words)
     found = [(-count, word) for word, count in counts.items() if count > cutoff]

@@ -42,7 +42,7 @@ def word_count(f: Iterable[bytes], word_freq: Counter[Any] | None = None) -> Cou
 def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
     """Word indices of the words that occur more than `min_word_freq` times, most frequent first.
 
-    The last index is that of `<unk>`, which stands for all other words.
+    The last index is that of `<unk>`, which represents all other words.
     """
     counts = word_count(chain(_sentences(TRAIN), _sentences(TEST)))
     words = [word for word, count in counts.items() if count > min_word_freq]
