@@ -7,8 +7,12 @@ PYTHON ?= python3
 CONSTRAINTS ?= constraints/cpu.txt
 VENV := .venv
 BIN := $(VENV)/bin
-# One stamp a set of versions, so that another CONSTRAINTS installs again.
+# One stamp a set of versions, so that another CONSTRAINTS installs again: PLAIN for the package as
+# users install it, STAMP for that and what tests and checks need. Both are in the same VENV.
+PLAIN := $(VENV)/.plain-$(notdir $(CONSTRAINTS))
 STAMP := $(VENV)/.installed-$(notdir $(CONSTRAINTS))
+# Where Linux gets torch without CUDA, which would be gigabytes. Empty: from the default index.
+TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 BENCHES := bench/memory.py bench/compile_time.py bench/step.py
 
 # The matrices of demo and tests are small; on a busy machine BLAS threads that wait for each other
@@ -18,26 +22,51 @@ demo test slow: export OPENBLAS_NUM_THREADS ?= 1
 # Hundreds of tests start processes; each would compile every module anew, which takes a second.
 demo test slow bench chaos: export PYTHONDONTWRITEBYTECODE :=
 
+# Two targets that install into one environment take turns.
+.NOTPARALLEL:
+
 .PHONY: help setup demo test slow check bench chaos gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## the environment in .venv; nothing to do when it is up to date
+setup: $(STAMP) ## the environment of tests in .venv; nothing to do when it is up to date
 
-$(STAMP): pyproject.toml $(CONSTRAINTS)
-	@echo "[1/3] making $(VENV) with $$($(PYTHON) --version)"
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; choose one: make PYTHON=python3.12")'
-	@$(PYTHON) -m venv $(VENV)
-	@echo "[2/3] installing the packages of $(CONSTRAINTS); once, a few minutes"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-	    -e '.[dev]' -c $(CONSTRAINTS) \
-	    | awk '/^ *(Collecting|Downloading|Installing)/ {print "      " substr($$0, 1, 100); fflush()}'
-	@rm -f $(VENV)/.installed-*
+define make_venv
+@echo "[1/3] making $(VENV) with $$($(PYTHON) --version)"
+@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; choose one: make PYTHON=python3.12")'
+@$(PYTHON) -m venv $(VENV)
+endef
+
+define install
+$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c $(CONSTRAINTS) $(1) \
+    | awk '/^ *(Collecting|Downloading|Installing)/ {print "      " substr($$0, 1, 100); fflush()}'
+endef
+
+$(PLAIN): pyproject.toml $(CONSTRAINTS)
+	$(make_venv)
+	@echo "[2/3] installing the package and what it needs: 80 MB to download, once"
+	@$(call install,-e .)
+	@rm -f $(VENV)/.plain-* $(VENV)/.installed-*
 	@touch $@
 	@echo "[3/3] ready"
 
-demo: setup ## learn handwritten digits through every stage of the compiler
+# An index that cannot be reached would be tried for minutes, so it is asked first.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	$(make_venv)
+	@echo "[2/3] installing the packages of $(CONSTRAINTS); once, a few minutes"
+	@index='$(TORCH_INDEX)'; \
+	reach='import sys, urllib.request as web; web.urlopen(sys.argv[1] + "/torch/", timeout=10)'; \
+	if [ -n "$$index" ] && ! $(BIN)/python -c "$$reach" "$$index" 2>/dev/null; then \
+	    echo "      $$index cannot be reached: torch comes from the default index"; index=; \
+	fi; \
+	$(call install,torch $${index:+--extra-index-url $$index})
+	@$(call install,-e '.[dev]')
+	@rm -f $(VENV)/.plain-* $(VENV)/.installed-*
+	@touch $(PLAIN) $@
+	@echo "[3/3] ready"
+
+demo: $(PLAIN) ## learn handwritten digits through every stage of the compiler
 	@$(BIN)/fluid demo
 
 test: setup ## every test that needs no GPU but the slow ones, one process a core
@@ -62,7 +91,7 @@ gpu: ## tests, compute-sanitizer and kernel times on a machine with a GPU, in un
 	@needs='import hypothesis, networkx, pytest, torch, triton; torch.cuda.is_available() or exit(1)'; \
 	python=$$(command -v $(PYTHON)); \
 	if ! $$python -c "$$needs" 2>/dev/null; then \
-	    $(MAKE) --no-print-directory setup VENV=.venv-gpu CONSTRAINTS=constraints/gpu.txt; \
+	    $(MAKE) --no-print-directory setup VENV=.venv-gpu CONSTRAINTS=constraints/gpu.txt TORCH_INDEX=; \
 	    python=.venv-gpu/bin/python; \
 	fi; \
 	$$python bench/gpu.py

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fluid
 from bench.nets import zoo
 from bench.nets.timed import Recorded, fed
+from bench.support.random_norms import draw_norms
 from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import compile_stages, feed_shapes
@@ -45,9 +46,6 @@ REWRITES = frozenset(
     " fuse_epilogue".split()
 )
 """The passes that are switched on and off; memory is planned in either case."""
-
-NORMS = {"Scale": (0.5, 1.5), "Bias": (-0.5, 0.5), "Mean": (-0.5, 0.5), "Variance": (0.5, 2.0)}
-"""Ranges of the random batch-norm vectors."""
 
 COLUMNS = {"model": "", "ops": "", "kernels": "", "batch norms": "", "moved": ".1e"}
 COLUMNS |= {"run ms": ".2f", "fused ÷ not": ".2f"}
@@ -109,7 +107,7 @@ def recorded(name: str, batch: int, **settings: Any) -> Subject:
     with fluid.scope_guard(fluid.Scope()), tempfile.TemporaryDirectory() as folder:
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(found.startup)
-        _draw_norms(found, random)
+        draw_norms(found.test, random)
         fluid.io.save_inference_model(folder, list(feed), [found.output], exe, found.test)
         return Subject(name, read_inference_model(folder), feed)
 
@@ -121,14 +119,6 @@ def _needed(found: Recorded) -> set[str]:
         if needed.intersection(op.output_arg_names):
             needed.update(op.input_arg_names)
     return needed
-
-
-def _draw_norms(found: Recorded, random: np.random.RandomState) -> None:
-    arrays = fluid.global_scope().arrays()
-    for op in found.test.global_block().ops:
-        for slot, (low, high) in NORMS.items() if op.type == "batch_norm" else ():
-            array = arrays[op.input(slot)[0]]
-            array[...] = random.uniform(low, high, array.shape)
 
 
 # ---- measuring ---------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.real.packages import cache_folder, provide
 from bench.real.tasks import MODELS, Model, Request
+from bench.support.differences import difference
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
 from compiler.ir.model_format.protobuf import dump, parse
@@ -90,22 +91,6 @@ def _reason(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line and "Traceback" not in line]
     return (telling or lines or ["no word"])[-1][:300]
-
-
-def difference(ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]) -> float:
-    """The largest difference of an output, divided by the largest number in it.
-
-    >>> difference([np.float32([1, 2])], [np.float32([1, 4])])
-    0.5
-    """
-    if [each.shape for each in ours] != [each.shape for each in theirs]:
-        return float("inf")
-    return max(_relative(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def _relative(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
-    a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    return float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-30))
 
 
 # ---- results ------------------------------------------------------------------------------------

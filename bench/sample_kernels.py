@@ -57,7 +57,7 @@ def modules(case: Case) -> Iterator[Module]:
     for batch in sorted({NOBODY, len(first)}):
         graph, _ = graph_of(case, wanted, batch)
         if not any(TARGET.supports(op) for op in graph.ops()):
-            run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+            run_passes(graph, pipeline(Options(), TARGET), Context())
             yield TARGET.emit(freeze(graph))
 
 

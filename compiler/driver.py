@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.codegen.module import Module
+from compiler.codegen.native.machine import MACHINES
+from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.codegen.triton.target import TritonTarget
@@ -37,7 +39,9 @@ from compiler.plan import Plan
 from compiler.record import Record, packed
 from compiler.tracebacks import entry_point
 
-TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget(), "triton": TritonTarget()}
+TARGETS: Mapping[str, Target] = {
+    each.name: each for each in (NumpyTarget(), NativeTarget(), TritonTarget())
+}
 
 Feed = Mapping[str, Any] | Sequence[str]
 """The feeds: names, or a mapping from name to shape (ints, or strings for symbolic sizes) or array.
@@ -68,19 +72,21 @@ def compile(
     options: Options | None = None,
     dump: str | Path | None = None,
     observers: Sequence[Observer] = (),
+    watch_state: bool = False,
 ) -> Module:
     """Compile the main block of a program into a module that computes `fetch` from `feed`.
 
     `feed` is names, or a mapping from name to shape or array; symbolic sizes are names (`"N"`), and
     one module serves all their values. `fetch` is names or variables. `params` passes in constant
     arrays by name, so that trained batch norms and constants can be folded; folded weights are
-    added to the mapping. `dump` is a folder for every stage: `.ir`, `.dot` and `.__model__` after
-    each pass, `passes.jsonl`, the plan and the module. Raises CompileError (or a subclass) naming
-    the op and the user's line.
+    added to the mapping. With `watch_state`, what steps prepare from other state that no op writes,
+    such as packed weights, is kept from run to run until the state changes. `dump` is a folder for
+    every stage: `.ir`, `.dot` and `.__model__` after each pass, `passes.jsonl`, the plan and the
+    module. Raises CompileError (or a subclass) naming the op and the user's line.
     """
     return compile_stages(
         program, feed=feed, fetch=fetch, target=target, params=params, options=options,
-        dump=dump, observers=observers,
+        dump=dump, observers=observers, watch_state=watch_state,
     ).module  # fmt: skip
 
 
@@ -94,13 +100,14 @@ def compile_stages(
     options: Options | None = None,
     dump: str | Path | None = None,
     observers: Sequence[Observer] = (),
+    watch_state: bool = False,
 ) -> Compiled:
     """Compile as `compile` does; return the graph, the plan and missed optimisations too."""
     with gc_disabled():
         graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
         return compile_graph(
             graph, target=target, params=params, options=options, dump=dump, observers=observers,
-            like=program,
+            like=program, watch_state=watch_state,
         )  # fmt: skip
 
 
@@ -113,6 +120,7 @@ def compile_graph(
     dump: str | Path | None = None,
     observers: Sequence[Observer] = (),
     like: Program | None = None,
+    watch_state: bool = False,
 ) -> Compiled:
     """Compile a graph, which is changed in place; `like` is the program it was converted from, if
     any.
@@ -126,20 +134,36 @@ def compile_graph(
     folder = _folder(dump, settings, graph, text)
     all_observers = [*observers, *_observers(settings, folder, like)]
     with gc_disabled():
-        supports = writer.supports if target != "numpy" else None
-        run_passes(graph, pipeline(settings, supports), context, all_observers)
+        run_passes(graph, pipeline(settings, _assigned(writer)), context, all_observers)
         _check_support(graph)
-        plan = replace(freeze(graph), in_order=settings.deterministic, tf32=settings.tf32)
+        plan = replace(
+            freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
+            winograd=settings.winograd,
+        )  # fmt: skip
+        plan = _with_constants(plan, params or {}, watch_state)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)
     if folder is not None:
         _dump_stages(folder, plan, module)
-    record = Record(packed(text), target, settings, context.milliseconds)
+    record = Record(packed(text), target, settings, context.milliseconds, watch_state)
     return Compiled(
         graph,
         plan,
         replace(module, record=record, memory_limit=settings.memory_limit_bytes),
         context,
     )
+
+
+def _assigned(target: Target) -> Target | None:
+    """Return the target that ops are assigned to; None if all run in NumPy."""
+    return None if isinstance(target, NumpyTarget) else target
+
+
+def _with_constants(plan: Plan, params: Mapping[str, Array], watch_state: bool) -> Plan:
+    """Return the plan with the state that no op writes: passed in as constant, or watched."""
+    fixed = {each.name for each in plan.params if each.fixed}
+    constants = frozenset(fixed & params.keys())
+    watched = frozenset(fixed - constants) if watch_state else frozenset[str]()
+    return replace(plan, constants=constants, watched=watched)
 
 
 @contextmanager
@@ -177,6 +201,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _target(name: str) -> Target:
+    """The target of a name; `native:avx2` is the native one for CPUs of that level."""
+    kind, _, level = name.partition(":")
+    if kind == "native" and level in MACHINES:
+        return NativeTarget(MACHINES[level])
     if name not in TARGETS:
         hint = did_you_mean(name, TARGETS)
         raise CompileError(

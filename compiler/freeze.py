@@ -5,7 +5,7 @@ Labels of ops and vars become steps, values and buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -24,11 +24,12 @@ def freeze(g: Graph) -> Plan:
     freezer = _Freezer(lives(g), device_vars(g))
     freezer.slots()
     steps = tuple(freezer.step(i, ops) for i, ops in enumerate(kernels(g)))
+    params = [freezer.param(g, var) for var in g.params()]
     plan = Plan(
         name=g.name,
         dims=_dim_names(g),
         feeds=tuple(freezer.value(var) for var in g.feeds()),
-        params=tuple(freezer.param(g, var) for var in g.params()),
+        params=tuple(_with_use(params, [op for step in steps for op in _all_ops(step)])),
         results=tuple(freezer.value(var) for var in g.results),
         fetches=tuple(g.fetches),
         steps=steps,
@@ -36,6 +37,29 @@ def freeze(g: Graph) -> Plan:
     )
     check_plan(plan)
     return plan
+
+
+def _all_ops(step: Step) -> Iterator[PlannedOp]:
+    """Yield the ops of a step and of their bodies."""
+    for op in step.ops:
+        yield op
+        for inner in op.body:
+            yield from _all_ops(inner)
+
+
+def _with_use(params: Iterable[Tensor], ops: Sequence[PlannedOp]) -> Iterator[Tensor]:
+    """Yield params, marked `fixed` if no op writes them and `lent` if Python functions get them."""
+    written = {value.home for op in ops for value in _params_in(op.outputs)}
+    callers = (op for op in ops if hasattr(op.defn, "callables"))
+    lent = {value.home for op in callers for value in _params_in(op.inputs)}
+    for param in params:
+        is_lent = param.name in lent
+        yield replace(param, fixed=param.name not in written and not is_lent, lent=is_lent)
+
+
+def _params_in(slots: Mapping[str, tuple[Value, ...]]) -> list[Value]:
+    """Return the values that are persistable state, or views of it."""
+    return [value for values in slots.values() for value in values if value.place is Place.PARAM]
 
 
 def _dim_names(g: Graph) -> tuple[str, ...]:

@@ -160,6 +160,7 @@ def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
     made = {} if record is None else {
         "packed": base64.b64encode(record.packed).decode(),
         "milliseconds": dict(record.milliseconds),
+        "watch_state": record.watch_state,
     }  # fmt: skip
     digest = _digest(module.source, made, held)
     return {"source": module.source, "made": made, "arrays": held, "sha256": digest}
@@ -192,7 +193,9 @@ def _module(entry: Mapping[str, Any], options: Options) -> Module:
     record = None
     if made:
         start = base64.b64decode(made["packed"])
-        record = Record(start, module.target, options, made["milliseconds"])
+        record = Record(
+            start, module.target, options, made["milliseconds"], made["watch_state"]
+        )  # fmt: skip
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)
 
 

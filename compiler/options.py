@@ -47,6 +47,10 @@ class Options:
     the order of summation of duplicate rows on a device, which takes longer; `tf32` lets its
     float32 products round their operands to TF32, which is faster (docs/gpu.md).
 
+    `target` is the code generator for programs on the CPU: "numpy" (readable NumPy calls, the
+    default) or "native" (machine code, docs/native.md). Without `winograd` native convolutions are
+    direct sums: slower, and their rounding errors are smaller.
+
     `check_numbers` stops a step at the first op that computes NaN or infinity, and names op and
     tensor; ops are then neither fused nor moved. `bucket_bytes` is how many bytes of gradients are
     all-reduced at once, None to let the cost model decide; with `overlap`, communication overlaps
@@ -67,9 +71,12 @@ class Options:
     overlap: bool = True
     compress: str | None = None
     check_numbers: bool = False
+    target: str | None = None
+    winograd: bool = True
 
     def __post_init__(self) -> None:
         _expect_dtype(self.dtype)
+        _expect_target(self.target)
         _expect_buckets(self.bucket_bytes, self.compress)
         if self.memory_budget is not None:
             budget_bytes(self.memory_budget, 0)
@@ -93,7 +100,8 @@ class Options:
         `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_MEMORY_LIMIT` (`2GiB`), `FLUID_DUMP` (a
         folder), `FLUID_PASSES` (names of registered passes), `FLUID_DTYPE` (`bf16`, `fp16`),
         `FLUID_DETERMINISTIC` (1) and `FLUID_TF32` (1), `FLUID_BUCKET_BYTES` (`4MiB`),
-        `FLUID_OVERLAP` (0 for off) and `FLUID_COMPRESS` (`fp16`, `bf16`).
+        `FLUID_OVERLAP` (0 for off), `FLUID_COMPRESS` (`fp16`, `bf16`) `FLUID_TARGET`
+        (`native`, `numpy`) and `FLUID_WINOGRAD` (0 for off).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -119,6 +127,8 @@ class Options:
             bucket_bytes=_bytes_or_none(environ.get("FLUID_BUCKET_BYTES", "")),
             overlap=environ.get("FLUID_OVERLAP", "1") not in ("", "0"),
             compress=environ.get("FLUID_COMPRESS") or None,
+            target=environ.get("FLUID_TARGET") or None,
+            winograd=environ.get("FLUID_WINOGRAD", "1") not in ("", "0"),
         )  # fmt: skip
 
 
@@ -143,6 +153,18 @@ class Cache:
         limit = _bytes_or_none(size or "")
         folder = Path(environ.get("FLUID_CACHE") or usual, kind)
         return Cache(folder, Cache.limit if limit is None else limit)
+
+
+CPU_TARGETS = ("native", "numpy")
+"""The code generators for programs on the CPU."""
+
+
+def _expect_target(target: str | None) -> None:
+    """Raise ValueError for a target that does not generate code for CPUs."""
+    if target not in (None, *CPU_TARGETS):
+        raise ValueError(
+            f"the target is {target!r}, expected {' or '.join(map(repr, CPU_TARGETS))}"
+        )
 
 
 def _expect_dtype(dtype: str | None) -> None:

@@ -24,7 +24,8 @@ class Tensor:
     """A named array of a module's interface: a feed, persistable state, or a fetch.
 
     `dtype` is NumPy's name. `given` is true for state that must exist before the first step; state
-    that a step writes before it reads it is allocated if missing.
+    that a step writes before it reads it is allocated if missing. `fixed` is true for state that no
+    step writes, `lent` for state that a step passes to Python functions, which may keep it.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Tensor:
     shape: tuple[Size, ...]
     given: bool = False
     on_device: bool = False
+    fixed: bool = False
+    lent: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,11 @@ class Step:
 class Plan:
     """Everything a target needs to generate code, immutable.
 
-    `fetches` are the names under which `results` are returned. `in_order` requires sums to be
-    accumulated in the same order in every run, `tf32` lets float32 products round their operands to
-    10 bits of mantissa.
+    `fetches` are the names under which `results` are returned. `constants` names the params whose
+    values never change, `watched` those whose values change only between runs, and are watched for
+    it. `in_order` requires sums to be accumulated in the same order in every run,
+    `tf32` lets float32 products round their operands to 10 bits of mantissa, `winograd` lets
+    convolutions use Winograd's algorithm.
     """
 
     name: str
@@ -146,8 +151,11 @@ class Plan:
     fetches: tuple[str, ...]
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
+    constants: frozenset[str] = frozenset()
+    watched: frozenset[str] = frozenset()
     in_order: bool = False
     tf32: bool = False
+    winograd: bool = True
 
     def __str__(self) -> str:
         return _show(self)

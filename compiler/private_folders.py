@@ -26,7 +26,8 @@ def is_private(folder: Path, variable: str) -> bool:
 
     It must belong to this user, and nobody else may write to it, or replace it in its parent
     folder. Warns with the reason otherwise; `variable` is the name of the environment variable that
-    selects the cache.
+    selects the cache. On Windows folders have neither owner nor mode: those of a user's profile,
+    where caches are by default, are private.
     """
     try:
         for place in (folder.parent, folder):
@@ -51,6 +52,8 @@ def _reason_around(place: Path) -> str:
 
 def _reason(place: Path) -> str:
     """Return why the files in a folder may be another user's; empty if they cannot be."""
+    if not hasattr(os, "geteuid"):
+        return ""
     found = place.stat()
     if found.st_uid != os.geteuid():
         return f"{place} belongs to the user {found.st_uid}, not to you ({os.geteuid()})"

@@ -83,14 +83,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Record:
-    """How a module was compiled: its compressed initial graph, the target, the options, and the
-    milliseconds of each pass.
+    """How a module was compiled: its compressed initial graph, the target, the options, the
+    milliseconds of each pass, and whether its state is watched.
     """
 
     packed: bytes
     target: str
     options: Options
     milliseconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    watch_state: bool = False
 
     @property
     def start(self) -> str:

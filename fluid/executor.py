@@ -31,8 +31,9 @@ from fluid.running.feeds import declared, feed_arrays, with_batches
 from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
-from fluid.running.half_precision_weights import ConstantParamExecutors, changes_state
+from fluid.running.half_precision_weights import ConstantParamExecutors
 from fluid.running.resized_state import ResizedState
+from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective.on_demand import RingsOnDemand
@@ -87,11 +88,14 @@ class Executor(RunsDatasets):
             partial(compile_constant, target_of(self.place)), self._library_executor
         )
         self._narrow = Options.from_env().dtype in NARROW
-        self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._branches = BranchesTaken(self._core)
         self._files = FileStages()
         self._resizing = ResizedState()
+        self._routes = Routes(
+            (lambda program: self._files.stages(program, ()), self._resizing.resized,
+             self._branches.next_choice)
+        )  # fmt: skip
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -161,30 +165,35 @@ class Executor(RunsDatasets):
                 )
             program = program.program
         _expect(program, Program, "the program of Executor.run")
-        if parameter_server.serves(program):
+        route = self._routes.of(program)
+        if route.serves:
             before = parameter_server.before_serving(program)
             if before is not None:
                 self.run(before, scope=scope)
             parameter_server.serve(program, scope, self.place, self._compile_here)
             return []
-        arrays = feed_arrays(program, with_batches(program, feed))
+        if program._reads:
+            feed = with_batches(program, feed)
+        arrays = feed_arrays(program, feed)
         fetch = program._current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch)
-        if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
-            values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
-            return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-        program = self._branches.settled(program, arrays, scope)
-        if not program.blocks[0].ops and not program._reads:
-            warnings.warn(
-                "the program has no ops: were its layers added to another one?", stacklevel=3
-            )
-        changes = self._writes_state(program)
-        runner = self._runner(program, arrays, scope, changes)
+            route = self._routes.of(program)
+        if not route.is_plain:
+            if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
+                values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
+                return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+            program = self._branches.settled(program, arrays, scope)
+            route = self._routes.of(program)
+            if not program.blocks[0].ops and not program._reads:
+                warnings.warn(
+                    "the program has no ops: were its layers added to another one?", stacklevel=3
+                )
+        runner = self._runner(program, arrays, scope, route.changes)
         try:
             values = runner.run(program, arrays, fetch, scope)
         finally:
-            scope.clock.written += changes  # a step that was interrupted may have written
+            scope.clock.written += route.changes  # a step that was interrupted may have written
         if runner is not self._core:
             self._lent.settle(program, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
@@ -233,14 +242,6 @@ class Executor(RunsDatasets):
             "collective": getattr(program, "_collective", None) or RingsOnDemand(scope),
             "parameter_server": server,
         }
-
-    def _writes_state(self, program: Program) -> bool:
-        """Return whether a program writes state, computed once per program version."""
-        version, changes = self._changing.get(program, (None, False))
-        if version != program.version:
-            changes = changes_state(program)
-            self._changing[program] = program.version, changes
-        return changes
 
     def _runner(
         self, program: Program, feed: Mapping[str, Array], scope: Scope, changes: bool
@@ -297,7 +298,7 @@ class Executor(RunsDatasets):
                 f"this Executor ran no such program{what}: there is nothing to explain; "
                 "run it once, or pass the scope it ran in"
             )
-        params = None if constant_core is None else dict(scope.arrays())
+        params = None if constant_core is None else dict(scope.arrays().tracked())
         return compiler.explain(*made, params=params, folders=[Path.cwd()])
 
     def release_memory(self) -> None:
@@ -366,10 +367,12 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
     """Convert values to arrays; RuntimeError for those with LoD, which an array cannot
     represent.
     """
+    found: list[Any] = []
     for name, value in zip(fetch, values, strict=True):
         if isinstance(value, LoDTensor):
             raise RuntimeError(
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
                 "cannot represent: fetch with return_numpy=False"
             )
-    return list(map(number_like, values))
+        found.append(number_like(value))
+    return found

@@ -5,7 +5,8 @@ thread may lose its core for a scheduler time slice, so that a product of half a
 ten; on an idle machine small products gain little from a second thread. The number of threads of a
 step depends only on its sizes, never on the load: another number may change the last bit of a sum.
 
-NumPy has no function for this: the library is found among those mapped into this process.
+NumPy has no function for this: the library is found among those that this process has loaded, or
+in NumPy's wheel where the system does not name them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.dims import evaluate
+from runtime.loaded_libraries import loaded_libraries
 
 PREFIXES = ("scipy_openblas", "openblas")
 SUFFIXES = ("64_", "")
@@ -108,10 +110,8 @@ def _functions() -> tuple[Callable[[], int], Callable[[int], object]] | None:
 
 
 def _libraries() -> list[str]:
-    """Return the paths of mapped libraries that may be OpenBLAS."""
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in lines if "openblas" in line)
-    return [path for path in paths if path.startswith("/")]
+    """Return the paths of loaded libraries that may be OpenBLAS."""
+    package = Path(np.__file__).parent
+    folders = (package.parent / "numpy.libs", package / ".dylibs")
+    bundled = (str(path) for folder in folders for path in sorted(folder.glob("*openblas*")))
+    return loaded_libraries("openblas") or list(bundled)

@@ -105,7 +105,7 @@ def expect_target(target: str, place: Place) -> None:
         )
 
 
-_KINDS: dict[str, type] = {"numpy": CPUPlace, "triton": CUDAPlace}
+_KINDS: dict[str, type] = {"numpy": CPUPlace, "native": CPUPlace, "triton": CUDAPlace}
 
 
 def target_of(place: Place) -> str:

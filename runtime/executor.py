@@ -20,12 +20,13 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
+from runtime.binding import check_shapes
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, StepError
 from runtime.feeds import Declared, Fed, compare_feeds
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
-from runtime.loader import Counters, Executable, Params, check_shapes, load
+from runtime.loader import Counters, Executable, Params, load
 from runtime.profiler import Recorder
 from runtime.sizes import LOD, Pattern, lod_owners_of
 from runtime.tensors.scope import Arrays, Scope
@@ -145,8 +146,8 @@ class Executor(Generic[P]):
         loaded = self._loaded(program, scope)
         plans = loaded.plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
-        lod_owners = lod_owners_of(feed) if any(LOD in name for name in feed) else {}
-        signature = (fetch, *kinds, *lod_owners.items())
+        lod_owners = _lod_owners(feed)
+        signature = (fetch, *kinds, *lod_owners.items()) if lod_owners else (fetch, *kinds)
         plan = plans.get(signature)
         if plan is None:
             plan = self._plan(program, feed, fetch, scope, lod_owners)
@@ -174,7 +175,7 @@ class Executor(Generic[P]):
         """
         with self._busy:
             self._compiled(program)
-            lod_owners = lod_owners_of(feed) if any(LOD in name for name in feed) else {}
+            lod_owners = _lod_owners(feed)
             fed = self._fed(program, feed, lod_owners)
             names = list(dict.fromkeys(fetch))
             for pattern in fed.patterns[:-1]:
@@ -222,6 +223,7 @@ class Executor(Generic[P]):
         self._unfit.clear()
 
     def _compiled(self, program: P) -> Compiled:
+        """Return what is known of the current version of a program."""
         compiled = self._programs.get(program)
         if compiled is None or compiled.version != program.version:
             compiled = Compiled(program.version, self._digest(program))
@@ -229,7 +231,9 @@ class Executor(Generic[P]):
         return compiled
 
     def _loaded(self, program: P, scope: Scope) -> Loaded:
-        compiled = self._compiled(program)
+        compiled = self._programs.get(program)
+        if compiled is None or compiled.version != program.version:
+            compiled = self._compiled(program)
         loaded = compiled.scopes.get(scope)
         if loaded is None:
             loaded = compiled.scopes[scope] = Loaded()
@@ -333,6 +337,11 @@ def _keep(scope: Scope, name: str, array: Array) -> None:
     """Store a fed array in a variable of the scope."""
     found = scope.find_var(name) or scope.var(name)
     found.get_tensor().set(array, CPUPlace())
+
+
+def _lod_owners(feed: Mapping[str, Array]) -> dict[str, str]:
+    """The owners of the LoD of feeds, none if no name is that of offsets."""
+    return lod_owners_of(feed) if LOD in "\n".join(feed) else {}
 
 
 def _remember(known: dict[Signature, T], key: Signature, value: T, most: int) -> None:

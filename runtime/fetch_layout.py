@@ -19,13 +19,14 @@ class Layout:
     """The positions of the value and the LoD of each fetch among the results of a module.
 
     `levels` are the positions of each fetch's LoD among the results. `repeats` is true if a name is
-    fetched twice, so that its value has to be copied.
+    fetched twice, so that its value has to be copied. `in_order`: the fetches are the results.
     """
 
     order: tuple[int, ...]
     levels: tuple[tuple[int, ...], ...]
     repeats: bool
     has_lod: bool
+    in_order: bool
 
     @staticmethod
     def of(module: Module, fetch: tuple[str, ...]) -> Layout:
@@ -33,11 +34,12 @@ class Layout:
         results = [tensor.name for tensor in module.fetches]
         levels = tuple(_levels(name, results) for name in fetch)
         repeats = len(set(fetch)) < len(fetch)
-        return Layout(tuple(map(results.index, fetch)), levels, repeats, any(levels))
+        in_order = list(fetch) == results
+        return Layout(tuple(map(results.index, fetch)), levels, repeats, any(levels), in_order)
 
     def fetched(self, values: Sequence[Any]) -> list[Any]:
         """Return the value of each fetch, a LoDTensor if it has LoD, from the results of a step."""
-        found = [values[index] for index in self.order]
+        found = list(values) if self.in_order else [values[index] for index in self.order]
         if self.repeats:
             found = [copy.deepcopy(value) for value in found]
         return _cut(self, values, found) if self.has_lod else found

@@ -15,21 +15,22 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 
 from compiler.codegen.module import Module, buffer_lifetimes
-from compiler.errors import CompileError, ParseError, ShapeError, did_you_mean
-from compiler.ir.dims import evaluate, solve
+from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
-from compiler.plan import Tensor
+from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
-from runtime.errors import missing_feed, wrong_dtype, wrong_shape
 from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
 from runtime.memory.params import Params, state_arrays
+from runtime.native.sequence import NativeCode
+from runtime.prepared import PreparedArrays, StatefulCode
 from runtime.source_lines import SourceLines
+from runtime.state_use import StateUse
 from runtime.tensors.scope import Arrays, Scope
 
 DEFAULT_BINDINGS = 16
@@ -37,7 +38,6 @@ DEFAULT_BINDINGS = 16
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass
@@ -66,7 +66,8 @@ class MemoryReport:
 class Binding:
     """A step over the arena and these arrays of the params, for one set of sizes.
 
-    `token` is that of the params when the arrays were last checked.
+    `token` is that of the params when the arrays were last checked; `prepared` are arrays made of
+    params by native kernels, if the module has any that must follow changes.
     """
 
     sizes: Mapping[str, int]
@@ -74,6 +75,7 @@ class Binding:
     params: Mapping[str, Any]
     step: Step
     token: object
+    prepared: PreparedArrays | None
 
 
 def load(
@@ -100,6 +102,8 @@ def load(
     where = place or CPUPlace()
     expect_target(module.target, where)
     state = params.arrays() if isinstance(params, Scope) else params
+    if isinstance(state, Arrays):
+        state = state.tracked()
     device = device_of(where) if isinstance(where, CUDAPlace) else ""
     return Executable(
         module,
@@ -136,10 +140,13 @@ class Executable:
         self._device = device
         self._mirrors = Mirrors(device)
         self._filename = module.filename
-        self._bind = _bind_function(module, names)
+        self._use = StateUse(module, params, self)
+        self._native = self._stateful_code() if module.target == "native" else None
+        self._bind = _bind_function(module, names, self._native)
         rings = names.get("collective") if module.collectives else None
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
+        self._latest: tuple[Shapes, Binding] | None = None
         self._memory = Memory(module.buffers, arenas)
 
     @property
@@ -160,7 +167,7 @@ class Executable:
         or has the wrong dtype, ShapeError for one of the wrong shape, and NotInitialized for params
         that do not exist yet.
         """
-        return self.run([_checked(tensor, feed) for tensor in self.module.feeds])
+        return self.run([checked_feed(tensor, feed) for tensor in self.module.feeds])
 
     def run(self, feeds: Sequence[Array]) -> list[Array]:
         """Run one step on feeds in the order of `module.feeds`, with dtypes already checked.
@@ -182,12 +189,18 @@ class Executable:
         self.counters.runs += 1
         if self._enter is not None:
             self._enter()
+        writer = self._use.writer
+        if writer is not None:
+            writer.begin()
         try:
             with np.errstate(all="ignore"):  # NaN and infinity are valid results
                 return [_copy(value) for value in step(*feeds)]
         except Exception as error:
             raise_step_error(error, self._filename, self.module.source)
             raise
+        finally:
+            if writer is not None:
+                writer.end()
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Bind to feeds of these shapes in advance, so that their first step is as fast as others.
@@ -195,7 +208,7 @@ class Executable:
         Raises FeedError for missing feeds, ShapeError, and NotInitialized for missing params.
         """
         with current(self._device):
-            self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
+            self._binding(tuple([tuple(fed(tensor, shapes)) for tensor in self.module.feeds]))
 
     def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Lifetime]:
         """Return the lifetimes and bytes of the buffers for feeds of these shapes, in the module's
@@ -207,8 +220,8 @@ class Executable:
 
     def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """Return the values of the dynamic sizes for feeds of these shapes; raises as `lives`."""
-        given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
-        return _sizes(self.module, given)
+        given = tuple(tuple(fed(tensor, shapes)) for tensor in self.module.feeds)
+        return sizes_of(self.module, given)
 
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
         """Report the memory of the buffers without allocating anything; raises as `lives`."""
@@ -218,34 +231,47 @@ class Executable:
 
     def _binding(self, shapes: Shapes) -> Binding:
         """Return the binding for these shapes, most recently used, over the current params."""
+        latest = self._latest
+        if latest is not None and latest[0] == shapes and latest[1].token == self._token():
+            if latest[1].prepared is not None:
+                latest[1].prepared.refresh()
+            return latest[1]
         binding = self._bindings.pop(shapes, None) or self._new_binding(shapes)
         if binding.token != self._token():
             self._renew(binding)
+        if binding.prepared is not None:
+            binding.prepared.refresh()
         self._bindings[shapes] = binding
+        self._latest = shapes, binding
         return binding
 
     def _new_binding(self, shapes: Shapes) -> Binding:
-        sizes = _sizes(self.module, shapes)
-        lives = _fitting(buffer_lifetimes(self.module.buffers, sizes), sizes)
+        sizes = sizes_of(self.module, shapes)
+        lives = fitting(buffer_lifetimes(self.module.buffers, sizes), sizes)
         placement = self._memory.find(lives, sizes)
         if self._memory_limit is not None:
             height = placement.height
             check_limit(self.module, self._memory_limit, sizes, lives, height, self._params)
         if self._memory.outgrown(placement):
             self._bindings.clear()  # their views would keep the old memory alive
+            self._latest = None
         self._memory.reserve(placement)
         while len(self._bindings) >= self._keep:
             del self._bindings[next(iter(self._bindings))]
         params = self._state(sizes)
-        step = self._step(sizes, placement, params)
+        step, prepared = self._step(sizes, placement, params)
         self.counters.bindings += 1
-        return Binding(sizes, placement, params, step, self._token())
+        return Binding(sizes, placement, params, step, self._token(), prepared)
 
     def _renew(self, binding: Binding) -> None:
         """Rebind to the current params; the offsets of the buffers are unchanged."""
         params = self._state(binding.sizes)
-        if any(params[name] is not array for name, array in binding.params.items()):
-            binding.step = self._step(binding.sizes, binding.placement, params)
+        prepared = binding.prepared
+        if any(params[name] is not array for name, array in binding.params.items()) or (
+            prepared is not None and not prepared.are_made_of(self._use.find)
+        ):
+            bound = self._step(binding.sizes, binding.placement, params)
+            binding.step, binding.prepared = bound
             binding.params = params
         binding.token = self._token()
 
@@ -256,7 +282,9 @@ class Executable:
         state: dict[str, Any] = state_arrays(mine, params, sizes)
         theirs = [each for each in self.module.params if each.on_device]
         peeking = params.peeking() if isinstance(params, Arrays) else params
-        return state | {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
+        state |= {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
+        self._use.bind()
+        return state
 
     def _device_copy(self, name: str) -> Any:
         if isinstance(self._params, Arrays):
@@ -265,19 +293,24 @@ class Executable:
 
     def _step(
         self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
-    ) -> Step:
+    ) -> tuple[Step, PreparedArrays | None]:
         dims = [sizes[name] for name in self.module.dims]
+        take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes))
+        make = partial(self._bind, take, params, *dims)
         try:
-            step = self._bind(_taker(self.module, sizes, placement, self._memory), params, *dims)
-            return (
-                step
-                if self._device
-                else with_few_threads(step, elements(self.module, sizes, params))
-            )
+            step, prepared = (make(), None) if self._native is None else self._native.bind(make)
+            if not self._device:
+                step = with_few_threads(step, elements(self.module, sizes, params))
+            return step, prepared
         except CompileError:
             raise
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            raise _misfit(sizes, str(error)) from error
+            raise misfit(sizes, str(error)) from error
+
+    def _stateful_code(self) -> StatefulCode:
+        """The native code of the module, with arrays prepared from the params."""
+        code = NativeCode(self.module.kernels_ir, self.module.machine, None, self.module.objects)
+        return StatefulCode(code, self._use.find, self._use.clock)
 
     def _token(self) -> object:
         """A token that is equal as long as every array of the params is the same object."""
@@ -291,108 +324,14 @@ def _copy(value: Array | list[Array]) -> Any:
     return [array.copy() for array in value] if isinstance(value, list) else value.copy()
 
 
-def _bind_function(module: Module, names: Mapping[str, Any]) -> Callable[..., Step]:
+def _bind_function(
+    module: Module, names: Mapping[str, Any], native: StatefulCode | None
+) -> Callable[..., Step]:
     """Execute the module's source in a new namespace; tracebacks show its lines."""
     lines = SourceLines(module.filename, module.source)
+    names = names if native is None else {**names, "native": native}
     namespace: dict[str, Any] = {**names, "__name__": module.name, "__source_lines__": lines}
     exec(module.code, namespace)
     if not callable(namespace.get("bind")):
         raise ParseError(f"module {module.name!r} does not define the function bind")
     return cast("Callable[..., Step]", namespace["bind"])
-
-
-# Feeds
-
-
-def _fed(tensor: Tensor, given: Mapping[str, T]) -> T:
-    """Return the entry of a feed; FeedError if it is missing."""
-    if tensor.name not in given:
-        hint = did_you_mean(tensor.name, given)
-        raise missing_feed([(tensor.name, tensor.dtype, tensor.shape)], hint=hint)
-    return given[tensor.name]
-
-
-def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
-    """Return the array fed for a tensor, in row-major order."""
-    array = np.asarray(_fed(tensor, feed), order="C")
-    if array.dtype != tensor.dtype:
-        raise wrong_dtype(tensor.name, tensor.dtype, str(array.dtype))
-    return array
-
-
-def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Check that feeds of these shapes fit a module; nothing is allocated.
-
-    Raises FeedError if one is missing, ShapeError if the sizes are inconsistent.
-    """
-    sizes = _sizes(module, tuple(tuple(_fed(tensor, shapes)) for tensor in module.feeds))
-    _fitting(buffer_lifetimes(module.buffers, sizes), sizes)
-
-
-def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
-    """Solve for the dynamic sizes in the shapes of the feeds, from the actual shapes."""
-    sizes: dict[str, int] = {}
-    pairs = zip(module.feeds, shapes, strict=True)
-    for tensor, given in sorted(pairs, key=lambda pair: _has_product(pair[0])):
-        if len(given) != len(tensor.shape):
-            raise wrong_shape(tensor.name, tensor.shape, given)
-        known = dict(sizes)
-        for size, number in zip(tensor.shape, given, strict=True):
-            sizes |= solve(size, number, sizes)
-            if evaluate(size, sizes) != number:
-                raise wrong_shape(tensor.name, tensor.shape, given, _sizes_text(known))
-    return sizes
-
-
-def _has_product(tensor: Tensor) -> bool:
-    """Whether a size is a product of names, whose values other tensors determine."""
-    sizes = [size for size in tensor.shape if not isinstance(size, int)]
-    return any(len(monomial) > 1 for size in sizes for monomial, _ in size.terms)
-
-
-def _sizes_text(sizes: Mapping[str, int]) -> str:
-    """The sizes that earlier feeds have fixed, as text for a hint."""
-    return ", ".join(f"{name} is {size} in earlier feeds" for name, size in sizes.items())
-
-
-def _fitting(lives: list[Lifetime], sizes: Mapping[str, int]) -> list[Lifetime]:
-    """Return the lifetimes; ShapeError if a buffer has a negative size."""
-    if any(life.size < 0 for life in lives):
-        raise _misfit(sizes, "a size that follows from them is negative")
-    return lives
-
-
-def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
-    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return ShapeError(f"the sizes of the feeds are inconsistent ({given}): {why}")
-
-
-def _taker(
-    module: Module, sizes: Mapping[str, int], placement: Placement, memory: Memory
-) -> Callable[..., Any]:
-    """Return the `take` of a module: an array over a buffer, by its number, or over part of it."""
-    limits = [life.size for life in buffer_lifetimes(module.buffers, sizes)]
-
-    def take(
-        buffer: int | None,
-        dtype: str,
-        shape: Sequence[int],
-        offset: int = 0,
-        strides: Sequence[int] | None = None,
-    ) -> Any:
-        array = memory.take(placement, buffer, dtype, shape, offset, strides)
-        taken = offset + _span(array, strides)
-        if buffer is not None and taken > limits[buffer]:
-            held, name = limits[buffer], module.buffers[buffer].name
-            raise ValueError(f"buffer {name!r} holds {held} bytes, not the {taken} taken")
-        return array
-
-    return take
-
-
-def _span(array: Any, strides: Sequence[int] | None) -> int:
-    """The bytes from the start of an array to its end, including gaps."""
-    if strides is None or not array.nbytes:
-        return array.nbytes
-    pairs = zip(array.shape, strides, strict=True)
-    return sum((size - 1) * stride for size, stride in pairs) + array.itemsize

@@ -72,7 +72,7 @@ class Library(Generic[P]):
     def _make(self, program: P, pattern: Pattern, fetch: list[str]) -> Module | ShapeError:
         own = self._scope.new_scope()
         try:
-            module = self._compile(program, pattern, fetch, own.arrays())
+            module = self._compile(program, pattern, fetch, own.arrays().tracked())
         except ShapeError as error:
             return error
         self._share(own)
@@ -90,13 +90,13 @@ class Library(Generic[P]):
 
     def params(self, module: Module, scope: Scope) -> Params:
         """The state of a module of this library."""
-        return self._scopes[module.digest].arrays()
+        return self._scopes[module.digest].arrays().tracked()
 
     def nbytes(self) -> int:
         """The size of all parameters in bytes, including those added by compilations."""
         with self._busy:
             scopes = [self._scope, *self._scopes.values()]
-            arrays = [scope.arrays()[name] for scope in scopes for name in scope.arrays()]
+            arrays = [array for each in scopes for array in each.arrays().tracked().values()]
         return sum({id(array): array.nbytes for array in arrays}.values())
 
 

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.triton.target import TritonTarget
 from compiler.cost.gpu_limits import GPUS, HOST
 from compiler.cost.plan_cost import Cost, Side, account
 from compiler.cost.stage_costs import costs_by_stage, graph_cost
 from compiler.debugging.explanation import study_graph
-from compiler.driver import TARGETS
+from compiler.driver import TARGETS, compile_graph
 from compiler.freeze import freeze
 from compiler.ir.text.printer import parse
 from compiler.ir.types import DType
@@ -24,8 +25,8 @@ H200 = GPUS["h200"]
 
 def account_of(text, disable=(), device=True, **sizes):
     """The account of a graph that went through all passes but those to leave out."""
-    graph, supports = parse(text), TritonTarget().supports if device else None
-    run_passes(graph, pipeline(Options(disable=frozenset(disable)), supports), Context())
+    graph, target = parse(text), TritonTarget() if device else None
+    run_passes(graph, pipeline(Options(disable=frozenset(disable)), target), Context())
     return account(freeze(graph), sizes)
 
 
@@ -285,3 +286,21 @@ def test_the_tables_name_passes_that_changed_something_and_the_longest_kernels()
 def test_no_kernels():
     nothing = account_of("graph main {\n  feed x: f32[2]\n  return x\n}\n")
     assert "no kernels" in str(Roofline(H200, [("start", nothing)], {}))
+
+
+def test_a_native_plan_counts_its_kernels_and_the_steps_in_numpy():
+    text = """graph main {
+  feed x: f32[8, 16]
+  param w: f32[16, 4]
+  (Out=h: f32[8, 4]) = mul(X=x, Y=w)
+  (Out=y: f32[8, 4]) = relu(X=h)
+  return y
+}
+"""
+    found = compile_graph(parse(text), target="native:avx2")
+    costs = account(found.plan, machine=MACHINES["avx2"])
+    kernels = costs.of(Side.DEVICE)
+    assert {each.kernel for each in kernels} <= found.module.kernels_ir.keys()
+    assert sum(each.operations for each in kernels) >= 2 * 8 * 16 * 4
+    assert costs.moved >= 4 * (8 * 16 + 16 * 4 + 8 * 4) and costs.total().written >= 4 * 8 * 4
+    assert not costs.of(Side.HOST)

@@ -20,12 +20,12 @@ def word2vec(fluid):
     return _cross_entropy(fluid, classes, words[4]), classes
 
 
-def ctr_wide_deep(fluid):
-    """Click prediction from three sparse tables and six numbers, with a deep and a wide part."""
+def ctr_wide_deep(fluid, ids=IDS):
+    """Click prediction from three sparse tables of `ids` rows and six numbers, deep and wide."""
     dense = fluid.layers.data(name="dense", shape=[6], dtype="float32")
     label = _numbers(fluid, "click")
     fields = [_numbers(fluid, f"c{place}") for place in range(3)]
-    vectors = [fluid.layers.embedding(f, size=[IDS, 4], is_sparse=True) for f in fields]
+    vectors = [fluid.layers.embedding(f, size=[ids, 4], is_sparse=True) for f in fields]
     hidden = fluid.layers.concat([*vectors, dense], axis=1)
     for size in (32, 16):
         hidden = fluid.layers.fc(hidden, size=size, act="relu")
@@ -97,9 +97,9 @@ def draw_words(random, n):
     return {f"w{place}": _drawn(random, WORDS, n) for place in range(5)}
 
 
-def draw_clicks(random, n):
+def draw_clicks(random, n, ids=IDS):
     """Three ids of sparse fields, six numbers, and whether there was a click."""
-    fed = {f"c{place}": _drawn(random, IDS, n) for place in range(3)}
+    fed = {f"c{place}": _drawn(random, ids, n) for place in range(3)}
     fed.update(dense=random.rand(n, 6).astype(np.float32), click=_drawn(random, 2, n))
     return fed
 

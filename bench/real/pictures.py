@@ -81,6 +81,11 @@ def for_labels(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     return _normal(small[top : top + 224, left : left + 224])
 
 
+def for_objects(picture: NDArray[np.uint8], size: int) -> NDArray[np.float32]:
+    """Resize to `size` × `size` pixels, whatever the aspect ratio."""
+    return _normal(resized(picture, size, size))
+
+
 def for_tables(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Resize the longer side to 488 pixels and zero-pad to 488 × 488."""
     ratio = 488 / max(picture.shape[:2])

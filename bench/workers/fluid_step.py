@@ -1,4 +1,6 @@
-"""Training steps on the reference, Paddle 1.8.5, for `step.py`: run by a Python that has it.
+"""Training steps on the reference, Paddle 1.8.5, for `step.py` and `cpu.py`.
+
+It is run by a Python that has the reference.
 
 With `--fluid fluid` the same code takes steps on this package. Python 3.7, only NumPy and a fluid.
 """
@@ -12,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import timed
+from bench.nets import steps
 from bench.workers import protocol
 
 
@@ -20,11 +22,11 @@ def preparing(fluid):
     """The `prepare` of `protocol.serve`; `mode` is `plain`, or `cached` for the program cache."""
 
     def prepare(name, mode):
-        recorded = timed.model(fluid, name)
+        recorded = steps.model(fluid, name)
         scope = fluid.Scope()
         executor = fluid.Executor(fluid.CPUPlace())
         executor.run(recorded.startup, scope=scope)
-        batches = timed.drawn(name, fluid=fluid)
+        batches = steps.drawn(name, fluid=fluid)
 
         def step():
             executor.run(

@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, cast
+from typing import IO, Any, cast
 
 
 class Peer:
@@ -26,9 +26,12 @@ class Peer:
         """Milliseconds per step; raises as `reply` does."""
         return self.reply(model, mode, steps)["ms"]
 
-    def reply(self, model: str, mode: str, steps: int) -> dict[str, float]:
-        """Its measurements of some steps; RuntimeError with its last output if it died."""
-        request = {"model": model, "mode": mode, "steps": steps}
+    def reply(self, model: str, mode: str, steps: int, **more: int) -> dict[str, Any]:
+        """Its measurements of some steps; RuntimeError with its last output if it died.
+
+        `more` are other items of the request.
+        """
+        request = {"model": model, "mode": mode, "steps": steps, **more}
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)
         reply = cast("IO[str]", self._process.stdout).readline()

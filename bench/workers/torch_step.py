@@ -1,4 +1,7 @@
-"""Training steps in torch, eager, for `step.py`: the same architectures, batches and optimizers."""
+"""Training steps in torch, eager or compiled, for `step.py` and `cpu.py`.
+
+Architectures, batches and optimizers are the same as in fluid.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import timed
-from bench.workers import protocol, torch_text
+from bench.nets import steps, timed
+from bench.workers import protocol, torch_steps, torch_text
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -42,12 +45,14 @@ class Residual(nn.Module):
 
 
 def network(name: str) -> nn.Module:
-    """One of `timed.MODELS`: class scores, or a number for `fit_a_line`.
+    """One of `steps.py`: class scores, or a number for `fit_a_line`.
 
-    Those of `torch_text.py` return the loss of a batch.
+    Those of `torch_text.py` and `torch_steps.py` return the loss of a batch.
     """
-    return {**_NETWORKS, **torch_text.NETWORKS}[name]()
+    return {**_NETWORKS, **_WITH_LOSS}[name]()
 
+
+_WITH_LOSS = {**torch_text.NETWORKS, **torch_steps.NETWORKS}
 
 _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
     "fit_a_line": lambda: nn.Linear(13, 1),
@@ -71,9 +76,9 @@ _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
 }  # fmt: skip
 
 
-def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
-    """The mean loss of one batch as `timed` draws it."""
-    if type(net) in torch_text.NETWORKS.values():
+def loss_of(net: Callable[..., Tensor], feed: Arrays, has_loss: bool = False) -> Tensor:
+    """The mean loss of one batch as `steps` draws it; `has_loss` for a net that returns it."""
+    if has_loss:
         return net(torch_text.tensors(feed))
     given = {name: torch.from_numpy(array) for name, array in feed.items()}
     if "y" in given:
@@ -82,22 +87,26 @@ def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
 
 
 def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of a model, as in `timed.OPTIMIZERS`."""
-    kind = timed.OPTIMIZERS.get(name, timed.sgd)
+    """The optimizer of a model, as in fluid."""
+    if name in steps.LARGE:
+        kind = steps.LARGE[name].optimizer
+    else:
+        kind = timed.OPTIMIZERS.get(name, timed.sgd)
     if kind is timed.adam:
         return torch.optim.Adam(net.parameters(), lr=0.001)
     return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9 * (kind is timed.momentum))
 
 
 def prepare(name: str, mode: str) -> Callable[[], object]:
-    """A function that makes one step and returns the loss as an array."""
+    """A function that makes one step and returns the loss as an array; `mode` may be compiled."""
     net = network(name).train()
     optimizer = optimizer_of(name, net)
-    batches = timed.drawn(name)
+    called = torch.compile(net) if mode == "compiled" else net
+    batches = steps.drawn(name)
 
     def step() -> np.ndarray:
         optimizer.zero_grad()
-        loss = loss_of(net, next(batches))
+        loss = loss_of(called, next(batches), name in _WITH_LOSS)
         loss.backward()
         optimizer.step()
         return loss.detach().numpy()

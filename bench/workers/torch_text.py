@@ -31,9 +31,9 @@ class Word2Vec(nn.Module):
 class WideDeep(nn.Module):
     """Clicks from sparse tables and numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: int = IDS) -> None:
         super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(IDS, 4, sparse=True) for _ in range(3))
+        self.tables = nn.ModuleList(nn.Embedding(ids, 4, sparse=True) for _ in range(3))
         self.deep = nn.Sequential(
             nn.Linear(18, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2)
         )

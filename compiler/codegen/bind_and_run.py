@@ -236,6 +236,9 @@ class Frame:
             self.globals.append(line)
         return name
 
+    def finish(self) -> None:
+        """End the step."""
+
     # ---- blocks ----
 
     def enter(self) -> None:

@@ -50,7 +50,9 @@ class Module:
     """Generated source for one target, with its feeds, parameters, fetches and buffers.
 
     `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
-    lifetimes in steps; `params` the persistable state by name, first version only. `collectives`
+    lifetimes in steps; `params` the persistable state by name, first version only. `kernels_ir` is
+    the LLVM IR of native kernels by name, for the CPUs that `machine` names; `objects` are their
+    object files, if a package has them. `collectives`
     has a line for each collective op in order: op, variable, element type and shape (`?` for sizes
     that are not fixed), attributes; ranks compare them before they begin. `record` is the
     compilation it came from, if compiled in this process: what `compiler.explain` starts from.
@@ -67,8 +69,13 @@ class Module:
     buffers: tuple[Buffer, ...]
     kernels: tuple[KernelSpec, ...] = ()
     collectives: tuple[str, ...] = ()
+    machine: str = ""
+    kernels_ir: Mapping[str, str] = field(default_factory=dict[str, str])
     record: Record | None = field(default=None, compare=False, repr=False)
     memory_limit: int | None = field(default=None, compare=False)
+    objects: Mapping[str, bytes] = field(
+        default_factory=dict[str, bytes], compare=False, repr=False
+    )
 
     @cached_property
     def digest(self) -> str:
@@ -109,6 +116,8 @@ class Module:
             buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
             kernels=tuple(KernelSpec(*row) for row in values.get("KERNELS", ())),
             collectives=values.get("COLLECTIVES", ()),
+            machine=values.get("MACHINE", ""),
+            kernels_ir=values.get("KERNELS_IR", {}),
         )
 
 
@@ -118,9 +127,8 @@ def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> lis
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
-_KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES")
-"""The assignments read from a module's source; the last two are optional.
-"""
+_KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES", "MACHINE", "KERNELS_IR")
+"""The assignments read from a module's source; those that are not fields are optional."""
 
 
 def _literals(source: str) -> Mapping[str, Any]:

@@ -38,6 +38,7 @@ class NumpyTarget:
     """Code generator for modules that need only NumPy."""
 
     name = "numpy"
+    on_device = False
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""
@@ -59,12 +60,16 @@ class NumpyTarget:
 
 @dataclass(frozen=True)
 class Style:
-    """The parts of a module that depend on the target: its name, imports and script."""
+    """The parts of a module that depend on the target: its name, imports and script.
+
+    `code` writes what follows `bind`, once all steps are written.
+    """
 
     target: str
     title: str
     imports: tuple[str, ...]
     script: str
+    code: Callable[[], Sequence[str]] = tuple
 
 
 STYLE = Style("numpy", "for NumPy", ("import numpy as np",), _SCRIPT)
@@ -86,6 +91,7 @@ def assemble(
         _emit_located(frame, step, emit)
         if poison:
             frame.poison_dead_buffers(step.index)
+    frame.finish()
     results = ", ".join(frame.operand(value).name for value in plan.results)
     feeds = tuple(tensor(str(value.home), value.type) for value in plan.feeds)
     pairs = zip(plan.fetches, plan.results, strict=True)
@@ -201,7 +207,8 @@ def _source(
         *(_lines("COLLECTIVES", schedule) if schedule else []),
         "",
     ]
-    return "\n".join([*map(expect_one_line, head), *body]) + "\n\n\n" + style.script
+    lines = [*map(expect_one_line, head), *body, *style.code()]
+    return "\n".join(lines) + "\n\n\n" + style.script
 
 
 def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
@@ -230,7 +237,10 @@ def _tensor_row(each: Tensor) -> tuple[Any, ...]:
 
 
 def _param_row(each: Tensor) -> tuple[Any, ...]:
-    return (*_tensor_row(each), each.given, *((True,) if each.on_device else ()))
+    flags = [each.on_device, each.fixed, each.lent]
+    while flags and not flags[-1]:
+        flags.pop()
+    return (*_tensor_row(each), each.given, *flags)
 
 
 def _buffer_row(each: Buffer) -> tuple[Any, ...]:

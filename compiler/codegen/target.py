@@ -13,6 +13,8 @@ class Target(Protocol):
     """A code generator for one kind of device."""
 
     name: str
+    on_device: bool
+    """True if the ops assigned to it read and write the memory of a device."""
 
     def supports(self, op: Op) -> str:
         """Empty if this target has code for an op; otherwise the reason it does not."""

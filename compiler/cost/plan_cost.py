@@ -6,6 +6,9 @@ each step read its inputs once and wrote its outputs once; copies between host a
 link. In addition to the bytes moved, the minimum is counted: each input of a step that is read,
 once, and each output written once.
 
+Native kernels count by the bytes and operations that their generators state, of which each array is
+read or written once.
+
 A multiply-add is two operations. Blocks of loops and branches count once, since the number of
 iterations is data-dependent. Steps with data-dependent sizes are omitted.
 """
@@ -18,10 +21,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from compiler.codegen.native.frame import Call
+from compiler.codegen.native.images.winograd import BLOCK
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.triton.cost import Access, Traffic
 from compiler.codegen.triton.target import launches
 from compiler.cost.gpu_limits import HOST, Gpu
-from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON
+from compiler.ir.analysis.placement import NATIVE, TO_DEVICE, TO_HOST, TRITON
 from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import evaluate, product
 from compiler.ir.opdef import GradOp
@@ -140,26 +147,34 @@ class PlanCost:
         return sum(cost.seconds(gpu) for cost in self.kernels)
 
 
-def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> PlanCost:
+def account(
+    plan: Plan, sizes: Mapping[str, int] | None = None, machine: Machine | None = None
+) -> PlanCost:
     """Return the cost of each step of a plan; `sizes` are the values of symbolic sizes.
 
-    A plan without device ops counts as if each of its steps were one device kernel that moves
-    everything once: a lower bound for a device.
+    A plan without device ops and native ops counts as if each of its steps were one device kernel
+    that moves everything once: a lower bound for a device. Native kernels are those for `machine`,
+    by default for this CPU.
     """
     steps = [each for step in plan.steps for each in (step, *_nested_steps(step))]
     steps = [step for step in steps if step.ops[0].kind != "delete_var"]
     counted = [step for step in steps if not _has_dynamic_sizes(step)]
-    on_device = any(op.target == TRITON for step in steps for op in step.ops)
-    kernels = launches(plan) if on_device else {}
+    targets = {op.target for step in steps for op in step.ops}
     known = sizes or {}
-    costs = [
-        _device_step(step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], known)
-        if step.ops[0].target == TRITON
-        else _minimum_cost(step, known, _side(step) if on_device else Side.DEVICE)
-        for step in counted
-    ]
+    if NATIVE in targets:
+        calls = native_calls(plan, machine)
+        costs = [_native_step(step, calls.get(step.index, ()), known) for step in counted]
+    else:
+        kernels = launches(plan) if TRITON in targets else {}
+        costs = [
+            _device_step(step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], known)
+            if step.ops[0].target == TRITON
+            else _minimum_cost(step, known, _side(step) if TRITON in targets else Side.DEVICE)
+            for step in counted
+        ]
     left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
-    return PlanCost(tuple(each for each in costs if each.kernels), left_out, on_device)
+    counted_costs = tuple(each for each in costs if each.kernels)
+    return PlanCost(counted_costs, left_out, bool(targets & {NATIVE, TRITON}))
 
 
 def _nested_steps(step: Step) -> list[Step]:
@@ -255,6 +270,49 @@ def _shapes(op: PlannedOp) -> dict[str, Shape]:
     """Return the shape of each slot of an op; gradient slots have the forward op's names."""
     slots = (*op.inputs.items(), *op.outputs.items())
     return {s.removesuffix("@GRAD"): v[0].type.shape for s, v in slots if v}
+
+
+# ---- steps by their native kernels -------------------------------------------------------------
+
+
+def native_calls(plan: Plan, machine: Machine | None = None) -> dict[int, list[Call]]:
+    """The calls of native kernels in a plan, in order, by the number of their step."""
+    found: dict[int, list[Call]] = {}
+    for each in NativeTarget(machine).frame(plan).costs:
+        found.setdefault(each.step, []).append(each)
+    return found
+
+
+def _native_step(step: Step, calls: Sequence[Call], sizes: Mapping[str, int]) -> StepCost:
+    """Return the cost of a step from its native kernels; without kernels it runs in NumPy.
+
+    Of the bytes that kernels move, those of the step's outputs are written, by the last kernels.
+    """
+    least = _minimum_cost(step, sizes, Side.HOST)
+    if not calls:
+        return least
+    left, costs = least.least_written, list[Cost]()
+    for call in reversed(calls):
+        flops, nbytes = call_cost(call, sizes)
+        written = min(left, nbytes)
+        left -= written
+        costs.append(Cost(call.name, nbytes - written, written, flops))
+    return StepCost(tuple(costs[::-1]), least.least_read, least.least_written)
+
+
+def call_cost(call: Call, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The operations and bytes of a call, with all its repetitions.
+
+    0 if they depend on sizes that are known in a run only.
+    """
+    known = {**dict.fromkeys(BLOCK.names, 0), **sizes}
+    try:
+        repeats, flops, nbytes = (
+            evaluate(each, known) for each in (call.repeats, call.kernel.flops, call.kernel.nbytes)
+        )
+    except KeyError:
+        return 0, 0
+    return repeats * flops, repeats * nbytes
 
 
 # ---- steps by their kernels --------------------------------------------------------------------

@@ -33,6 +33,6 @@ def costs_by_stage(
 def graph_cost(g: Graph, sizes: Mapping[str, int], target: Target) -> PlanCost:
     """Return the cost of a graph, which is modified: unplaced ops are assigned to the target."""
     placed = target.name == "numpy" or any(op.target for op in g.ops())
-    passes: list[Pass] = [] if placed else [AssignTargets(target.supports)]
+    passes: list[Pass] = [] if placed else [AssignTargets(target)]
     run_passes(g, [*passes, Schedule(search=False)], Context())
     return account(freeze(g), sizes)

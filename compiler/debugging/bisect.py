@@ -130,9 +130,9 @@ def find_fault(
     options = trial.options
     context = Context(constants, options.typical, options.memory_budget)
     seen, graph = _Stages(), parse(text)
-    supports = TARGETS[trial.target].supports if trial.target != "numpy" else None
+    target = TARGETS[trial.target] if trial.target != "numpy" else None
     try:
-        run_passes(graph, pipeline(options, supports), context, [seen])
+        run_passes(graph, pipeline(options, target), context, [seen])
     except FAILURES as error:
         if not seen.running:
             raise

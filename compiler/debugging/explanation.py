@@ -149,6 +149,7 @@ def study_graph(
     options: Options | None = None,
     dump: Path | None = None,
     like: Program | None = None,
+    watch_state: bool = False,
 ) -> Study:
     """Compile a graph, modifying it, and record every stage; arguments and errors as for
     `study`.
@@ -156,7 +157,7 @@ def study_graph(
     recorder = Recorder()
     compiled = compile_graph(
         graph, target=target, params=params, options=options, dump=dump, observers=[recorder],
-        like=like,
+        like=like, watch_state=watch_state,
     )  # fmt: skip
     known = _known(sizes, compiled.plan.dims)
     _lives(compiled.module, known)
@@ -188,7 +189,10 @@ def explain(
     graph = parse(record.start, f"the record of {module.name}")
     title = title or f"{module.name}: {len(graph)} ops"
     options = replace(record.options, dump=None)
-    found = study_graph(title, graph, known, target=record.target, params=params, options=options)
+    found = study_graph(
+        title, graph, known, target=record.target, params=params, options=options,
+        watch_state=record.watch_state,
+    )  # fmt: skip
     if found.module.digest != module.digest:
         raise CompileError(
             f"module {module.name!r} is not what its graph compiles to now",

@@ -13,7 +13,7 @@ from pathlib import Path
 from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.base import Pass
-from compiler.passes.device.assign_targets import AssignTargets, Supports
+from compiler.passes.device.assign_targets import AssignTargets, OpTarget
 from compiler.passes.device.draw_keys import DrawKeys
 from compiler.passes.device.layout import Layout
 from compiler.passes.device.name_sizes import NameSizes
@@ -79,17 +79,18 @@ _WHOLE_OPS = {each.name for each in PASSES} - {"schedule", "reuse_memory", "inse
 """Passes that are disabled so that each op of the program computes its own outputs."""
 
 
-def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
-    """Return the enabled passes in order; with `supports`, ops are assigned to a device.
+def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
+    """Return the enabled passes in order; with a `target`, ops are assigned to it.
 
-    Layout, merged squares and grouped updates are for devices only. Memory planning requires a
-    fixed schedule, so without its search `schedule` keeps the original order. Without a memory
-    budget nothing is recomputed, without a `dtype` nothing is cast. Registered passes in the
-    options are inserted at their positions; raises CompileError for unknown ones.
+    Layout is not for NumPy; merged squares and grouped updates are for devices only. Memory
+    planning requires a fixed schedule, so without its search `schedule` keeps the original order.
+    Without a memory budget nothing is recomputed, without a `dtype` nothing is cast. Registered
+    passes in the options are inserted at their positions; raises CompileError for unknown ones.
     """
     off = options.disable - {Schedule.name} | (_WHOLE_OPS if options.check_numbers else set[str]())
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
-    off |= {Layout.name, MergeSquares.name, GroupUpdates.name} if supports is None else set[str]()
+    off |= {Layout.name} if target is None else set[str]()
+    off |= set[str]() if target and target.on_device else {MergeSquares.name, GroupUpdates.name}
     narrow = None if options.dtype == "fp32" else options.dtype
     off |= {NarrowFloats.name} if narrow is None else set[str]()
     kept = [each() for each in insert_registered(PASSES, options.added) if each.name not in off]
@@ -99,11 +100,12 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
     as_written = options.check_numbers or Schedule.name in options.disable
     kept = [Schedule(search=not as_written) if type(each) is Schedule else each for each in kept]
-    if supports is None:
+    if target is None:
         return kept
     behind = GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
-    return [*kept[:place], NameSizes(), DrawKeys(supports), AssignTargets(supports), *kept[place:]]
+    device = [NameSizes(), DrawKeys(target.supports)] if target.on_device else []
+    return [*kept[:place], *device, AssignTargets(target), *kept[place:]]
 
 
 def _bucketing(options: Options) -> BucketAllReduces:

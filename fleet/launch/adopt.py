@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 from fleet.launch.variables import (
@@ -20,6 +19,7 @@ from fleet.launch.variables import (
     paddle_variables,
 )
 from runtime.collective.endpoint import ENDPOINT_FD
+from runtime.collective.engine import distributed
 
 KNOWN = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
 """If one of these is set, the process already has a role."""
@@ -74,6 +74,6 @@ def _store(member: Member) -> Any:
         RANK=str(member.rank), WORLD_SIZE=str(member.world), LOCAL_RANK=str(member.local_rank),
         MASTER_ADDR=member.master, MASTER_PORT=str(member.port),
     )  # fmt: skip
-    rendezvous = import_module("torch.distributed").rendezvous
+    rendezvous = distributed().rendezvous
     store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=SECONDS_TO_MEET)))
     return store

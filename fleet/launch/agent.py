@@ -18,6 +18,7 @@ from typing import Any
 
 from fleet.launch.logs import log_specs
 from fleet.launch.variables import PADDLE_VARIABLES
+from runtime.collective.engine import distributed
 
 SECONDS_TO_END = 10
 """Seconds that processes have to exit after SIGTERM; then they are killed."""
@@ -54,8 +55,9 @@ def run_job(job: Job) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
     A process killed by a signal counts as 128 + its number, as in a shell. The first failure is
-    reported last, with its traceback.
+    reported last, with its traceback. Raises CollectiveError without torch.
     """
+    distributed()
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     for name in PADDLE_VARIABLES:  # those of a job around this one
         os.environ.pop(name, None)

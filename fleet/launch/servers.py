@@ -26,6 +26,7 @@ from fleet.launch.server_arguments import (
     server_job,
 )
 from fleet.launch.variables import PADDLE_VARIABLES, listener
+from runtime.collective.engine import distributed
 
 __all__ = ["main", "run_server_job"]
 
@@ -55,8 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_server_job(job: ServerJob) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
-    A process killed by a signal counts as 128 + its number, as in a shell.
+    A process killed by a signal counts as 128 + its number, as in a shell. Raises CollectiveError
+    without torch.
     """
+    distributed()
     for name in (*PADDLE_VARIABLES, *JOB_VARIABLES):
         os.environ.pop(name, None)
     free = _free_endpoints(job.workers + 1)

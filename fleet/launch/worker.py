@@ -6,7 +6,6 @@ Run by torch's agent as `python -m fleet.launch.worker -- SCRIPT ARGUMENTS`.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
 import sys
@@ -16,16 +15,14 @@ from pathlib import Path
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.run import prepare, run_script
-
-PR_SET_PDEATHSIG = 1
-"""prctl(2): a signal to receive when the parent ends."""
+from runtime.parent_process import end_with
 
 
 def main() -> int:
     """Run the script of the command line in this process; return 0, or 2 for an invalid command
     line.
     """
-    die_with_parent(os.getppid())
+    end_with(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
     record = import_module("torch.distributed.elastic.multiprocessing.errors").record
@@ -43,14 +40,6 @@ def _run() -> int:
         return 2
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_script(given.script)
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when the launcher ends, for whatever reason (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,5 +1,5 @@
 """`fluid compile`: ahead-of-time compilation of a saved model, also for GPUs that are not
-installed.
+installed and for other CPUs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from typing import Any
 from compiler.cost.plan_cost import PlanCost, Side, account
 from compiler.escape import one_line
 from compiler.ir.types import Array
-from compiler.options import Cache
+from compiler.options import Cache, Options
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
+from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
 from fluid.cli.model import load_model
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
+from fluid.running.targets import chosen_target
 
 COMPILE = """\
 Compile a saved model ahead of time into a package: a folder with generated code, the parameters
-and, for GPUs, the machine code of every kernel. A package can be built on any Linux machine,
-without the GPU. Where the GPU is, it runs without compiling: Triton kernels are not compiled again,
-and neither nvcc nor gcc is needed. The printed table shows for each kernel its registers, spilled
-registers, shared memory and code size, and per run its launches, bytes moved and operations.
+and the machine code of every kernel. A package can be built on any Linux machine, without the GPU
+or the CPU that it is for. Where it runs, nothing is compiled: neither Triton, nvcc and gcc nor
+llvmlite are needed. The printed table shows for each kernel its code size, and per run its calls,
+bytes moved and operations; for GPUs also registers, spilled registers and shared memory.
+
+A package for CPUs can have code for several levels: avx512 and avx2 for x86-64, neon for AArch64.
+It runs that of the most capable level that the CPU has; FLUID_CPU=avx2 selects another one.
 
 Compiled kernels are cached in ~/.cache/fluid, or in the folder in FLUID_CACHE; the least recently
 used are removed when the cache exceeds FLUID_CACHE_SIZE (2GB).
@@ -38,7 +43,9 @@ kernels.json, and a damaged or modified file is an error.
 """
 COMPILE_EXAMPLES = """\
 examples:
-  fluid compile DIR -o out                                   NumPy code, out/module.py
+  fluid compile DIR -o out                                   for this CPU
+  fluid compile DIR --target cpu:avx2,cpu:avx512,cpu:neon -o out
+  fluid compile DIR --target numpy -o out                    NumPy code, out/module.py
   fluid compile DIR --target cuda:90 -o out                  for an H100 or H200
   fluid compile DIR --target cuda:80,cuda:100,hip:gfx942 -o out
   fluid infer out --input x.npy                              run it, on the machine with the GPU
@@ -59,8 +66,9 @@ def add_compile(commands: Any) -> None:
         "-o", "--out", type=Path, required=True, metavar="DIR", help="output folder"
     )
     command.add_argument(
-        "--target", default="numpy", metavar="GPU[,GPU…]",
-        help="cuda:80, cuda:90, cuda:100, hip:gfx942, … (default: numpy)",
+        "--target", metavar="TARGET[,TARGET…]",
+        help="cpu:avx2, cpu:avx512, cpu:neon, native (this CPU), numpy, or GPUs: cuda:80, cuda:90, "
+        "cuda:100, hip:gfx942, … (default: this CPU)",
     )  # fmt: skip
     command.add_argument(
         "--without-params", action="store_true",
@@ -94,9 +102,13 @@ def add_compile(commands: Any) -> None:
 
 def compile_model(given: argparse.Namespace) -> int:
     """Write the package with its compiled kernels and print what they use."""
+    target = given.target or chosen_target("", Options.from_env())
+    levels = cpu_levels(target)
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
-    gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.ahead.gpus")
-    targets = gpus.gpus(given.target) if gpus else []
+    if levels:
+        return compile_for_cpus(model, levels, given)
+    gpus: Any = None if target == "numpy" else import_module("compiler.codegen.ahead.gpus")
+    targets = gpus.gpus(target) if gpus else []
     params: dict[str, Array] | None = None if given.without_params else dict(model.params)
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
@@ -105,7 +117,7 @@ def compile_model(given: argparse.Namespace) -> int:
     code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
     write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)
     table_rows = _with_costs(
-        rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch))
+        rows, account(stages.plan, dict.fromkeys(stages.plan.dims, int(given.batch)))
     )
     if given.json:
         print(json.dumps(table_rows, indent=1))

@@ -30,7 +30,7 @@ from fluid.inference.packages import model_of
 from fluid.saving.inference_model import edges
 from fluid.saving.persistables import is_persistable
 from runtime.files.atomic_saves import reading
-from runtime.gpu.package import read_package
+from runtime.packages import OBJECTS, Package, read_package
 
 __all__ = ["Description", "Obstacle", "describe", "described"]
 
@@ -223,13 +223,22 @@ def _file(var: Variable) -> str:
 
 
 def package_described(folder: Path) -> str:
-    """Describe a package that `fluid compile` wrote: its GPUs, feeds and fetches."""
+    """Describe a package that `fluid compile` wrote: its GPUs or CPUs, feeds and fetches."""
     with reading(folder):
         package = read_package(folder)
         model = model_of(package)
-    kernels = len({row.kernel for row in package.rows})
-    code = sum(package.files[row.file].nbytes for row in package.rows)
-    what = f"{count(kernels, 'kernel')} for {', '.join(package.gpus)}, {size_text(code)} of code"
     ends = [("feed", var) for var in model.feeds] + [("fetch", var) for var in model.fetches]
     rows = [(kind, var.name, shape_text(var)) for kind, var in ends]
-    return f"{folder}: a package, {what if package.rows else 'NumPy code'}\n\n{table(rows, left=3)}"
+    return f"{folder}: a package, {_code_text(package)}\n\n{table(rows, left=3)}"
+
+
+def _code_text(package: Package) -> str:
+    """What a package has code for, and how much of it."""
+    if package.cpus:
+        code = sum(package.files[f"{level}/{OBJECTS}"].nbytes for level in package.cpus)
+        return f"for CPUs with {', '.join(package.cpus)}, {size_text(code)} of code"
+    if not package.rows:
+        return "NumPy code"
+    kernels = len({row.kernel for row in package.rows})
+    code = sum(package.files[row.file].nbytes for row in package.rows)
+    return f"{count(kernels, 'kernel')} for {', '.join(package.gpus)}, {size_text(code)} of code"

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import signal
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from threading import Event, Timer
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -35,6 +37,8 @@ _STATM = Path("/proc/self/statm")
 _DATA = 5
 """The field of `statm` with the number of data pages."""
 _WARM_UP = 1024
+
+_HAS_ALARM = hasattr(signal, "setitimer")
 
 
 def check_model_size(layout: Layout, limit: int | None) -> None:
@@ -82,14 +86,22 @@ class OutOfTime(KeyboardInterrupt):
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Raise OutOfTime here after `seconds`; requires the main thread and Unix.
+    """Raise OutOfTime here after `seconds`; requires the main thread.
 
-    It is raised between NumPy calls, so a call in progress finishes first.
+    It is raised between NumPy calls, so a call in progress finishes first. On Windows a read that
+    waits for data is not interrupted.
     """
     if seconds is None:
         yield
         return
-    before = signal.signal(signal.SIGALRM, partial(_stop, seconds))
+    with _alarm(seconds) if _HAS_ALARM else _interruption(seconds):
+        yield
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime by a signal of the system, on Unix."""
+    before = signal.signal(signal.SIGALRM, lambda *_: _stop(seconds))
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -98,7 +110,34 @@ def within(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _stop(seconds: float, *_: object) -> None:
+@contextmanager
+def _interruption(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime by a thread that interrupts this one, as Ctrl-C does."""
+    before = signal.getsignal(signal.SIGINT)
+    expired = Event()
+
+    def interrupt() -> None:
+        expired.set()
+        interrupt_main()
+
+    def handle(number: int, frame: Any) -> None:
+        if expired.is_set():
+            _stop(seconds)
+        if callable(before):
+            before(number, frame)
+
+    timer = Timer(seconds, interrupt)
+    timer.daemon = True
+    signal.signal(signal.SIGINT, handle)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(seconds: float) -> NoReturn:
     raise OutOfTime(f"stopped after {seconds:g} s, the time limit")
 
 

@@ -14,7 +14,7 @@ from fluid.inference.packages import load_compiled, model_of
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import MODEL_FILE, InferenceModel, read_inference_model
 from runtime.files.atomic_saves import reading, visible_names
-from runtime.gpu.package import read_package
+from runtime.packages import read_package
 from runtime.tensors.lod_tensor import LoDTensor
 
 

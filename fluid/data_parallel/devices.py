@@ -150,7 +150,7 @@ class Devices:
             for name, tensor in tensors.items()
             if (name not in self._sent or name in owners)
             and not tensor.is_offloaded
-            and (array := tensor.array) is not None
+            and (array := tensor.read()) is not None
         }
         for rank in self.own_ranks[1:]:
             mine = {name: array for name, array in fresh.items() if owners.get(name, rank) == rank}
@@ -165,8 +165,10 @@ class Devices:
         """
         for name, rank in self._unlent.items():
             self._owners[name], tensor = rank, self._tensor(name)
-            if rank != self.own_ranks[0] and tensor is not None and tensor.array is not None:
-                self._likes[name] = tensor.array.shape, tensor.array.dtype
+            away = rank != self.own_ranks[0]
+            array = tensor.read() if away and tensor is not None else None
+            if tensor is not None and array is not None:
+                self._likes[name] = array.shape, array.dtype
                 tensor.lend(partial(self._read, self.pool(), rank, name))
         if self._unlent:
             self._unlent = {}
@@ -204,10 +206,9 @@ class Devices:
     def _shared(self, pool: Pool, name: str) -> Array:
         """The value of a variable, broadcast from its owner; a collective of all trainers."""
         root, tensor = self._owners[name], self._tensor(name)
-        if root == self.own_ranks[0] and tensor is not None and tensor.array is not None:
-            array = tensor.array.copy()
-        else:
-            array = np.empty(*self._likes[name])
+        mine = root == self.own_ranks[0]
+        held = tensor.read() if mine and tensor is not None else None
+        array = np.empty(*self._likes[name]) if held is None else held.copy()
         pool.share(self._name, name, root, array)
         return array
 
@@ -218,7 +219,8 @@ class Devices:
             return self._shared(self.pool(), name)
         if rank:
             return self._read(self.pool(), rank, name)
-        return None if tensor is None or tensor.array is None else tensor.array.copy()
+        array = None if tensor is None else tensor.read()
+        return None if array is None else array.copy()
 
 
 def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:

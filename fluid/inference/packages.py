@@ -2,7 +2,9 @@
 
 A package is a folder: `module.py`, the model's program as it was saved (`__model__`), its
 parameters in the module's layout (`params`), machine code of every kernel for every GPU, and
-`kernels.json` with the size and SHA-256 of each file. Loading a package compiles nothing.
+`kernels.json` with the size and SHA-256 of each file. A package for CPUs has a folder for each
+level, such as `avx2`, with the module and its kernels for that level (`kernels.a`). Loading a
+package compiles nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +30,13 @@ from runtime.device import CPUPlace, CUDAPlace
 from runtime.files.atomic_saves import reading, save_files
 from runtime.files.checkpoint import combined_writer, load_combined
 from runtime.gpu.cuda import device_of, interprets
-from runtime.gpu.package import FORMAT, MANIFEST, MODULE, File, Package, on_device, read_package
+from runtime.gpu.package import on_device
+from runtime.native.archive import archive
+from runtime.native.package import on_cpu
+from runtime.packages import FORMAT, MANIFEST, MODULE, OBJECTS, File, Package, read_package
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["is_package", "load_compiled", "write_package"]
+__all__ = ["is_package", "load_compiled", "write_cpu_package", "write_package"]
 
 PARAMS = "params"
 
@@ -43,12 +48,13 @@ def load_compiled(
 ) -> Predictor:  # fmt: skip
     """Load a package that `fluid compile` wrote as a predictor; nothing is compiled.
 
-    `place` is the GPU, by default the first; a package of NumPy code needs none. `params` are
+    `place` is the GPU, by default the first; a package of NumPy code or for CPUs needs none, and
+    of the latter the most capable level that this CPU has is run. `params` are
     arrays by name, instead of those in the package or if it has none; `at_once` is as in
     `create_predictor`; of `options` only `memory_limit` has an effect. With TRITON_INTERPRET=1
     kernels are interpreted on the host. A package's `module.py` is Python code that is executed.
-    Raises PackageError if a file is damaged or modified, and if there is no code for the GPU;
-    PlaceError if there is no GPU.
+    Raises PackageError if a file is damaged or modified, and if there is no code for the GPU or
+    CPU; PlaceError if there is no GPU.
     """
     folder = as_path(dirname, "dirname")
     with reading(folder):
@@ -83,6 +89,8 @@ def _packed(package: Package) -> dict[str, Array]:
 
 def _ready(package: Package, place: CUDAPlace | None) -> Ready:
     """The module of a package on a place."""
+    if package.cpus:
+        return Ready(on_cpu(package), CPUPlace(), {})
     module = package.module()
     if module.target == "numpy":
         return Ready(module, CPUPlace(), {})
@@ -114,12 +122,40 @@ def write_package(
     the errors of `save_files`.
     """
     files = {MODULE: module.source.encode(), MODEL_FILE: program, **code}
+    _write(out, module, files, params, {"kernels": list(rows)})
+
+
+def write_cpu_package(
+    out: Path,
+    modules: Mapping[str, Module],
+    program: bytes,
+    params: Mapping[str, Array] | None,
+    objects: Mapping[str, Mapping[str, bytes]],
+) -> None:
+    """Write a package for CPUs, as `write_package`: a module and object files for each level.
+
+    The modules are of one plan, so they have the same parameters. Raises the errors of
+    `save_files`.
+    """
+    files = {MODEL_FILE: program}
+    for level, module in modules.items():
+        files[f"{level}/{MODULE}"] = module.source.encode()
+        files[f"{level}/{OBJECTS}"] = archive(objects[level])
+    first = next(iter(modules.values()))
+    _write(out, first, files, params, {"kernels": [], "cpus": list(modules)})
+
+
+def _write(
+    out: Path, module: Module, files: dict[str, bytes], params: Mapping[str, Array] | None,
+    table: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Write files, the parameters of a module, and the manifest, which also has a table."""
     names = sorted(each.name for each in module.params if each.given) if params else []
     if params and names:
         stream = BytesIO()
         combined_writer({name: (params[name], ()) for name in names})(stream)
         files[PARAMS] = stream.getvalue()
-    manifest = {"format": FORMAT, "params": names, "kernels": list(rows)}
+    manifest = {"format": FORMAT, "params": names, **table}
     listed = {name: asdict(File.of(held)) for name, held in sorted(files.items())}
     files[MANIFEST] = f"{json.dumps({**manifest, 'files': listed}, indent=1)}\n".encode()
     save_files(out, {name: bytes_writer(held) for name, held in files.items()})

@@ -23,6 +23,7 @@ from fluid.profiler import recorder
 from fluid.running.feeds import declared, expect_names, feed_arrays
 from fluid.running.half_precision_weights import changes_state
 from fluid.running.module_cache import compiled_over
+from fluid.running.targets import chosen_target
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, Place
@@ -198,11 +199,14 @@ def _compile(
 ) -> Module:
     """Compile over constant parameters."""
     chosen = options or Options.from_env()
+    target = chosen_target("", chosen)
 
     def compile(params: Params) -> Module:
-        return compiler.compile(program, feed=pattern, fetch=fetch, params=params, options=chosen)
+        return compiler.compile(
+            program, feed=pattern, fetch=fetch, target=target, params=params, options=chosen
+        )
 
-    return compiled_over(chosen, program, pattern, fetch, params, compile)
+    return compiled_over(target, chosen, program, pattern, fetch, params, compile)
 
 
 def _compiled(

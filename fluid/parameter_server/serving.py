@@ -120,7 +120,7 @@ class Blocks:
 
     def service(self, number: int) -> Service:
         """What the runtime serves."""
-        arrays = self.scope.arrays()
+        arrays = self.scope.arrays().tracked()
         return Service(
             endpoint=str(self.op.attr("endpoint")),
             number=number,
@@ -168,7 +168,7 @@ class Blocks:
         """Note a parameter as a trainer received it, for the compensation of delay."""
         backup = backup_name(name, trainer)
         if self.dc_asgd and self.scope.find_var(backup) is not None:
-            self._assign(backup, np.array(self.scope.arrays()[name]))
+            self._assign(backup, np.array(self.scope.arrays().tracked()[name]))
 
     def _create_written(self) -> None:
         """What blocks write for the first time is zeros before that, so that it can be received."""

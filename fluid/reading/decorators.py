@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import random
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any
 
 from compiler.tracebacks import entry_point
@@ -38,6 +40,9 @@ __all__ = [
 ]
 
 Reader = Callable[[], Iterable[Any]]
+
+_LAST_SAMPLE = 1.0
+"""Seconds to wait for a thread whose samples nobody reads any more."""
 
 
 class ComposeNotAligned(ValueError):
@@ -224,29 +229,48 @@ def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]
     """Interleave one sample of each reader round-robin, each read in its own process.
 
     The processes are forked, so readers may be any functions; samples must be picklable and not
-    None. Raises ValueError with the traceback of a reader that failed, and, with a `timeout` in
-    seconds, TimeoutError for a reader that takes longer for a sample.
+    None. On systems without forks (Windows) readers run in threads of this process. Raises
+    ValueError with the traceback of a reader that failed, and, with a `timeout` in seconds,
+    TimeoutError for a reader that takes longer for a sample.
     """
-    sources = [_fork(reader) for reader in readers]
+    start = _fork if hasattr(os, "fork") else _start_thread
+    sources = [start(reader) for reader in readers]
     try:
         yield from _in_turns([connection for connection, _ in sources], timeout)
     finally:
-        for connection, process in sources:
+        for connection, stop in sources:
             connection.close()
-            process.terminate()
-            process.join()
+            stop()
 
 
-def _fork(reader: Reader) -> tuple[Connection, BaseProcess]:
-    """Start a process that sends the samples of a reader; returns its connection
-    and the process.
+def _fork(reader: Reader) -> tuple[Connection, Callable[[], None]]:
+    """Start a process that sends the samples of a reader; returns its connection, and a function
+    that ends it.
     """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(reader, theirs), daemon=True)
     process.start()
     theirs.close()
-    return ours, process
+
+    def stop() -> None:
+        process.terminate()
+        process.join()
+
+    return ours, stop
+
+
+def _start_thread(reader: Reader) -> tuple[Connection, Callable[[], None]]:
+    """Start a thread instead, which ends with its sample once nobody reads the connection."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def send() -> None:
+        with suppress(OSError, SystemExit), theirs:
+            _send(reader, theirs)
+
+    thread = Thread(target=send, daemon=True)
+    thread.start()
+    return ours, lambda: thread.join(_LAST_SAMPLE)
 
 
 def _send(reader: Reader, connection: Connection) -> None:

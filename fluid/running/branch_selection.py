@@ -51,7 +51,7 @@ class BranchesTaken:
         """
         choices = self._choices(program)
         found, taken = program, ()
-        while (select := self._next(found)) is not None:
+        while (select := self.next_choice(found)) is not None:
             mask = self._computed(found, select.inputs["Mask"][0], feed, scope)
             taken = (*taken, int(np.asarray(mask).item()))
             if taken not in choices:
@@ -82,7 +82,7 @@ class BranchesTaken:
             known[key] = program._prune_with_input(sorted(feed), [name])
         return known[key]
 
-    def _next(self, program: Program) -> Operator | None:
+    def next_choice(self, program: Program) -> Operator | None:
         """The next type-deciding branch op, cached per version of the program."""
         version, choice = self._firsts.get(program, (None, None))
         if version != program.version:

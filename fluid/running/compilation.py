@@ -14,6 +14,7 @@ from compiler.options import Options
 from fluid.framework import Program
 from fluid.running import feed_checks, flags
 from fluid.running.module_cache import compiled_once
+from fluid.running.targets import chosen_target
 from runtime.errors import missing_feed
 from runtime.loader import Params
 from runtime.sizes import Pattern
@@ -49,11 +50,13 @@ def compile_program(
     options = Options.from_env()
     if flags.checks_numbers():
         options = replace(options, check_numbers=True)
+    target = chosen_target(target, options)
 
     def compile() -> Module:
         return compiler.compile(
-            program, feed=feed, fetch=fetch, target=target, params=params, options=options
-        )
+            program, feed=feed, fetch=fetch, target=target, params=params, options=options,
+            watch_state=params is None,
+        )  # fmt: skip
 
     if params is not None:
         return compile()

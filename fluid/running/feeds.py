@@ -25,19 +25,21 @@ def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
         return {}
     if isinstance(feed, list | tuple):
         feed = sole(feed)
-    if not isinstance(feed, Mapping):
+    if type(feed) is not dict and not isinstance(feed, Mapping):
         raise TypeError(f"feed must be a dict from names to arrays, not {type(feed).__name__}")
     variables = program.blocks[0].vars
     if not feed.keys() <= variables.keys():
         feed = _known(feed, variables)
-    arrays = {
-        name: value if type(value) is np.ndarray else _array(variables[name], value)
-        for name, value in feed.items()
-    }
+    arrays: dict[str, Array] = {}
+    offsets: dict[str, Array] = {}
     for name, value in feed.items():
+        if type(value) is np.ndarray:
+            arrays[name] = value
+            continue
+        arrays[name] = _array(variables[name], value)
         if type(value) is LoDTensor and not variables[name].persistable:
-            arrays |= _offsets(name, value)
-    return arrays
+            offsets |= _offsets(name, value)
+    return arrays | offsets if offsets else arrays
 
 
 def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
@@ -86,9 +88,9 @@ def _array(var: Variable, value: Any) -> Array:
     if isinstance(value, int | float | np.number | np.bool_):
         return _number(var, value)
     if isinstance(value, LoDTensor):
-        if value.array is None:
+        if (array := value.read()) is None:
             raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
-        return value.array
+        return array
     try:
         array = np.asarray(value)
     except (OverflowError, ValueError) as error:  # such as rows of several lengths
@@ -117,6 +119,4 @@ def declared(program: Program, name: str) -> Declared:
 
 def with_batches(program: Program, feed: Any) -> Any:
     """A feed completed with the next batch of every reader whose variables it lacks."""
-    if not program._reads:
-        return feed
     return program._feed_with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

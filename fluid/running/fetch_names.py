@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fluid.framework import Variable
@@ -10,14 +11,27 @@ from fluid.recording.operator import Operator
 
 def names_of(fetch_list: Any) -> tuple[str, ...]:
     """The names in a fetch list, or of a single variable or name."""
+    if type(fetch_list) is not list:
+        fetch_list = _listed(fetch_list)
+    names: list[str] = []
+    for item in fetch_list:
+        if isinstance(item, Variable):
+            names.append(item.name)
+        else:
+            names += _nested_names(item)
+    return tuple(names)
+
+
+def _listed(fetch_list: Any) -> Sequence[Any]:
+    """The items of a fetch list, which may be a single one, or None for no fetches."""
     if fetch_list is None:
         return ()
     if isinstance(fetch_list, str | Variable):
-        fetch_list = (fetch_list,)
+        return (fetch_list,)
     if not isinstance(fetch_list, list | tuple):
         kind = type(fetch_list).__name__
         raise TypeError(f"fetch_list must be a list of Variables or names, not {kind}")
-    return tuple([name for item in fetch_list for name in _nested_names(item)])
+    return fetch_list
 
 
 def _nested_names(item: Any) -> list[str]:

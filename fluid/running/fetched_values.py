@@ -72,7 +72,7 @@ def as_numpy(tensor: Any) -> Any:
         return [as_numpy(each) for each in tensor]
     if tensor.lod():
         raise RuntimeError(f"a tensor with the LoD {tensor.lod()} cannot be a plain array")
-    return None if tensor.array is None else np.array(tensor)
+    return None if tensor.read() is None else np.array(tensor)
 
 
 def as_tensor(value: Any) -> Any:

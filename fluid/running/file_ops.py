@@ -127,7 +127,7 @@ def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
     found = values.get(name)
     variable = scope.find_var(name) if found is None else None
     tensor = found if variable is None else variable.get_tensor()
-    if tensor is None or tensor.array is None:
+    if tensor is None or tensor.read() is None:
         hint = "run the startup program in this scope first"
         raise NotInitialized(f"variable {name!r} has no value", hint=hint)
     return tensor

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from compiler.codegen.module import Module
+from compiler.codegen.native.host import host_machine
 from compiler.ir.opdef import OpDef, find, is_registered, loaded
 from compiler.ir.text.program_printer import program_digest, recorded_digest
 from compiler.ir.types import Array
@@ -45,7 +46,7 @@ def compiled_once(
         return compile()
     made_of = program_digest(program), tuple(feed.items()), tuple(fetch)
     definitions = _definitions(program)
-    key = (target, options, definitions, *made_of)
+    key = (_built_for(target), options, definitions, *made_of)
     module = _modules.pop(key, None) or _stored(target, options, definitions, made_of, compile)
     _modules[key] = module
     while len(_modules) > KEPT:
@@ -54,6 +55,7 @@ def compiled_once(
 
 
 def compiled_over(
+    target: str,
     options: Options,
     program: Program,
     feed: Pattern,
@@ -67,12 +69,12 @@ def compiled_over(
     definitions.
     """
     kinds = {op.type for block in program.blocks for op in block.ops}
-    store = _store("numpy", [found for kind in kinds if (found := loaded(kind)) is not None])
+    store = _store(target, [found for kind in kinds if (found := loaded(kind)) is not None])
     if store is None or options.dump is not None or options.passes:
         return compile(params)
     persistable = (var.name for var in program.all_vars() if var.persistable)
     made_of = recorded_digest(program), tuple(feed.items()), tuple(fetch)
-    key = module_key("numpy", options, *made_of, params_digest(params, persistable))
+    key = module_key(_built_for(target), options, *made_of, params_digest(params, persistable))
     module = store.find(key, options, params)
     if module is None:
         noted = _Noted(params)
@@ -117,7 +119,7 @@ def _stored(
     store = _store(target, definitions)
     if store is None:
         return compile()
-    key = module_key(target, options, *made_of)
+    key = module_key(_built_for(target), options, *made_of)
     module = store.find(key, options)
     if module is None:
         module = compile()
@@ -125,13 +127,18 @@ def _stored(
     return module
 
 
+def _built_for(target: str) -> str:
+    """A target with the CPU that its modules are for."""
+    return f"{target}:{host_machine().name}" if target == "native" else target
+
+
 def _store(target: str, definitions: Iterable[type[OpDef]]) -> ModuleStore | None:
-    """The disk cache for NumPy modules whose ops are all defined in this package, else None.
+    """The disk cache for modules of the CPU whose ops are all defined in this package, else None.
 
     Other modules depend on more than the program.
     """
     own = all(each.__module__.startswith("compiler.") for each in definitions)
-    return ModuleStore.from_env() if own and target == "numpy" else None
+    return ModuleStore.from_env() if own and target != "triton" else None
 
 
 def _definitions(program: Program) -> frozenset[type[OpDef]]:

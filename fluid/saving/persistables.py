@@ -293,10 +293,11 @@ def value_of(name: str) -> Tensor:
     """The value of a variable in the global scope; raises NotInitialized without one."""
     found = global_scope().find_var(name)
     tensor = LoDTensor() if found is None else found.get_tensor()
-    if tensor.array is None:
+    array = tensor.read()
+    if array is None:
         hint = "run the startup program in this scope first"
         raise NotInitialized(f"variable {name!r} has no value to save", hint=hint)
-    return tensor.array, tuple(tuple(level) for level in tensor.lod())
+    return array, tuple(tuple(level) for level in tensor.lod())
 
 
 def _files(
@@ -363,5 +364,5 @@ def set_variables(tensors: Mapping[str, LoDTensor], place: Place) -> None:
     scope = global_scope()
     for name, loaded in tensors.items():
         tensor = (scope.find_var(name) or scope.var(name)).get_tensor()
-        tensor.set(loaded.array, place)
+        tensor.set(loaded.read(), place)
         tensor.set_lod(loaded.lod())

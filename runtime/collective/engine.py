@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
+from compiler.extras import install, missing
 from runtime.errors import CollectiveError
 
 
 @cache
 def torch_module() -> Any:
     """Import torch. Raises CollectiveError if it is not installed."""
-    if find_spec("torch") is None:
+    if "torch" in missing("dist"):
         raise CollectiveError(
             "collective operations need torch, which cannot be imported",
-            hint="install it with pip install torch",
+            hint=install("dist"),
         )
     with _without_collector():
         return import_module("torch")

@@ -41,6 +41,9 @@ Writer = Callable[[BufferedIOBase], object]
 _SYNCED_AT_ONCE = 16
 """Number of threads that sync files; a disk commits simultaneous requests together."""
 
+_OPENED_TO_SYNC = os.O_RDWR if os.name == "nt" else os.O_RDONLY
+"""Windows flushes only what is open for writing."""
+
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 """Error numbers of file systems that cannot sync folders."""
 
@@ -240,8 +243,8 @@ def _sync(paths: Iterable[Path]) -> None:
 
 def _sync_one(path: Path) -> None:
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a folder that may be written to, but not listed
+        handle = os.open(path, _OPENED_TO_SYNC)
+    except PermissionError:  # a folder that may be written to, but not listed; any on Windows
         return
     try:
         os.fsync(handle)

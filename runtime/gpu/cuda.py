@@ -12,13 +12,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
+from compiler.extras import install, missing
 from compiler.ir.types import Array, DType
 from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
@@ -67,18 +67,17 @@ def use_private_cache() -> None:
 
 
 def _torch(place: CUDAPlace) -> Any:
-    missing = [name for name in ("torch", "triton") if find_spec(name) is None]
-    if missing:
+    if absent := missing("gpu"):
         raise PlaceError(
-            f"{place} cannot be used: {' and '.join(missing)} cannot be imported",
-            hint="install them with pip, or use CPUPlace()",
+            f"{place} needs {' and '.join(absent)}, which cannot be imported",
+            hint=f"{install('gpu')}, or use CPUPlace()",
         )
     return import_module("torch")
 
 
 def gpu_count() -> int:
     """The number of CUDA devices that torch finds; 0 without torch or triton."""
-    if any(find_spec(name) is None for name in ("torch", "triton")):
+    if missing("gpu"):
         return 0
     cuda = import_module("torch").cuda
     return int(cuda.device_count()) if cuda.is_available() else 0

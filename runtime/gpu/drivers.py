@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runtime.errors import PlaceError
+from runtime.loaded_libraries import loaded_libraries
 
 USUAL_SHARED = 48 << 10
 """Bytes of shared memory per block that CUDA allows without opting in."""
@@ -118,19 +117,10 @@ class Driver:
 def _opened(calls: Calls) -> Any:
     """Open the shared library, the same copy that torch uses if it bundles one."""
     try:
-        library = ctypes.CDLL(_mapped(calls.library) or calls.library)
+        library = ctypes.CDLL(next(iter(loaded_libraries(calls.library)), calls.library))
     except OSError as error:
         raise PlaceError(f"{calls.library} cannot be opened: is a GPU driver installed?") from error
     getattr(library, calls.launch).argtypes = _LAUNCH
     if calls is CALLS["hip"]:
         getattr(library, calls.error).restype = ctypes.c_char_p
     return library
-
-
-def _mapped(name: str) -> str:
-    """The path of a library already mapped into this process, or ""."""
-    with suppress(OSError):
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-        paths = (line.rpartition(" ")[2] for line in lines)
-        return next((path for path in paths if Path(path).name.startswith(name)), "")
-    return ""

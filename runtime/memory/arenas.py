@@ -5,7 +5,7 @@ Host and device buffers are packed separately; a module that uses only one has o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
@@ -64,6 +64,7 @@ class Memory:
 
     def __init__(self, buffers: Sequence[Buffer], blocks: Sequence[Block]) -> None:
         self._blocks = blocks
+        self._names = [each.name for each in buffers]
         self._sides = tuple(int(each.on_device) for each in buffers)
         groups = [list(self._of(side, buffers)) for side in range(len(blocks))]
         self._packings = [Packings(group) for group in groups]
@@ -96,6 +97,25 @@ class Memory:
         for block, packing in zip(self._blocks, placement.packings, strict=True):
             block.reserve(packing.height)
 
+    def taker(self, placement: Placement, lives: Sequence[Lifetime]) -> Callable[..., Any]:
+        """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer."""
+
+        def take(
+            buffer: int | None,
+            dtype: str,
+            shape: Sequence[int],
+            offset: int = 0,
+            strides: Sequence[int] | None = None,
+        ) -> Any:
+            array = self.take(placement, buffer, dtype, shape, offset, strides)
+            taken = offset + _span(array, strides)
+            if buffer is not None and taken > lives[buffer].size:
+                held, name = lives[buffer].size, self._names[buffer]
+                raise ValueError(f"buffer {name!r} holds {held} bytes, not the {taken} taken")
+            return array
+
+        return take
+
     def take(
         self,
         placement: Placement,
@@ -114,3 +134,11 @@ class Memory:
             return self._blocks[1].fresh(dtype, shape)
         block = self._blocks[placement.sides[buffer]]
         return block.take(placement.offsets[buffer] + offset, dtype, shape, strides)
+
+
+def _span(array: Any, strides: Sequence[int] | None) -> int:
+    """The bytes from the start of an array to its end, including gaps."""
+    if strides is None or not array.nbytes:
+        return array.nbytes
+    pairs = zip(array.shape, strides, strict=True)
+    return sum((size - 1) * stride for size, stride in pairs) + array.itemsize

@@ -24,7 +24,12 @@ from runtime.memory.params import Params
 SHOWN = 4
 """Number of variables, the largest ones, named in a message."""
 
-_KINDS = {"parameter": "parameters", "feed": "feeds", "fetch": "fetches"}
+_KINDS = {
+    "parameter": "parameters",
+    "feed": "feeds",
+    "fetch": "fetches",
+    "prepared": "packed parameters",
+}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -57,7 +62,7 @@ def check_limit(
     names the largest variables with their shapes, bytes and the user's lines.
     """
     edges = [*_params(module, sizes, params), *_edges("feed", module.feeds, sizes)]
-    edges += _edges("fetch", module.fetches, sizes)
+    edges += [*_edges("fetch", module.fetches, sizes), *_prepared(module)]
     total = arena + sum(weight.nbytes for weight in edges)
     if total <= limit:
         return
@@ -66,7 +71,9 @@ def check_limit(
     ]
     parts = [f"{bytes_text(arena)} for temporaries"]
     for kind, plural in _KINDS.items():
-        parts.append(f"{bytes_text(sum(w.nbytes for w in edges if w.kind == kind))} for {plural}")
+        of_kind = [each.nbytes for each in edges if each.kind == kind]
+        if of_kind or kind != "prepared":
+            parts.append(f"{bytes_text(sum(of_kind))} for {plural}")
     listed = "".join(f"\n    {each}" for each in largest if each.nbytes)
     raise MemoryLimitExceeded(
         f"a step takes {bytes_text(total)}, more than the memory limit of {bytes_text(limit)}: "
@@ -130,11 +137,22 @@ def _buffers(
         yield Weight("temporary", buffer.name, life.size, text, line)
 
 
+def _prepared(module: Module) -> Iterator[Weight]:
+    """The arrays that native kernels prepare from parameters, outside of the arenas."""
+    for kernel, shape, dtype in _PREPARED.findall(module.source):
+        nbytes, text = _array(dtype, shape, {})
+        yield Weight("prepared", kernel, nbytes, text)
+
+
 _OP = re.compile(r"^ *# (.+?) = \w+\(.*  (\S.*:\d+)$", re.MULTILINE)
 """The comment above an op in a module: its outputs and the user's line."""
 
 _TAKE = re.compile(r" = take\((\d+), '(\w+)', \((.*?),?\)(?:, \d.*)?\)$", re.MULTILINE)
 """A call that takes an array over a buffer: its number, dtype and sizes."""
+
+
+_PREPARED = re.compile(r" = native\.prepared\('(\w+)', \([\w, ]*\), [^,]+, \(([^)]*?),?\), '(\w+)'")
+"""A call that prepares an array: the kernel, the array's sizes and dtype."""
 
 
 def _listed(outputs: str) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from compiler.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module
@@ -83,9 +84,8 @@ class Pool:
         self.deadline = rpc_deadline() if deadline is None else deadline
         self._start_limit = self.deadline if endpoints else max(self.deadline, STARTING)
         self.is_open = True
-        self._spin = SPIN if len(places) <= len(os.sched_getaffinity(0)) else 0.0
-        numbers = range(self.first + 1, self.first + len(places))
-        self.workers = [WorkerProcess(rank, self._spin) for rank in numbers]
+        self._spin = SPIN if len(places) <= available_processors() else 0.0
+        self.workers = [WorkerProcess(self.first + n, self._spin) for n in range(1, len(places))]
         self.rings = Rings(self.deadline)
         self.rings.hooks.append(_hook(self))
         self.rings.children |= {worker.rank for worker in self.workers}

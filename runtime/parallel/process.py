@@ -41,6 +41,7 @@ class WorkerProcess:
     """The caller's side of one worker: its process, its channel, and messages read early."""
 
     def __init__(self, rank: int, spin: float) -> None:
+        _expect_linux()
         self.rank = rank
         self.inbox: deque[Message] = deque()
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,6 +103,15 @@ class WorkerProcess:
             self._process = None
         self.channel.connection.close()
         self.channel.region.close()
+
+
+def _expect_linux() -> None:
+    """Raise CollectiveError where workers cannot share memory with the caller, or be watched."""
+    if not (hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")):
+        raise CollectiveError(
+            "several devices of one process need Linux, for memory shared with worker processes",
+            hint="use one place, or fluid launch",
+        )
 
 
 class Starter:

@@ -6,7 +6,6 @@ the caller, by a signal of the kernel or at the end of the socket, whichever com
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -29,8 +28,9 @@ from runtime.errors import RankError
 from runtime.loader import Executable, load
 from runtime.parallel.channel import Channel, Message, value_text
 from runtime.parallel.region import Region, Value
+from runtime.parent_process import end_with
+from runtime.tensors.scope import Scope
 
-PR_SET_PDEATHSIG = 1
 MAX_TRACE_CHARS = 20000
 """Maximum number of characters of a traceback that are sent, from its end."""
 
@@ -67,7 +67,7 @@ class Worker:
         self._settings = settings
         self._channel = channel
         self._rings = Rings(settings.deadline)
-        self._scopes: dict[str, dict[str, Array]] = {}
+        self._scopes: dict[str, Scope] = {}
         self._modules: dict[str, Executable] = {}
         self._handlers: Mapping[str, Callable[[Message], list[Any]]] = {
             "load": self._load,
@@ -117,9 +117,9 @@ class Worker:
     def _load(self, message: Message) -> list[Value]:
         (source,) = self._channel.values(message, copies=True)
         module = Module.parse(value_text(source))
-        params = self._scopes.setdefault(message["scope"], {})
+        scope = self._scopes.setdefault(message["scope"], Scope())
         names = {"collective": self._rings}
-        self._modules[message["key"]] = load(module, self._place(), params, names=names)
+        self._modules[message["key"]] = load(module, self._place(), scope, names=names)
         return []
 
     def _run(self, message: Message) -> list[Value]:
@@ -130,29 +130,25 @@ class Worker:
         return cast("list[Value]", executable({t.name: cast(Array, v) for t, v in pairs}))
 
     def _set(self, message: Message) -> list[Value]:
-        params = self._scopes.setdefault(message["scope"], {})
+        scope = self._scopes.setdefault(message["scope"], Scope())
         values = self._channel.values(message, copies=False)
         for name, value in zip(message["names"], values, strict=True):
-            array, known = cast(Array, value), params.get(name)
-            if known is not None and known.shape == array.shape and known.dtype == array.dtype:
-                np.copyto(known, array)
-            else:
-                params[name] = array.copy()
+            scope.var(name).get_tensor().set(value, CPUPlace())
         return []
 
     def _get(self, message: Message) -> list[Value]:
-        params = self._scopes.get(message["scope"], {})
-        missing = [name for name in message["names"] if name not in params]
+        arrays = self._scopes.get(message["scope"], Scope()).arrays().tracked()
+        missing = [name for name in message["names"] if name not in arrays]
         if missing:
             raise KeyError(f"scope {message['scope']!r} has no {', '.join(missing)}")
-        return [params[name] for name in message["names"]]
+        return [arrays[name] for name in message["names"]]
 
     def _share(self, message: Message) -> list[Value]:
         """Take part in a broadcast of a variable that one rank holds."""
         name, root = message["name"], message["root"]
         array = np.empty(message["shape"], message["dtype"])
         if root == self._settings.rank:
-            array = self._scopes[message["scope"]][name].copy()
+            array = self._scopes[message["scope"]].arrays().tracked()[name].copy()
         self._rings.broadcast(0, name, root, array)
         return []
 
@@ -167,13 +163,6 @@ class Worker:
         for ring in range(self._settings.rings):
             self._rings.set_hierarchy(ring, message["inner"])
         return []
-
-
-def end_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent exits, even while it is stopped."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(1)
 
 
 def main() -> None:

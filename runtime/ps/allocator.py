@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD, _TOP_PAD = -8, -4, -1, -2
 
@@ -10,9 +11,11 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD, _TOP_PAD = -8, -4, -1, -2
 def keep_freed_memory() -> None:
     """Let the allocator keep freed memory instead of returning it after every message.
 
-    Otherwise each message of megabytes costs a mapping and its page faults. Does nothing if the C
-    library has no `mallopt`.
+    Otherwise each message of megabytes costs a mapping and its page faults. Does nothing on systems
+    other than Linux, or if the C library has no `mallopt`.
     """
+    if sys.platform != "linux":
+        return
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
         return

@@ -14,14 +14,16 @@ from runtime.device import CPUPlace, Place
 
 
 class ElementAccess:
-    """Methods of `LoDTensor` over its array; the class has `array`, `adopt` and `shape`.
+    """Methods of `LoDTensor` over its array; the class has `read`, `adopt`, `expose` and more.
 
     `_alloc_*` and `_mutable_data` create zeros of the dims passed to `_set_dims`.
     """
 
-    array: Any
+    read: Any
     adopt: Any
     shape: Any
+    expose: Any
+    note_write: Any
     _dims: tuple[int, ...] | None = None
 
     def __getitem__(self, key: Any) -> Self:
@@ -33,13 +35,13 @@ class ElementAccess:
         values = self._values()
         slices = tuple(map(_as_slice, keys, values.shape[: len(keys)]))
         part = type(self)()
-        part.adopt(np.array(values[slices], order="C"))
+        part.adopt(np.array(values[slices], order="C"), is_own=True)
         return part
 
     def _values(self) -> Array:
-        if self.array is None:
+        if (array := self.read()) is None:
             raise ValueError("the tensor is empty: call set first")
-        return self.array
+        return array
 
     # Dims and memory
 
@@ -66,14 +68,16 @@ class ElementAccess:
     def _mutable_data(self, place: Place, dtype: Any) -> int:
         """Allocate zeros of a `VarType` dtype; return the address of the first element."""
         self._allocate(DType.of(int(dtype)).numpy)
+        self.expose()
         return int(self._values().ctypes.data)
 
     def _allocate(self, dtype: DTypeLike) -> None:
-        self.adopt(np.zeros(self._get_dims(), dtype))
+        self.adopt(np.zeros(self._get_dims(), dtype), is_own=True)
         self._dims = None
 
     def _share_data_with(self, other: ElementAccess) -> None:
         """Share the memory of another tensor."""
+        other.expose()
         self.adopt(other._values())
 
     def _place(self) -> Place:
@@ -89,6 +93,7 @@ class ElementAccess:
     def _set_float_element(self, offset: int, value: float) -> None:
         """Set one element."""
         self._values().flat[offset] = value
+        self.note_write()
 
     _get_double_element = _get_float_element
     _set_double_element = _set_float_element

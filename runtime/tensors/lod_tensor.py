@@ -20,32 +20,14 @@ from compiler.ir.types import Array, DType, VarTypeId
 from runtime.device import Place, expect_place
 from runtime.errors import LodError
 from runtime.gpu.cuda import Mirror
+from runtime.tensors.contents import Clock, Versioned
 from runtime.tensors.element_access import ElementAccess
 from runtime.tensors.printing import tensor_text
 
 Lod = list[list[int]]
 
 
-class Clock:
-    """Counts how often an array of a family of tensors was replaced by another object.
-
-    `written` counts writes of values: by `set`, and by programs that change state; `by_devices`
-    counts those that were steps of programs that run on several devices.
-    """
-
-    __slots__ = ("by_devices", "now", "written")
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.written = 0
-        self.by_devices = 0
-
-    def tick(self) -> None:
-        """Record that an array was replaced."""
-        self.now += 1
-
-
-class LoDTensor(ElementAccess):
+class LoDTensor(ElementAccess, Versioned):
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
     Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of
@@ -72,10 +54,20 @@ class LoDTensor(ElementAccess):
 
     @property
     def array(self) -> Array | None:
-        """The storage itself, updated from its device copy; None while empty."""
+        """The storage itself, updated from its device copy; None while empty.
+
+        It is exposed from then on (`runtime.tensors.contents`): code that only reads calls `read`.
+        """
+        self.expose()
+        return self.read()
+
+    def read(self) -> Array | None:
+        """Return the storage itself to a caller that neither writes into it nor passes it on."""
         self._take_back()
-        if self._mirror is not None and self._mirror.pull() and self._clock is not None:
-            self._clock.tick()  # holders of the array may write into it
+        if self._mirror is not None and self._mirror.pull():
+            self.note_write()
+            if self._clock is not None:
+                self._clock.tick()  # holders of the array may write into it
         return self._array
 
     def peek(self) -> Array | None:
@@ -100,6 +92,8 @@ class LoDTensor(ElementAccess):
     def _take_back(self) -> None:
         if self._take is not None:
             self._array, self._take = self._take(), None
+            self._is_exposed = False
+            self.note_write()
             if self._clock is not None:
                 self._clock.tick()
 
@@ -113,7 +107,7 @@ class LoDTensor(ElementAccess):
             raise CompileError("an empty LoDTensor has no device copy: call set first")
         mirror = self._mirror
         if mirror is None or mirror.array is not self._array or mirror.device != device:
-            array = cast(Array, self.array)
+            array = cast(Array, self.read())
             self._mirror = mirror = Mirror(array, device)
         if mirror.push() and self._clock is not None:
             self._clock.tick()  # holders of the array must request it again
@@ -129,19 +123,22 @@ class LoDTensor(ElementAccess):
         values = _as_elements(np.asarray(array))
         _expect_elements(values)
         if self._fits(values):
-            np.copyto(cast(Array, self.array), values)
+            np.copyto(cast(Array, self.read()), values)
+            self.note_write()
             if self._clock is not None:
                 self._clock.written += 1
         else:
-            self.adopt(np.array(values, order="C"))
+            self.adopt(np.array(values, order="C"), is_own=True)
 
     def _fits(self, values: Array) -> bool:
         mine = self._array  # elements held by another process are replaced without being read
         return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
 
-    def adopt(self, array: Array) -> None:
-        """Make this array the storage, without copying it."""
+    def adopt(self, array: Array, *, is_own: bool = False) -> None:
+        """Make this array the storage, without copying it; with `is_own` nobody else has it."""
         self._array, self._mirror, self._take = array, None, None
+        self._is_exposed = not is_own
+        self.note_write()
         if self._clock is not None:
             self._clock.tick()
             self._clock.written += 1
@@ -207,7 +204,9 @@ class LoDTensor(ElementAccess):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The values, copied unless `copy=False`: the next step may overwrite the storage."""
         self._take_back()
-        values = np.empty(0) if self._array is None else self.array
+        if copy is False:
+            self.expose()
+        values = np.empty(0) if self._array is None else self.read()
         return np.array(values, dtype=dtype, copy=copy is not False)
 
     def __repr__(self) -> str:
@@ -217,12 +216,13 @@ class LoDTensor(ElementAccess):
         return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"
 
     def __str__(self) -> str:
-        array = self.array
+        array = self.read()
         return repr(self) if array is None else tensor_text(array, self._lod)
 
     def _copy(self, place: object) -> LoDTensor:
         """Return a deep copy of elements and LoD; `place` is ignored."""
-        copied = LoDTensor(None if self.array is None else np.array(self.array))
+        array = self.read()
+        copied = LoDTensor(None if array is None else np.array(array))
         copied.set_lod(self._lod)
         return copied
 

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from compiler.errors import CompileError
 from compiler.ir.types import Array
-from runtime.tensors.lod_tensor import Clock, LoDTensor
+from runtime.tensors.contents import Clock
+from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope_values import LoDTensorArray, SelectedRows
 
 Kept = TypeVar("Kept", SelectedRows, LoDTensorArray)
@@ -183,43 +184,70 @@ class Scope:
 class Arrays(MutableMapping[str, Array]):
     """A scope as a mapping from names to arrays; empty variables are omitted.
 
-    Setting an array makes it the storage of the variable, without copying it.
+    Setting an array makes it the storage of the variable, without copying it. Arrays that are read
+    or set here are exposed (`runtime.tensors.contents`), except by `tracked`.
     """
 
-    def __init__(self, scope: Scope, *, peeks: bool = False) -> None:
+    def __init__(self, scope: Scope, *, peeks: bool = False, exposes: bool = True) -> None:
         self._scope = scope
         self._clock = scope.clock
         self._peeks = peeks
+        self._exposes = exposes
 
     def peeking(self) -> Arrays:
         """The same mapping without synchronisation: arrays may be older than their device
         copies.
         """
-        return Arrays(self._scope, peeks=True)
+        return Arrays(self._scope, peeks=True, exposes=self._exposes)
+
+    def tracked(self) -> Arrays:
+        """The same mapping for code that only reads, or writes as a `Writer`."""
+        return Arrays(self._scope, peeks=self._peeks, exposes=False)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the scope's family."""
+        return self._clock
 
     @property
     def generation(self) -> int:
         """The scope's generation: grows when an array is created or replaced."""
         return self._clock.now
 
-    def __getitem__(self, name: str) -> Array:
+    @property
+    def contents(self) -> int:
+        """Differs after any array of the scope or its relatives may have changed."""
+        return self._clock.contents
+
+    def tensor(self, name: str) -> LoDTensor | None:
+        """The tensor of a name; None if there is none, or if it is empty."""
         found = self._scope.find_var(name)
         tensor = None if found is None or found.holds_value else found.get_tensor()
-        array = None if tensor is None else tensor.peek() if self._peeks else tensor.array
-        if array is None:
+        return None if tensor is None or tensor.peek() is None else tensor
+
+    def __getitem__(self, name: str) -> Array:
+        tensor = self.tensor(name)
+        if tensor is None:
             raise KeyError(name)
+        if self._exposes:
+            tensor.expose()
+        array = tensor.peek() if self._peeks else tensor.read()
+        assert array is not None, "tensor() returns none that is empty"
         return array
 
     def __setitem__(self, name: str, array: Array) -> None:
         found = self._scope.find_var(name) or self._scope.var(name)
-        found.get_tensor().adopt(array)
+        found.get_tensor().adopt(array, is_own=not self._exposes)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.tensor(name) is not None
 
     def on_device(self, name: str, device: str) -> Any:
         """The device copy of an array, as in `LoDTensor.on_device`; KeyError if empty."""
-        found = self._scope.find_var(name)
-        if found is None or found.holds_value or found.get_tensor().peek() is None:
+        tensor = self.tensor(name)
+        if tensor is None:
             raise KeyError(name)
-        return found.get_tensor().on_device(device)
+        return tensor.on_device(device)
 
     def __delitem__(self, name: str) -> None:
         if name not in self._scope.local_var_names():

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import ahead, compile_time, memory, peak, serve, step, transpilers, waits
+from bench import ahead, compile_time, memory, native_calls, peak, serve, step, transpilers, waits
 from bench.nets import timed
 from bench.packing import allocators, files
 from bench.support import lines, table
 from bench.workers import serve as serving
 from bench.workers.peers import started
+from compiler.codegen.native.host import detected
 from compiler.pack import Lifetime
+from runtime.native.threads import available
 
 SERVING = "from bench.workers.protocol import serve; serve(lambda *request: lambda: print('noise'))"
 
@@ -199,3 +201,13 @@ def test_a_wait_is_measured_in_a_process_of_its_own() -> None:
     assert "the reference is skipped" in waits.report([row])
     compared = {**row, "1.8.5 ms": 2.0, "ours ÷ 1.8.5": 0.5}
     assert "met     new length: 0.50 × the time of 1.8.5" in waits.report([compared])
+
+
+def test_native_calls_and_threads_beside_a_process() -> None:
+    machine = detected()
+    if machine is None:
+        pytest.skip("no native code for this CPU")
+    assert all(row["ns"] > 0 for row in native_calls.call_costs(machine))
+    if available() > 1:
+        rows = list(native_calls.beside(machine, 1, rounds=3))
+        assert [row["quantile"] for row in rows] == ["0%", "10%", "50%", "90%", "mean"]

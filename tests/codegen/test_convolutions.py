@@ -61,7 +61,7 @@ def hold(call):
         assume(False)
     for case in cases:
         graph, feed = graph_of(case, [*case.results], NOBODY)
-        run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+        run_passes(graph, pipeline(Options(), TARGET), Context())
         found = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
         for (slot, want), got in zip(case.results.items(), found, strict=True):
             far = 1e-6 * float(np.abs(want).max(initial=1.0))

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def module_of(text, options=None, context=None):
     """The module of a graph's text for the device."""
     graph, target = parse(text), TritonTarget()
-    run_passes(graph, pipeline(options or Options(), target.supports), context or Context())
+    run_passes(graph, pipeline(options or Options(), target), context or Context())
     return target.emit(freeze(graph))
 
 

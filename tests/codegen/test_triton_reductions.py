@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import runtime
-from compiler.codegen.triton.kernel_ir import KernelBody, Ref
+from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.triton.tiling.schedules import choose_schedule
 from compiler.codegen.triton.tiling.strides import index_stride
 from compiler.ir.dims import Dim
@@ -99,7 +99,7 @@ class TestForms:
 
     @pytest.fixture(autouse=True)
     def operands(self, monkeypatch):
-        from compiler.codegen.triton.kernel_ir import Ref as Seen
+        from compiler.codegen.kernel.body import Ref as Seen
         from compiler.ir.types import DType, TensorType
 
         monkeypatch.setattr(Seen, "type", property(lambda s: TensorType(DType.FP32, s.shape)))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import fluid
+from fluid.cli import limits
 from fluid.cli import main as cli
 from runtime.executor import Executor as Core
 
@@ -170,6 +171,23 @@ def test_a_time_limit_ends_a_model_that_never_ends(
     assert cli.main(["infer", str(model), "--input", "1", "--time-limit", "1.5"]) == 124
     assert capsys.readouterr().err == "fluid infer: stopped after 1.5 s, the time limit\n"
     assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_a_time_limit_and_ctrl_c_on_a_system_without_alarms(
+    interrupt: Callable[[float], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = endless(tmp_path / "model")
+    monkeypatch.setattr(limits, "_HAS_ALARM", False)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["infer", str(model), "--input", "1", "--time-limit", "1.5"]) == 124
+    assert capsys.readouterr().err == "fluid infer: stopped after 1.5 s, the time limit\n"
+    interrupt(1.5)
+    assert cli.main(["infer", str(model), "--input", "1", "--time-limit", "100"]) == 130
+    assert capsys.readouterr().err == "\nfluid infer: stopped; nothing was left half-written\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])

@@ -1,5 +1,7 @@
 """Readers made of readers: what they give, what they refuse, and what reaches the user."""
 
+import multiprocessing
+import os
 import random
 import threading
 import time
@@ -109,6 +111,14 @@ def test_leaving_early_leaves_no_thread() -> None:
 # ---- several processes
 
 
+@pytest.fixture(params=["processes", "threads"])
+def _reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers run in processes, or in threads where the system has no forks."""
+    if request.param == "threads":
+        monkeypatch.delattr(os, "fork")
+
+
+@pytest.mark.usefixtures("_reads")
 def test_processes_take_turns() -> None:
     readers = [lambda: [(1, [2.0]), "a"], lambda: ["b"], list]
     assert list(io.multiprocess_reader(readers)()) == [(1, [2.0]), "b", "a"]
@@ -119,11 +129,21 @@ def test_processes_take_turns() -> None:
     ]
 
 
+@pytest.mark.usefixtures("_reads")
 def test_a_failing_process_reports_why() -> None:
     with pytest.raises(ValueError, match=r"(?s)a process that reads failed.*KeyError: 'broken'"):
         list(io.multiprocess_reader([failing])())
     with pytest.raises(ValueError, match="a sample is None"):
         list(io.multiprocess_reader([lambda: [None]])())
+
+
+@pytest.mark.usefixtures("_reads")
+def test_leaving_early_leaves_no_process() -> None:
+    before = threading.active_count()
+    for _ in io.multiprocess_reader([numbers(100_000), numbers(100_000)])():
+        break
+    assert threading.active_count() == before
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("readers", [[], numbers(1), None])

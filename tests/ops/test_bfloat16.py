@@ -60,7 +60,7 @@ def check(case: Case) -> None:
     compare(case, slots, runtime.load(module_of(graph))(feed))
     graph, feed = graph_of(case, slots, NOBODY)
     target = TritonTarget()
-    run_passes(graph, pipeline(Options(), target.supports), Context())
+    run_passes(graph, pipeline(Options(), target), Context())
     compare(case, slots, runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0))(feed))
 
 

@@ -54,7 +54,7 @@ def check(case: Case, thoroughly: bool) -> None:
 def run(case: Case, batch: int, steps: int) -> None:
     """Compile a case and run it, several times because a step leans on none before it."""
     graph, feed = graph_of(case, wanted(case), batch)
-    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    run_passes(graph, pipeline(Options(), TARGET), Context())
     compute = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))
     for _ in range(steps):
         wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]

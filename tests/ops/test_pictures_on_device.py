@@ -104,7 +104,7 @@ def made(op, attrs, values, **shapes):
     results = {slot: np.zeros(shape, np.float32) for slot, shape in shapes.items()}
     graph, feed = graph_of(Case(op, attrs, values, results), list(shapes), NOBODY)
     assert not any(TARGET.supports(op) for op in graph.ops())
-    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    run_passes(graph, pipeline(Options(), TARGET), Context())
     return runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
 
 

@@ -139,7 +139,7 @@ def test_the_environment_asks_for_one_order():
 def test_weights_of_chosen_classes_are_summed_in_one_order(op):
     case = backward(next(s for s in samples() if s.op == op and "Bias" in s.grads))
     graph, feed = graph_of(case, list(case.results), NOBODY)
-    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    run_passes(graph, pipeline(Options(), TARGET), Context())
     module = TARGET.emit(replace(freeze(graph), in_order=True))
     assert "tl.atomic_add" not in module.source
     got = runtime.load(module, runtime.CUDAPlace(0))(feed)

@@ -63,7 +63,7 @@ def test_random_networks_run_on_the_device(seed, off):
     graph, feed, state = graph_of(seed, train=True)
     want = numbers(parse(show(graph)), feed, state)
     target, mine = TritonTarget(), {name: array.copy() for name, array in state.items()}
-    run_passes(graph, pipeline(Options(disable=frozenset(off)), target.supports), Context())
+    run_passes(graph, pipeline(Options(disable=frozenset(off)), target), Context())
     compute = runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), mine)
     hold([*compute(feed), *mine.values()], want)
 
@@ -82,7 +82,7 @@ def test_constant_filters_are_transposed_ahead(seed):
     pytest.importorskip("torch")
     graph, feed, params, want = lent_and_tested(seed)
     target = TritonTarget()
-    run_passes(graph, pipeline(Options(), target.supports), Context(params))
+    run_passes(graph, pipeline(Options(), target), Context(params))
     assert [op for op in graph.ops() if op.attrs.get("filter_format") == "HWIO"]
     assert not [op for op in graph.ops() if op.kind == "transpose" and op["X"].role == "param"]
     hold(runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), params)(feed), want)
@@ -96,7 +96,7 @@ def test_the_host_reads_transposed_filters_too():
 
 def test_numpy_code_leaves_images_as_written():
     assert "layout" not in [each.name for each in pipeline(Options())]
-    assert "layout" in [each.name for each in pipeline(Options(), TritonTarget().supports)]
+    assert "layout" in [each.name for each in pipeline(Options(), TritonTarget())]
 
 
 def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():
@@ -114,6 +114,6 @@ def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():
     turned = []
     for seed in ("", "{'fix_seed': True, 'seed': 3}"):
         graph, target = parse(text.replace("SEED", seed)), TritonTarget()
-        run_passes(graph, pipeline(Options(), target.supports), Context())
+        run_passes(graph, pipeline(Options(), target), Context())
         turned.append(show(graph).count("NHWC"))
     assert turned == [2, 0]

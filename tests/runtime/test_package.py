@@ -17,7 +17,8 @@ from runtime.errors import PlaceError
 from runtime.gpu.cuda import gpu_of, interprets
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row
-from runtime.gpu.package import PackageError, fitting, prepared, read_package, without_kernels
+from runtime.gpu.package import fitting, prepared, without_kernels
+from runtime.packages import PackageError, read_package
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")

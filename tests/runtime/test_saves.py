@@ -415,7 +415,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr(folder_locks.fcntl, "flock", none)
+    monkeypatch.setattr(folder_locks.flock, "flock", none)
     put(tmp_path, "old")
     put(tmp_path, "new")
     assert held(tmp_path) == dict.fromkeys(NAMES, "new")

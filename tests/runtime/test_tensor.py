@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from compiler.ir.types import VarTypeId
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.errors import LodError, PlaceError
+from runtime.tensors.contents import Clock
 from runtime.tensors.lod_tensor import (
-    Clock,
     LoDTensor,
     create_lod_tensor,
     create_random_int_lodtensor,

@@ -19,6 +19,7 @@ from compiler.codegen.ahead.machine_code import Code, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
+from compiler.extras import install, missing
 from compiler.private_folders import is_private
 
 Progress = Callable[[int, int, str], None]
@@ -74,10 +75,10 @@ def build(
 
 def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:
     """Open the on-disk kernel cache; None if others can write to the folder."""
-    try:
-        version = metadata.version("triton")
-    except metadata.PackageNotFoundError as error:
-        raise CompileError("compiling kernels requires triton, which is not installed") from error
+    if "triton" in missing("gpu"):
+        text = "compiling kernels needs triton, which cannot be imported"
+        raise CompileError(text, hint=install("gpu"))
+    version = metadata.version("triton")
     return KernelCache(folder, limit, version) if is_private(folder, "FLUID_CACHE") else None
 
 

@@ -1,6 +1,6 @@
 """The manifest of a folder of compiled kernels: all that a launch needs, as plain data.
 
-`runtime.gpu.package` reads it on a machine that has neither Triton nor a compiler.
+`runtime.packages` reads it on a machine that has neither Triton nor a compiler.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 
 from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
+from compiler.processors import available_processors
 
 WORKER = Path(__file__).with_name("worker.py")
 _MOST = 32
@@ -29,12 +30,11 @@ def compiled(jobs: Sequence[Job], processes: int | None = None) -> Iterator[tupl
     """Yield each job with its worker's answer, in the order they finish.
 
     `processes` is the number of workers, by default one per available processor. They are killed
-    when the caller stops iterating or is interrupted. Raises CompileError if Triton is missing or a
-    worker dies.
+    when the caller stops iterating or is interrupted. Raises CompileError if a worker dies.
     """
     if not jobs:
         return
-    count = min(processes or len(os.sched_getaffinity(0)), len(jobs), _MOST)
+    count = min(processes or available_processors(), len(jobs), _MOST)
     waiting: SimpleQueue[Job] = SimpleQueue()
     done: SimpleQueue[_Outcome] = SimpleQueue()
     for job in sorted(jobs, key=_effort, reverse=True):
@@ -97,5 +97,5 @@ def _outcome_or_error(outcome: _Outcome) -> tuple[Job, Answer]:
     job, answer = outcome
     if isinstance(answer, BaseException):
         what = f"{job.entry} for {job.gpu}"
-        raise CompileError(f"the worker compiling {what} died, or has no triton") from answer
+        raise CompileError(f"the worker compiling {what} died") from answer
     return job, answer

@@ -1,19 +1,20 @@
-"""The scopes of a module of Triton kernels: device values, and data-dependent sizes."""
+"""The scopes of a module of Triton kernels: device values, and the kernels that it launches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand, shape_text
+from compiler.codegen.bind_and_run import NumpyOperand, shape_text
+from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.triton.emit import KernelSource
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.escape import expect_one_line
-from compiler.ir.dims import Dim, Size, renamed
+from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, Plan, PlannedOp, Step, Value
+from compiler.plan import Place, Plan, Value
 
 _SMALL = 2**31
 """Element count below which kernels use 32-bit indices."""
@@ -24,32 +25,15 @@ _TAKEN = frozenset(
 """Names that the module uses itself, in addition to those of NumPy code."""
 
 
-def _device_types(plan: Plan) -> list[TensorType]:
-    """The types of the operands of device ops."""
-    ops = (op for step in plan.steps for op in step.ops if op.target)
-    return [value.type for op in ops for value in op.values]
-
-
-class TritonFrame(Frame):
-    """A frame in which device values are torch tensors, and kernels are collected.
-
-    Data-dependent sizes, `?1`, have names in the step from where they are known: from the shapes of
-    host results, or set by ops before they launch a kernel.
-    """
+class TritonFrame(KernelFrame):
+    """A frame in which device values are torch tensors, and kernels are collected."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan.dims, plan.buffers)
-        self.names.taken |= {*_TAKEN, *HELPERS, *GLOBALS}
-        self.in_order = plan.in_order
+        super().__init__(plan, {*_TAKEN, *HELPERS, *GLOBALS})
         self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()
         self.launched: list[tuple[int, KernelSource]] = []
         self.kernel_names: dict[Key, str] = {}
-        self.bound_dims = {*plan.dims}
-        numbers = dict.fromkeys(name for type in _device_types(plan) for name in type.names)
-        self.sizes = {n: self.names.make("size") for n in numbers if n.startswith("?")}
-        self.defined_sizes: set[Size] = set()
-        self.loop_sizes: set[str] = set()
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
@@ -65,38 +49,6 @@ class TritonFrame(Frame):
         else:
             largest = f"max({', '.join(open_counts)}, 0)"
             self.setup.line(f"INDEX = tl.int32 if {largest} < {_SMALL} else tl.int64")
-
-    # ---- sizes ----
-
-    def named(self, op: PlannedOp) -> PlannedOp:
-        """Return the op with its data-dependent sizes replaced by their names in the step."""
-        inputs, outputs = (
-            {slot: tuple(map(self._named, values)) for slot, values in side.items()}
-            for side in (op.inputs, op.outputs)
-        )
-        return replace(op, inputs=inputs, outputs=outputs)
-
-    def _named(self, value: Value) -> Value:
-        if not value.type.is_open or value.type.is_array:
-            return value
-        shape = [renamed(size, self.sizes) for size in value.type.shape]
-        return replace(value, type=value.type.with_shape(shape))
-
-    def define_output_sizes(self, step: Step) -> None:
-        """Define the data-dependent sizes that the outputs of a host step determine."""
-        outputs = (v for op in step.ops for values in op.outputs.values() for v in values)
-        for value in (
-            v for v in outputs if v.type.is_open and not (v.type.is_array or v.on_device)
-        ):
-            for axis, size in enumerate(value.type.shape):
-                self.define_size(renamed(size, self.sizes), f"{self.operand(value)}.shape[{axis}]")
-
-    def define_size(self, size: Size, expression: str) -> None:
-        """Assign a data-dependent size from an expression, once."""
-        names = [Dim.named(name) for name in self.sizes.values()]
-        if size in names and size not in self.defined_sizes:
-            self.defined_sizes.add(size)
-            self.line(f"{size} = {expression}")
 
     # ---- values ----
 

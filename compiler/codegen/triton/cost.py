@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Source, Tiles, number_of
 from compiler.codegen.trace import Expr, Term, ordered
-from compiler.codegen.triton.kernel_ir import KernelBody, Source, Tiles, number_of
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.plan import Storage

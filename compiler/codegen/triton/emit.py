@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from compiler.codegen.kernel.analysis import reduction_levels, store_roots
+from compiler.codegen.kernel.body import KernelBody, Store
 from compiler.codegen.triton.cost import Traffic, kernel_cost
-from compiler.codegen.triton.expressions import (
-    program_count,
-    reduction_levels,
-    size_type,
-    store_roots,
-)
-from compiler.codegen.triton.kernel_ir import KernelBody, Store
+from compiler.codegen.triton.expressions import program_count, size_type
 from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.tiling.schedules import WARPS

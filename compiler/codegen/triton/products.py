@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
+from compiler.codegen.kernel.analysis import store_roots
+from compiler.codegen.kernel.body import Source, Tiles, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter, KernelSource
-from compiler.codegen.triton.expressions import Loop, power_of_two, store_roots
-from compiler.codegen.triton.kernel_ir import Source, Tiles, number_of
+from compiler.codegen.triton.expressions import Loop, power_of_two
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import size_hint
 from compiler.codegen.writer import Names

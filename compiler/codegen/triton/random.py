@@ -8,13 +8,8 @@ generate one Philox block for every four of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
-from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.kernel_ir import KernelBody
-from compiler.ir.dims import Size
+from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
 
 SOURCES = '''
@@ -115,29 +110,6 @@ def cos_2pi(turns):
 DRAWS = frozenset({"uniform", "normal", "below"})
 """Random functions of kernels; each names its helper, with suffix `_fine` for float64.
 """
-
-
-def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
-    """A view of a tensor of keys from index `place`. Kernels load the first key of the view."""
-    if place == 0:
-        return keys
-    view = f"{keys}.view(-1)[{place}:]"
-    name = keys.frame.keep(view, keys.steady, keys.storage[0], f"{keys}_at")
-    offset = keys.region.offset + place * keys.type.dtype.itemsize
-    storage = (*keys.storage[:2], replace(keys.region, offset=offset))
-    return replace(keys, name=name, storage=storage)
-
-
-def random_element(
-    kernel: KernelBody,
-    part: Expr,
-    keys: NumpyOperand,
-    sizes: Sequence[Size],
-    indices: Sequence[Term],
-) -> Expr:
-    """Lower a keyed random tensor to the current element's number."""
-    key = kernel.key(keys_from(keys, cast(int, part.extra)))
-    return kernel.uniform(key, kernel.ravel(indices, sizes))
 
 
 def draw_call(part: Expr, args: Sequence[str], in_order: bool) -> tuple[str, str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.codegen.kernel.analysis import accumulator_type, integer_limits, reduced_loop
 from compiler.codegen.trace import Expr
-from compiler.codegen.triton.expressions import Loop, accumulator_type, integer_limits, reduced_loop
+from compiler.codegen.triton.expressions import Loop
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import choose_schedule
 from compiler.codegen.triton.values import Values

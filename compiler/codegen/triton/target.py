@@ -9,30 +9,28 @@ from pathlib import Path
 
 from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.epilogue import split_anchor
-from compiler.codegen.module import Module
-from compiler.codegen.nan_checks import check_outputs
-from compiler.codegen.numpy import Style, assemble, comment_ops, emit_step
-from compiler.codegen.triton.bind_and_run import TritonFrame
-from compiler.codegen.triton.emit import KernelSource, emit
-from compiler.codegen.triton.epilogues import (
+from compiler.codegen.kernel.epilogues import (
     Epilogue,
     fused_name,
     fusible_epilogue,
     without_unread_outputs,
 )
+from compiler.codegen.kernel.pointwise import kernels_of
+from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
+from compiler.codegen.module import Module
+from compiler.codegen.nan_checks import check_outputs
+from compiler.codegen.numpy import Style, assemble, comment_ops, emit_step
+from compiler.codegen.triton.bind_and_run import TritonFrame
+from compiler.codegen.triton.emit import KernelSource, emit
 from compiler.codegen.triton.kernel_builder import TritonKernelBuilder
 from compiler.codegen.triton.multi_tensor.global_reductions import emit_global_reduction
 from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
-from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes, numbers_of
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
-from compiler.ir.dims import UNKNOWN
-from compiler.ir.graph import Op, Var
-from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has, parameters, slot_of
+from compiler.ir.graph import Op
+from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.types import TOKEN
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -51,32 +49,17 @@ class TritonTarget:
     """Code generator for Triton kernels; ops without kernels run in NumPy on the host."""
 
     name = "triton"
+    on_device = True
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""
         if op.body is not None:
             return "control flow runs on the host"
-        owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
-        if not self.writes(type(op.defn)):
-            return owner.no_kernel_reason or f"{op.kind} has no kernel"
-        reason = owner.no_kernel_for_attributes()
-        if reason:
-            return reason
-        if not _is_sized(op):
-            return "its sizes are data-dependent"
-        if any(var.type.dtype not in TYPES for var in _data_vars(op)):
-            return "its operands are not numeric"
-        unaccepted = _unaccepted_inputs(op)
-        if unaccepted:
-            return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
-        slots = op.defn.inputs().items()
-        held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
-        refuse = getattr(owner, "host_only", None)
-        return refuse(held) if refuse is not None else ""
+        return why_no_kernel(op, TYPES, self.writes(type(op.defn)))
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True if an op has kernels for at least some attributes and types."""
-        return issubclass(defn, Pointwise | Whole) or _body(defn) is not None or _is_filled(defn)
+        return has_kernel_body(defn) or _is_filled(defn)
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget."""
@@ -94,47 +77,9 @@ def launches(plan: Plan) -> dict[int, list[KernelSource]]:
     return found
 
 
-def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
-    """The class and method of an op's kernel body, if it has one."""
-    found = (defn.forward, "triton_grad") if issubclass(defn, GradOp) else (defn, "triton")
-    return found if callable(getattr(*found, None)) else None
-
-
-def _data_vars(op: Op) -> list[Var]:
-    """The operands of an op except tokens."""
-    return [var for var in op.reads() + op.writes() if var.type != TOKEN]
-
-
-def _is_sized(op: Op) -> bool:
-    """True if all sizes are known before a kernel is launched.
-
-    New names in the outputs must be sizes that the op's body sets, as declared by its class.
-    """
-    vars = op.reads() + op.writes()
-    if any(var.type.is_array or UNKNOWN in var.type.shape for var in vars):
-        return False
-    if numbers_of(op) and infer_with_distinct_sizes(op) is None:
-        return False
-    owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
-    known = {name for var in op.reads() for name in var.type.names}
-    outputs = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
-    return outputs <= known or (owner.sets_output_sizes and owner is op.defn)
-
-
 def _is_filled(defn: type[OpDef]) -> bool:
     """True for an op whose few values are computed on the host every step, then copied."""
     return callable(getattr(defn, "filled", None))
-
-
-def _unaccepted_inputs(op: Op) -> list[str]:
-    """The optional inputs of an op that its kernel body does not accept."""
-    found = _body(type(op.defn))
-    if found is None or isinstance(op.defn, Pointwise):
-        return []
-    taken = {slot_of(name) for name, _ in parameters(*found)}
-    inputs = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
-    slots = {s: slot for s, slot in inputs.items() if slot is not None and s not in taken}
-    return [s for s, d in slots.items() if d.optional and not (d.companion or d.shape_only)]
 
 
 def _emit(frame: Frame, step: Step) -> None:
@@ -158,7 +103,7 @@ def _emit_device_step(frame: TritonFrame, step: Step) -> None:
     comment_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     first, *others = step.ops
-    if isinstance(first.defn, Whole) and (first.part is not None or not has(first.defn, "triton")):
+    if isinstance(first.defn, Whole) and (first.part is not None or not has(first.defn, "kernel")):
         emit_global_reduction(frame, step, first.kind, comment, frame.launch)
     elif first.part is not None:
         emit_multi_tensor(frame, step, fused_name(step.parts[0]), comment, frame.launch)
@@ -204,5 +149,5 @@ def _emit_op(
 ) -> None:  # fmt: skip
     """Emit an op's own kernels."""
     kernels = TritonKernelBuilder(frame, op, comment, frame.launch, name, epilogue)
-    call(op.defn, "triton", kernels.operands(), kernels)
+    call(op.defn, "kernel", kernels.operands(), kernels)
     kernels.finish()

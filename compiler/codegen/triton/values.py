@@ -13,18 +13,17 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.analysis import loop_dependencies, operand_types
+from compiler.codegen.kernel.body import KernelBody, Source, number_of
 from compiler.codegen.trace import ELEMENTWISE, Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
     HALF_FUNCTIONS,
     Loop,
-    loop_dependencies,
     name_stem,
-    operand_types,
     pointer_type,
     use_counts,
 )
 from compiler.codegen.triton.helpers import HELPERS
-from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of
 from compiler.codegen.triton.numpy_names import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.triton.random import DRAWS, draw_call
 from compiler.codegen.writer import Names, Writer

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.dims import product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, has
@@ -62,8 +61,11 @@ def may_reuse_memory(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return False
     if _is_declared_in_place(ops[writer], old, new):
         return True
-    if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
-        return False  # another shape is another launch on a device, which may still read it
+    if (
+        ops[writer].target is not None
+        and len({v.type.shape for op in ops for v in op.writes()}) > 1
+    ):
+        return False  # another shape is another kernel, which may still read it
     if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
         return False
     return all(reads_elementwise(op, old) for op in ops)

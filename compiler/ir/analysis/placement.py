@@ -13,6 +13,9 @@ from compiler.ir.graph import Graph, Op, Var
 TRITON = "triton"
 """The target of ops that run on the device."""
 
+NATIVE = "native"
+"""The target of ops that run on the CPU as machine code."""
+
 TO_DEVICE, TO_HOST = "to_device", "to_host"
 
 

@@ -18,7 +18,7 @@ GRADIENT_BODIES = {
     "compute": "grad",
     "numpy": "grad",
     "lower": "lower_grad",
-    "triton": "triton_grad",
+    "kernel": "kernel_grad",
     "infer": "infer_grad",
 }
 """The methods of the forward op's class that implement the bodies of its gradient op."""

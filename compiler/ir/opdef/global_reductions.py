@@ -20,7 +20,7 @@ class Whole(OpDef):
             return {"Out": X / xp.sqrt(squares)}
 
     Device kernels are generated from these two; `numpy` is the host implementation. An op without
-    sums that also has a `triton` body uses that one unless it is part of a multi-tensor launch.
+    sums that also has a `kernel` body uses that one unless it is part of a multi-tensor launch.
     `sizing` are attributes that only determine the size of its tensors or the index of its RNG key.
     `Key` is the RNG key tensor of its kernels.
     """

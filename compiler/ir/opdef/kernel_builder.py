@@ -84,7 +84,7 @@ Number: TypeAlias = Any
 
 
 class DeviceOperand(Protocol):
-    """A value in device memory in a `triton` body; `X[i, j]` loads one of its elements."""
+    """A value in device memory in a `kernel` body; `X[i, j]` loads one of its elements."""
 
     @property
     def type(self) -> TensorType:
@@ -122,7 +122,7 @@ class HostValue(Protocol):
 class KernelBuilder(Protocol):
     """A builder of device kernels in scalar form, one program per element of a shape.
 
-        def triton(self, k, X, Out):            # each row's sum
+        def kernel(self, k, X, Out):            # each row's sum
             i, = k.grid(X.shape[0])
             j = k.loop(X.shape[1])
             k.store(Out, (i,), k.sum(X[i, j], j))
@@ -292,6 +292,16 @@ class KernelBuilder(Protocol):
         scale: float = 1.0,
     ) -> None:
         """Emit a kernel for out = scale * a @ b over batches of matrices, optionally transposed."""
+        ...
+
+    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
+        """Emit the target's own kernels of a kind of op; false if it has none for these operands.
+
+        Kinds: "convolution", "image_gradient" and "filter_gradient" of images, filters, outputs
+        (and bias); "largest", "means" and "means_gradient" of images and outputs,
+        "largest_gradient" also of the maxima found and the gradient of images, with the geometry of
+        `compiler.ops.image`; "transpose" of source and outputs, with the order of axes.
+        """
         ...
 
     def line(self, text: str) -> None:

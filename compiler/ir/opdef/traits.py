@@ -38,7 +38,7 @@ class Traits:
     computes_in_fp32: ClassVar[bool] = True
     """False for ops that only move elements or need their exact bits: halves are not upcast."""
     sets_output_sizes: ClassVar[bool] = False
-    """True if the `triton` body sets data-dependent sizes of outputs."""
+    """True if the `kernel` body sets data-dependent sizes of outputs."""
     updates_if: ClassVar[str] = ""
     """For a gradient op that updates a parameter in place of returning a gradient: the input that
     disables it with `stop_gradient`.

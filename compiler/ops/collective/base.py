@@ -45,7 +45,7 @@ class InPlaceCollective(Collective):
             k.line(f"np.copyto({Out}, {X})")
         k.line(self.call(str(Out)))
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")
         k.line(self.call(str(Out)))

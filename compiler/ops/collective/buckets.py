@@ -90,7 +90,7 @@ class PackBucket(OpDef, op="pack_bucket"):
                 target = k.at_bind(f"{Out}[{cut}]", [Out], "place")
                 k.line(f"np.copyto({target}, {part.view((part.type.numel,))})")
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         moved = [
             each for each in bucket_parts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])
         ]
@@ -130,7 +130,7 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
                 target = k.at_bind(f"{X}[{cut}]", [X], "place")
                 k.line(f"np.copyto({part.view((part.type.numel,))}, {target})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         moved = [
             each for each in bucket_parts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])
         ]
@@ -225,7 +225,7 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
         if not k.aliased(X, Out):
             k.line(f"np.copyto({Out}, {X})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         k.line(self.call())
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")

@@ -80,7 +80,7 @@ class ResizingCollective(Collective):
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         k.line(f"np.copyto({Out}, {self.call(str(X))})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         k.line(f"{Out}.copy_({self.call(str(X))})")
 
 

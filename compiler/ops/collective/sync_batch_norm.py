@@ -264,7 +264,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
                 moved = old[c] * momentum + batch * (1.0 - momentum)
                 k.store(new, (c,), k.where(alone, old[c], moved))
 
-    def triton_gradient(
+    def kernel_gradient(
         self,
         k: KernelBuilder,
         s: Channels,
@@ -272,7 +272,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
     ) -> None:
         if self.is_frozen:
-            super().triton_gradient(k, s, given, outs)
+            super().kernel_gradient(k, s, given, outs)
             return
         X, d_Y, _, mean, inverse = given
         packed = k.scratch((2 * s.count + 1,), DType.FP64)

@@ -59,7 +59,7 @@ class IouSimilarity(OpDef, op="iou_similarity"):
     def numpy(self, X: Array, Y: Array) -> Array:
         return overlaps(X, Y, 0.0 if self.box_normalized else 1.0).astype(X.dtype)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         i, j = k.grid(*Out.shape)
@@ -140,7 +140,7 @@ class BoxCoder(OpDef, op="box_coder"):
             weights = weights[:, None] if weights.ndim == 2 else weights
         return decoded(TargetBox * weights, priors, extra).astype(TargetBox.dtype)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         PriorBox: DeviceOperand,
@@ -190,7 +190,7 @@ class BoxClip(OpDef, op="box_clip"):
         most = most.reshape(len(Input), *[1] * (Input.ndim - 2), 4)
         return np.clip(Input, 0, most).astype(Input.dtype)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -227,7 +227,7 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         positions[1::2] = 4 * np.arange(Input.shape[2])[:, None]
         return positions - Input
 
-    def triton(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
         _, c, y, x = at = k.grid(*Input.shape)
         position = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
         k.store(Output, at, k.astype(position, Input.type.dtype) - Input[at])
@@ -269,7 +269,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         assigned = PriorBox if best is None else boxes[rows, best]
         return {"DecodeBox": boxes.reshape(TargetBox.shape), "OutputAssignBox": assigned}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         PriorBox: DeviceOperand,

@@ -145,7 +145,7 @@ class TargetAssign(OpDef, op="target_assign"):
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -284,7 +284,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         falling = p**self.gamma * (log_rest * (1 - p) * self.gamma - p)
         return {"X": (d_Out * (-true * rising - wrong * falling)).astype(X.dtype)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -298,7 +298,7 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         falling = k.power(p, self.gamma) * log_rest * wrong
         k.store(Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -140,7 +140,7 @@ class PriorBox(Priors, op="prior_box"):
         sizes = prior_sizes(self.min_sizes, self.max_sizes, ratios, order)
         return [(-w / 2, -h / 2, w / 2, h / 2) for w, h in sizes]
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -217,7 +217,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         positions = dense_offsets(*given, int(sum(steps) * 0.5)) if all(steps) else []
         return [(x - w, y - h, x + w, y + h) for x, y, w, h in positions]
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -294,7 +294,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         pairs = [((wide - 1) / 2, (tall - 1) / 2) for wide, tall in sizes]
         return [(-w, -h, w, h) for w, h in pairs]
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

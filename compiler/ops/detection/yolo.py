@@ -95,7 +95,7 @@ class YoloBox(OpDef, op="yolo_box"):
             "Scores": scores.astype(X.dtype).reshape(*rows, self.class_num),
         }
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

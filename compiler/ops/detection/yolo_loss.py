@@ -215,7 +215,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         less = min(1 / self.class_num, SMOOTHEST) if self.use_label_smooth else 0.0
         return Truth(boxes, labels, scores, SMALLEST, less)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -235,7 +235,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         if Loss is not None:
             yolo_loss_kernels.losses(k, head, truth, match, mask, COUNTS, Loss)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -34,11 +34,11 @@ class RowSequences(OpDef, op="row_sequences"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
     ) -> None:
         k.write_host(Out_lod[0], k.on_host(one_row_offsets, X.shape[0]))
         copy(k, X, Out)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

@@ -152,12 +152,12 @@ class Conv3d(Convolution, op="conv3d"):
     def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
         return self.output(Input, Filter)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
         convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -272,7 +272,7 @@ class Conv2d(Convolution, op="conv2d"):
             target = f"{Filter.view(g.filter_matrix)}, {self.nchw(k, d_Input)}, {work}, {position}"
             k.line(f"{k.function(image_gradient_tiles)}({upstream}, {target})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -282,7 +282,7 @@ class Conv2d(Convolution, op="conv2d"):
     ) -> None:
         convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

@@ -86,6 +86,9 @@ def convolve(
     bias: DeviceOperand | None = None,
 ) -> None:
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
+    given = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
+    if k.specialised("convolution", g, **given):
+        return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
     each, positions = count // g.groups, [images.shape[0], *g.counts]
@@ -115,6 +118,9 @@ def image_gradient(
     bias: DeviceOperand | None = None,
 ) -> None:
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
+    given = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
+    if k.specialised("image_gradient", g, **given):
+        return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
     each, positions = count // g.groups, [images.shape[0], *g.sizes]
@@ -145,6 +151,8 @@ def filter_gradient(
     filters: DeviceOperand,
 ) -> None:
     """filters[f, c, i] = Σ outputs[n, f, y] images[n, c, s·y + d·i - p] over n and y."""
+    if k.specialised("filter_gradient", g, images=images, outputs=outputs, filters=filters):
+        return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
     each, reduction = count // g.groups, [images.shape[0], *g.counts]

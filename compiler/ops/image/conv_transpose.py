@@ -223,7 +223,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         found = {"Input": d_images, "Filter": d_filters}
         return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -233,7 +233,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
     ) -> None:
         image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output, Bias)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -263,12 +263,12 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
     def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
         return self.output(Input, Filter)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
         image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

@@ -194,7 +194,7 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
         given, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
         return deformable_gradient(*given, axes, parts)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -206,7 +206,7 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
         d = self.deformed(Input, Offset, Mask, Filter.shape)
         deformable_kernels.forward(k, d, Filter, Output)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -241,7 +241,7 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
         found = deformable_gradient(*given, axes, parts)
         return {slot: found[slot] for slot in ("Input", "Offset", "Filter")}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -252,7 +252,7 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
         d = self.deformed(Input, Offset, None, Filter.shape)
         deformable_kernels.forward(k, d, Filter, Output)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

@@ -177,7 +177,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         one = types.get("ROIs_lod") or types["Input"].shape[0] == 1
         return "" if one else "no LoD or offsets assign the boxes to images"
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -190,7 +190,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
         deformable_region_kernels.pooled(k, p, Input, self.output_dim, Output, TopCount)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

@@ -76,13 +76,13 @@ class AffineGrid(OpDef, op="affine_grid"):
         base = even_grid(height, width, self.align_corners, d_Output.dtype)
         return {"Theta": d_Output.reshape(batch, -1, 2).mT @ base}
 
-    def triton(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
         n, y, x, axis = k.grid(*Output.shape)
         right, down = self.positions(k, y, x, Output.type.dtype)
         result = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
         k.store(Output, (n, y, x, axis), result)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, d_Output: DeviceOperand, d_Theta: DeviceOperand
     ) -> None:
         n, axis, part = k.grid(*d_Theta.shape)
@@ -151,7 +151,7 @@ class GridSampler(OpDef, op="grid_sampler"):
         positions = np.stack([d_columns, d_rows], axis=-1) * steps
         return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": positions}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
     ) -> None:
         n, c, i, j = k.grid(*Output.shape)
@@ -161,7 +161,7 @@ class GridSampler(OpDef, op="grid_sampler"):
         )
         k.store(Output, (n, c, i, j), samples)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

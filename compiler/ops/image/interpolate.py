@@ -112,11 +112,11 @@ class Interpolation(OpDef):
         sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, Out))
         return interpolate_kernels.axes_of(sizes, counts, method, self.steps(len(sizes)))
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = self.resampling(X.shape, Out.shape)
         interpolate_kernels.resize(k, self.data_layout, axes, X, Out)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.resampling(d_X.shape, d_Out.shape)
         interpolate_kernels.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
 

@@ -183,7 +183,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
         return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -209,7 +209,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         if Out is not None:
             perspective_kernels.drawings(k, X, image, indices, weights, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         ROIs: DeviceOperand,

@@ -68,10 +68,10 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         result = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
         return {"X": to_layout(self.data_format, result)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.copy_elements(k, X, Out, True)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.copy_elements(k, d_X, d_Out, False)
 
     def copy_elements(
@@ -113,14 +113,14 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": shuffled_channels(d_Out, self.group)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         n, c, y, x = indices = k.grid(*X.shape)
         rows = k.size(X.shape[1] // self.group)
         source = k.mod(c, self.group) * rows + k.div(c, self.group)
         k.store(Out, indices, X[n, source, y, x])
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.triton(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.kernel(k, d_Out, d_X)
 
 
 def shuffled_channels(X: Array, group: int) -> Array:
@@ -167,11 +167,11 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         result = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
         return {"X": result.reshape(batch, channels // (times * times), height, width)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         parts, indices = self.parts(X.shape), k.grid(*X.shape)
         k.store(Out.reshaped(parts), self.target_index(k, X.shape, indices), X[indices])
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         parts, indices = self.parts(d_X.shape), k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out.reshaped(parts)[self.target_index(k, d_X.shape, indices)])
 
@@ -216,10 +216,10 @@ class TemporalShift(OpDef, op="temporal_shift"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": shifted_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.move(k, X, Out, 1)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.move(k, d_Out, d_X, -1)
 
     def move(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:

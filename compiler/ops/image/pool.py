@@ -165,19 +165,32 @@ class Pooling(OpDef):
             upstream = f"{self.nchw(k, d_Out)}, {share}, {self.nchw(k, part)}"
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
+        kind = "largest" if self.largest else "means"
+        if k.specialised(kind, p, images=X, outputs=Out):
+            return
         if self.largest:
             pool_kernels.largest(k, p, X, Out, None)
         else:
             pool_kernels.means(k, p, X, Out)
 
-    def triton_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    def kernel_grad(
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
     ) -> None:
         p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
+        if not self.largest and k.specialised("means_gradient", p, outputs=d_Out, images=d_X):
+            return
         if not self.largest:
             pool_kernels.means_gradient(k, p, d_Out, d_X)
+            return
+        given = {"images": X, "found": Out, "outputs": d_Out, "gradient": d_X}
+        if k.specialised("largest_gradient", p, **given):
             return
         positions = k.scratch(d_Out.shape, DType.INT32)
         pool_kernels.largest(k, p, X, None, positions)

@@ -118,12 +118,12 @@ class MaxPoolWithIndex(OpDef):
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": add_at(d_Out, Mask, concrete_shape(X))}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
     ) -> None:
         pool_kernels.largest(k, self.windows(X.shape), X, Out, Mask)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         pool_kernels.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
@@ -186,7 +186,7 @@ class Unpool(OpDef, op="unpool"):
     def grad(self, X: Array, Indices: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": take_at(d_Out, Indices)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
@@ -196,7 +196,7 @@ class Unpool(OpDef, op="unpool"):
         valid = inside(k, position, whole[2])
         k.store(Out.reshaped(whole), (n, c, position), X.reshaped(table)[n, c, i], valid)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         table, whole = flat_image_shape(d_X.shape), flat_image_shape(d_Out.shape)
@@ -254,7 +254,7 @@ class Spp(OpDef, op="spp"):
             first += width
         return {"X": d_x}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
             p, (n, c, *y) = self.windows(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
@@ -269,7 +269,7 @@ class Spp(OpDef, op="spp"):
                 found = found / p.share(k, y, compute_dtype(X.type.dtype))
             k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         batch, channels, *_ = X.shape

@@ -57,7 +57,7 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": self.alpha * d_Out}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -75,7 +75,7 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
         at = (*batch, row, column)
         k.store(Out, at, X[at] * self.alpha + wave * self.beta)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[indices] * self.alpha)
 
@@ -162,7 +162,7 @@ class Fsp(OpDef, op="fsp"):
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         x, y, positions = (
@@ -173,7 +173,7 @@ class Fsp(OpDef, op="fsp"):
         share = k.astype(k.size(product(positions)), X.type.dtype)
         k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

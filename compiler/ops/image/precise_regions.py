@@ -76,7 +76,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
             d_rois[number] = np.array(box) * self.spatial_scale
         return {"X": d_x, "ROIs": d_rois}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -89,7 +89,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         boxes = self.boxes(k, X.shape, ROIs, starts, innermost_offsets(ROIs_lod))
         precise_region_kernels.integrals(k, boxes, X, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -124,7 +124,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
             d_x[image] += add_at(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
         return {"X": d_x}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -137,7 +137,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
         boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
         region_kernels.largest(k, boxes, X, Out, Argmax)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         ROIs: DeviceOperand,
@@ -198,7 +198,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
             d_x[numbers[number]] += down.T @ d_Out[number] @ across
         return {"X": d_x}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -210,7 +210,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
         boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
         region_kernels.aligned_means(k, boxes, X, self.sampling_ratio, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         ROIs: DeviceOperand,
@@ -279,7 +279,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
                 cell += (d_Out[number, :, i, j] / max(cell[0].size, 1))[:, None, None]
         return {"X": d_x.reshape(shape)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -290,7 +290,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
         boxes = self.boxes(k, X.shape, ROIs, innermost_offsets(ROIs_lod))
         region_kernels.sensitive_means(k, boxes, X, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         ROIs: DeviceOperand,

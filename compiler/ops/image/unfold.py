@@ -89,7 +89,7 @@ class Unfold(OpDef, op="unfold"):
         sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
         n, depth, position = k.grid(*Y.shape)
         axes = self.axes(X.shape)
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
@@ -98,7 +98,7 @@ class Unfold(OpDef, op="unfold"):
         )
         k.store(Y, (n, depth, position), X.at(n, c, *at, where=inside, other=0))
 
-    def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
         n, c, *position = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernel_sizes)
         iteration = k.loop(taps)
@@ -178,7 +178,7 @@ class Im2Sequence(OpDef, op="im2sequence"):
         parts = d_Out.reshape(batch, axes[0][5], axes[1][5], channels, -1)
         return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), axes, sizes)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -197,7 +197,7 @@ class Im2Sequence(OpDef, op="im2sequence"):
         at, inside = input_positions(k, axes, windows, taps)
         k.store(Out, (position, depth), X.at(n, c, *at, where=inside, other=0))
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         n, c, *position = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernels)
         iteration = k.loop(taps)

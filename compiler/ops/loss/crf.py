@@ -226,7 +226,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Emission[row_at[valid]] = (likely[0] - real[0])[valid]
         return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Emission: DeviceOperand,
@@ -255,7 +255,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
             given = Emission, Transition, Label, highest, logs, alpha, weights
             crf_kernels.likelihood(field, *given, LogLikelihood)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Label: DeviceOperand,
@@ -347,7 +347,7 @@ class CrfDecoding(OpDef, op="crf_decoding"):
             path[real] = found if Label is None else found == Label.reshape(-1)[real]
         return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Emission: DeviceOperand,

@@ -225,7 +225,7 @@ class WarpCtc(OpDef, op="warpctc"):
         d_Logits[label_at[valid]] = scaled.transpose(1, 0, 2)[valid]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Logits: DeviceOperand,
@@ -249,7 +249,7 @@ class WarpCtc(OpDef, op="warpctc"):
         if WarpCTCGrad is not None:
             ctc_kernels.gradient(lattices, forward, backward, totals, WarpCTCGrad)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         WarpCTCGrad: DeviceOperand,

@@ -112,7 +112,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         pull = slope * d_Out.reshape(-1, *[1] * (Diff.ndim - 1))
         return {"X": pull, "Y": -pull}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -139,7 +139,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         if Out is not None:
             k.store(Out, (i, 0), k.sum(each, r))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Diff: DeviceOperand,
@@ -207,7 +207,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         """Return the divisor of the reduced sum."""
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
     ) -> None:
         flat = (X.type.numel,)
@@ -220,7 +220,7 @@ class KldivLoss(OpDef, op="kldiv_loss"):
             each = k.sum(each, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
         k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, each)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         flat = (d_X.type.numel,)
@@ -286,7 +286,7 @@ class CenterLoss(OpDef, op="center_loss"):
     def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
         return {"X": SampleCenterDiff * d_Loss}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -320,7 +320,7 @@ class CenterLoss(OpDef, op="center_loss"):
         moved = total * number(k, CenterUpdateRate) / count
         k.store(CentersOut, (c, j), Centers[c, j] + moved)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         SampleCenterDiff: DeviceOperand,

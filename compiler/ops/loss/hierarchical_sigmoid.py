@@ -202,7 +202,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
         return TreePaths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -221,7 +221,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         if W_Out is not None:
             copy(k, W, W_Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

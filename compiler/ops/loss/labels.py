@@ -45,7 +45,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": (1 - self.epsilon) * d_Out}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -59,7 +59,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
             smooth = PriorDist.reshaped((classes,))[indices[-1]]
         k.store(Out, indices, X[indices] * (1 - self.epsilon) + smooth * self.epsilon)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[indices] * (1 - self.epsilon))
 
@@ -142,7 +142,7 @@ class NllLoss(OpDef, op="nll_loss"):
         np.put_along_axis(d_X, np.expand_dims(known, 1), np.expand_dims(share, 1), 1)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -172,7 +172,7 @@ class NllLoss(OpDef, op="nll_loss"):
         elif Total_weight is not None:
             fill(k, Total_weight, 0)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Label: DeviceOperand,

@@ -138,7 +138,7 @@ class CrossEntropy(OpDef, op="cross_entropy"):
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
     ) -> None:
         if self.soft_label:
@@ -146,7 +146,7 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         else:
             cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -230,7 +230,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -240,7 +240,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     ) -> None:
         cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y, MatchX)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Label: DeviceOperand,

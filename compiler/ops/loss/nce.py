@@ -239,7 +239,7 @@ class Nce(OpDef, op="nce"):
         """Return why it has no device kernel; empty if it has one."""
         return too_many(len(self.custom_neg_classes))
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -265,7 +265,7 @@ class Nce(OpDef, op="nce"):
         given = (Input, Weight, Bias)
         nce_kernels.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

@@ -124,7 +124,7 @@ class BprLoss(OpDef, op="bpr_loss"):
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
     ) -> None:
         rows, classes = row_table(X.shape)
@@ -134,7 +134,7 @@ class BprLoss(OpDef, op="bpr_loss"):
         total = k.sum(k.where(other, softplus(k, lead), 0), r)
         k.store(Y.reshaped((rows,)), (i,), total / other_classes(k, X))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -131,7 +131,7 @@ class SampleLogits(OpDef, op="sample_logits"):
         given_samples = "Samples" in types or types.get("CustomizedSamples")
         return "" if given_samples else "it samples until enough distinct classes are found"
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Logits: DeviceOperand,
@@ -162,7 +162,7 @@ class SampleLogits(OpDef, op="sample_logits"):
             if out is not None:
                 copy(k, given, out)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,
         d_Logits: DeviceOperand,
     ) -> None:  # fmt: skip

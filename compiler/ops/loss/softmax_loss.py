@@ -143,7 +143,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         k.line(f"np.multiply({Softmax.view(table)}, {column}, out={d_Logits.view(table)})")
         k.line(f"{flat}[{index}] -= {share}")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Logits: DeviceOperand,
@@ -155,7 +155,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         ignore = None if self.soft_label else self.ignore_index
         cross_entropy_kernels.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Label: DeviceOperand,

@@ -54,7 +54,7 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
             "Bias": np.sum(d_Out, axis=0, keepdims=True),
         }
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -69,7 +69,7 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sizes))])
         k.store(Out, (n, c), total if Bias is None else total + Bias[0, c])
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

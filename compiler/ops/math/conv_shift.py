@@ -47,7 +47,7 @@ class ConvShift(OpDef, op="conv_shift"):
             d_X[:, indices[:, step]] += d_Out * Y[:, step : step + 1]
         return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, indices], d_Out)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         (batch, width), steps = X.shape, Y.shape[1]
@@ -56,7 +56,7 @@ class ConvShift(OpDef, op="conv_shift"):
         index = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
         k.store(Out, (b, i), k.sum(X[b, index] * Y[b, j], j))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -56,7 +56,7 @@ class Cumsum(OpDef, op="cumsum"):
             return running_sum(X.reshape(-1), 0, self.exclusive, self.reverse)
         return running_sum(X, self.axis, self.exclusive, self.reverse)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
         x, out = X.reshaped(whole), Out.reshaped(whole)

@@ -65,7 +65,7 @@ class AddDoubleGrad(OpDef):
     def infer(self, DOut: TensorType) -> TensorType:
         return DOut
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         DDX: DeviceOperand | None,
@@ -129,7 +129,7 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
         by_y = -(by_x * upstream).sum(axis=axes, keepdims=True)
         return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": upstream}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Y: DeviceOperand,

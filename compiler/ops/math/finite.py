@@ -35,7 +35,7 @@ class IsFinite(TensorTest, op="isfinite"):
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         found = k.astype(k.isfinite(X.reshaped((X.type.numel,))[r]), DType.INT32)
@@ -48,7 +48,7 @@ class IsInf(TensorTest, op="isinf"):
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         found = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
@@ -61,7 +61,7 @@ class IsNan(TensorTest, op="isnan"):
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         found = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
@@ -123,7 +123,7 @@ class AllClose(OpDef, op="allclose"):
         close = np.isclose(Input, Other, self.rtol, self.atol, self.equal_nan)
         return close.all(keepdims=True).reshape(1)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Other: DeviceOperand, Out: DeviceOperand
     ) -> None:
         (one,) = k.grid(1)
@@ -152,7 +152,7 @@ class EqualAll(OpDef, op="equal_all"):
     def numpy(self, X: Array, Y: Array) -> Array:
         return np.full(1, np.array_equal(X, Y))
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         unequal = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
@@ -206,7 +206,7 @@ class EqualReduce(OpDef, op="equal_reduce"):
         spread = broadcast(self.kind, [X, aligned_shape(self.axis, X, Y)]) == X
         return "" if spread and X else "X broadcasts to the shape of Y"
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         (one,) = k.grid(1)

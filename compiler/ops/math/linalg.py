@@ -40,14 +40,14 @@ class Dot(OpDef, op="dot"):
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out * Y, "Y": d_Out * X}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         kept = k.grid(*X.shape[:-1])
         r = k.loop(X.shape[-1])
         k.store(Out, (*kept, 0), k.sum(X[(*kept, r)] * Y[(*kept, r)], r))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -93,7 +93,7 @@ class Addmm(OpDef, op="addmm"):
         by_factors = {"X": np.matmul(scaled, Y.T), "Y": np.matmul(X.T, scaled)}
         return {"Input": sum_to_shape(d_Out * self.Beta, Input)} | by_factors
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -105,7 +105,7 @@ class Addmm(OpDef, op="addmm"):
         total = k.contract(X[i, left], Y[right, j]) * self.Alpha
         k.store(Out, (i, j), total + Input[broadcast_at(Input.shape, (i, j))] * self.Beta)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -150,12 +150,12 @@ class Cross(OpDef, op="cross"):
         axis = vector_axis(X.shape, self.dim)
         return {"X": cross_products(Y, d_Out, axis), "Y": cross_products(d_Out, X, axis)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         cross_kernel(k, X, Y, self.dim, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -235,7 +235,7 @@ class Kron(OpDef, op="kron"):
         by_x, by_y = np.sum(viewed * y, axis=inner), np.sum(viewed * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         x, y = (with_rank(each, Out.type.rank) for each in (X, Y))
@@ -244,7 +244,7 @@ class Kron(OpDef, op="kron"):
         outer, inner = (tuple(part(*pair) for pair in pairs) for part in (k.div, k.mod))
         k.store(Out, indices, x[outer] * y[inner])
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -315,7 +315,7 @@ class Trace(OpDef, op="trace"):
         axes = diagonal_axes(len(Input), self.dim1, self.dim2)
         return {"Input": scatter_diagonal(d_Out, Input, self.offset, axes)}
 
-    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         rows, columns = diagonal_axes(Input.type.rank, self.dim1, self.dim2)
         kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
         output_index = k.grid(*kept)
@@ -326,7 +326,7 @@ class Trace(OpDef, op="trace"):
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
         k.store(Out.reshaped(kept), output_index, k.sum(value, r))
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         rows, columns = diagonal_axes(d_Input.type.rank, self.dim1, self.dim2)
         at = k.grid(*d_Input.shape)
         removed = (rows, columns)

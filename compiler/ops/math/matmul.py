@@ -92,12 +92,12 @@ class Product(OpDef):
         if d_Y is not None:
             self.write(k, pairs["Y"], operands, "Y", d_Y)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         self.launch(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -242,14 +242,14 @@ class Maxout(OpDef, op="maxout"):
         groups = X[axis] // self.groups
         return product(X[:axis]), groups, self.groups, product(X[axis + 1 :])
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         outer, groups, group, inner = self.grouped_shape(X.shape)
         i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
         maximum = k.max(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
         k.store(Out.reshaped((outer, groups, inner)), (i, c, j), maximum)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         outer, groups, group, inner = self.grouped_shape(X.shape)

@@ -165,7 +165,7 @@ class UfuncReduction(Reduction):
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         loop, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
         value = X[whole]
         if Out.type.dtype is not X.type.dtype:
@@ -199,7 +199,7 @@ class Summation(UfuncReduction):
         else:
             k.line(f"np.copyto({d_X}, {share})")
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.axes(d_X.type.rank)
         whole = k.grid(*d_X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
@@ -296,7 +296,7 @@ class MinMaxReduction(AxisReduction, UfuncReduction):
         chosen = np.equal(X, expand_reduced(Out, X.shape, axes))
         return {"X": expand_reduced(d_Out, X.shape, axes) * chosen}
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -359,7 +359,7 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
         return {"X": expand_reduced(d_Out, X.shape, axes) * products_excluding_self(X, axes)}
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         axes, own = self.axes(X.type.rank), k.grid(*X.shape)

@@ -61,7 +61,7 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         by_y = -slope if len(Y) == len(X) else -slope.sum(axis=0)
         return {"X": slope.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -78,7 +78,7 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         if Out is not None:
             k.store(Out, (i, 0), k.sum(between * between, r))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         sub_result: DeviceOperand,
@@ -144,7 +144,7 @@ class CosSim(OpDef, op="cos_sim"):
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
         return {"X": by_x.reshape(X.shape), "Y": sum_to_shape(by_y, y.shape).reshape(Y.shape)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -164,7 +164,7 @@ class CosSim(OpDef, op="cos_sim"):
         if YNorm is not None:
             k.store(YNorm, (mine, 0), y_norm, i < k.size(Y.shape[0]))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

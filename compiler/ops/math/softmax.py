@@ -103,14 +103,14 @@ class LogSumExp(OpDef, op="logsumexp"):
         share = np.exp(X - expand_reduced(Out, X.shape, axes))
         return {"X": expand_reduced(d_Out, X.shape, axes) * share}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = normalize_axes(X.type.rank, self.axis, self.reduce_all)
         r, whole, left = reduction_kernel(k, X.shape, axes)
         maximum = k.max(X[whole], r)
         total = k.log(k.sum(k.exp(X[whole] - maximum), r)) + maximum
         k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, total)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -118,7 +118,7 @@ class TopK(OpDef, op="top_k"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, -1, self.k)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -128,7 +128,7 @@ class TopK(OpDef, op="top_k"):
         values, indices = both_outputs(k, X, self.k, -1, Out, Indices)
         sort_kernels.top_values(k, X, self.k, -1 % X.type.rank, True, values, indices)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         sort_kernels.scatter_along(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
@@ -174,7 +174,7 @@ class TopKV2(OpDef, op="top_k_v2"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, self.k)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -186,7 +186,7 @@ class TopKV2(OpDef, op="top_k_v2"):
             k, X, self.k, self.axis % X.type.rank, self.largest, values, indices
         )
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
@@ -220,7 +220,7 @@ class Argsort(OpDef, op="argsort"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, None)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -234,7 +234,7 @@ class Argsort(OpDef, op="argsort"):
         x, values, indices = (each.reshaped(whole) for each in (X, values, indices))
         sort_kernels.sort_rows(k, x, self.descending, values, indices, size)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
@@ -288,7 +288,7 @@ class ArgMax(ArgMinMax, op="arg_max"):
         found = np.argmax(X, axis=axis, keepdims=self.keepdims)
         return typed_indices(found, X.ndim, self.keepdims, self.dtype)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, True)
 
 
@@ -300,5 +300,5 @@ class ArgMin(ArgMinMax, op="arg_min"):
         found = np.argmin(X, axis=axis, keepdims=self.keepdims)
         return typed_indices(found, X.ndim, self.keepdims, self.dtype)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, False)

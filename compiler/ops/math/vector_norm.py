@@ -56,7 +56,7 @@ class Norm(OpDef, op="norm"):
         along = np.sum(X * d_Out, axis=self.axis, keepdims=True)
         return {"X": (d_Out - X * (along / (Norm * Norm))) / Norm}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -73,7 +73,7 @@ class Norm(OpDef, op="norm"):
         if Out is not None:
             k.store(Out.reshaped(whole), (i, r, j), x / length)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -166,12 +166,12 @@ class PNorm(OpDef, op="p_norm"):
         slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), self.porder)
         return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = reduction_kernel(k, X.shape, axes)
         k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -208,11 +208,11 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), 2.0)
         return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         r, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
         k.store(Out.reshaped(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -247,14 +247,14 @@ class Dist(OpDef, op="dist"):
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
         return {"X": sum_to_shape(slope, X.shape), "Y": -sum_to_shape(slope, Y.shape)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.grid(1)
         r = k.loop(product(whole))
         k.store(Out, (one,), kernel_p_norm(k, difference_at(X, Y, k.unravel(r, whole)), self.p, r))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -303,7 +303,7 @@ class SquaredL2Norm(GlobalNorm, op="squared_l2_norm"):
     def compute(self, xp: Xp, squares: Value) -> Value:
         return squares
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         indices = k.grid(*X.shape)
@@ -325,7 +325,7 @@ class L1Norm(GlobalNorm, op="l1_norm"):
     def compute(self, xp: Xp, sizes: Value) -> Value:
         return sizes
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         indices = k.grid(*X.shape)

@@ -62,7 +62,7 @@ class Accuracy(OpDef, op="accuracy"):
         if Total is not None:
             k.line(f"{Total}.fill({rows})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Indices: DeviceOperand,
@@ -146,7 +146,7 @@ class MeanIou(OpDef, op="mean_iou"):
         total = np.array([mean], np.float32) + sum(InMeanIou or [])
         return {"OutMeanIou": total, "OutWrong": wrong, "OutCorrect": correct}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Predictions: DeviceOperand,

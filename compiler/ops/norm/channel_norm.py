@@ -77,7 +77,7 @@ class Lrn(OpDef, op="lrn"):
         around = to_layout(self.data_format, neighbour_sum(share, reach, reach))
         return {"X": d_Out * MidOut**-self.beta - 2 * self.alpha * self.beta * X * around}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand
     ) -> None:
         position = k.grid(*X.shape)
@@ -88,7 +88,7 @@ class Lrn(OpDef, op="lrn"):
         k.store(MidOut, position, middle)
         k.store(Out, position, X[position] * k.power(middle, -self.beta))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -163,7 +163,7 @@ class AffineChannel(OpDef, op="affine_channel"):
         k.line(f"np.multiply({X}, {Scale.view(shape)}, out={Out})")
         k.line(f"np.add({Out}, {Bias.view(shape)}, out={Out})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -176,7 +176,7 @@ class AffineChannel(OpDef, op="affine_channel"):
         result = X.reshaped(s.view)[position] * Scale[position[1]] + Bias[position[1]]
         k.store(Out.reshaped(s.view), position, result)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

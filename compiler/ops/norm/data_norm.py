@@ -107,7 +107,7 @@ class DataNorm(OpDef, op="data_norm"):
         learnt = {"scale_w": (d_Y * centred * Scales * shown).sum(axis=0)}
         return {"X": d_x, **result, **learnt, "bias": (d_Y * shown).sum(axis=0)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -139,7 +139,7 @@ class DataNorm(OpDef, op="data_norm"):
         near = k.abs(X.at(n, first, where=inside, other=0)) < NOT_SHOWN
         return k.astype(k.where(near, 0.0, 1.0), X.type.dtype)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -85,7 +85,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         d_bias = upstream.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -109,7 +109,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
             y = y if Scale is None else y * Scale[c]
             k.store(Y.reshaped(images), (n, c, r), y if Bias is None else y + Bias[c])
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -227,7 +227,7 @@ class GroupNorm(OpDef, op="group_norm"):
         sums = {"Scale": (upstream * normal).sum(axis=axes), "Bias": upstream.sum(axis=axes)}
         return {"X": to_layout(self.data_layout, d_x), **sums}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -240,7 +240,7 @@ class GroupNorm(OpDef, op="group_norm"):
         g, outs = Groups(self.data_layout, X.shape, self.groups), (Y, Mean, Variance)
         group_norm_kernels.normalise(k, g, X, (Scale, Bias), self.epsilon, outs)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Y: DeviceOperand,

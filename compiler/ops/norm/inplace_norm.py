@@ -95,7 +95,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
             "Bias": result[2],
         }
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -111,12 +111,12 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         SavedVariance: DeviceOperand | None,
     ) -> None:
         given = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
-        super().triton(k, *given, SavedMean, SavedVariance)
+        super().kernel(k, *given, SavedMean, SavedVariance)
         if Y is not None and self.activation in ("leaky_relu", "elu"):
             at = k.grid(*Y.shape)
             k.store(Y, at, activated_value(k, Y[at], self.activation, self.alpha))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Y: DeviceOperand,

@@ -145,7 +145,7 @@ class LayerNorm(OpDef, op="layer_norm"):
             share = self.share(k, columns, X, Scale)
             self.lower_image(k, [d_Y, d_X], Scale, share, [inverse, normal, part])
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -170,7 +170,7 @@ class LayerNorm(OpDef, op="layer_norm"):
             y = y if Bias is None else y + Bias[r]
             k.store(Y.reshaped((rows, columns)), (i, r), y)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

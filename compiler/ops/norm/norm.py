@@ -119,7 +119,7 @@ class BatchNormalisation(Layouts):
         """True if the statistics are the running ones, not those of the batch."""
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -268,7 +268,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         name, last = self.gradient_function(k)
         k.line(f"{name}({images}, {vectors}, {result}, {last})")
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -282,9 +282,9 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
         given = (X, d_Y, Scale, SavedMean, SavedVariance)
-        self.triton_gradient(k, s, given, (d_X, d_Scale, d_Bias))
+        self.kernel_gradient(k, s, given, (d_X, d_Scale, d_Bias))
 
-    def triton_gradient(
+    def kernel_gradient(
         self,
         k: KernelBuilder,
         s: Channels,
@@ -336,7 +336,7 @@ class BatchNormRecomputed(Layouts, op="batch_norm_again"):
         rest = f"{SavedMean}, {SavedVariance}, {like(k, Scale)}, {like(k, Scale)}, {self.frozen}"
         k.line(f"{k.function(renormalize)}({images}, {rest})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -66,7 +66,7 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         result = (upstream - (upstream * matrix).sum() / sigma * np.outer(u, v)) / sigma
         return {"Weight": np.moveaxis(result.reshape(permuted.shape), 0, self.dim)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Weight: DeviceOperand,
@@ -78,7 +78,7 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         at = k.grid(*Weight.shape)
         k.store(Out, at, Weight[at] / sigma[0])
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Weight: DeviceOperand,

@@ -107,7 +107,7 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
         with np.errstate(divide="ignore", invalid="ignore"):
             return X * factor / X.dtype.type(divisor(self.quant_bits, len(Scales)))
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Scales: list[DeviceOperand], Out: DeviceOperand
     ) -> None:
         indices, axis = k.grid(*X.shape), len(Scales) - 1
@@ -139,7 +139,7 @@ class DequantizeLog(OpDef, op="dequantize_log"):
         found = Dict.reshape(-1)[X.astype(np.int64) % 128]
         return np.where(X < 0, -found, found)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Dict: DeviceOperand, Out: DeviceOperand
     ) -> None:
         indices = k.grid(*X.shape)

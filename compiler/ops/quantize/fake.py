@@ -47,7 +47,7 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
         scale = largest(X, tuple(range(X.ndim))).reshape(1)
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -73,7 +73,7 @@ class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize
         scale = largest(X, tuple(range(1, X.ndim)))
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale.reshape(-1)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -116,7 +116,7 @@ class FakeQuantizeMovingAverage(MovingAverage):
         require_scale(self.kind, "InScale", InScale, X)
         return {**found, "OutScale": InScale}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -203,7 +203,7 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
             scale = Scale.copy() if self.is_test else scale.reshape(Scale.shape)
         return {"Out": X.copy(), "OutScale": scale, "OutState": state, "OutAccum": accum}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

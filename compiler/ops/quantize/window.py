@@ -73,7 +73,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
             "OutScales": window,
         }
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

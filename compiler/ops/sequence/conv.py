@@ -118,7 +118,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
             found["PaddingData"] = np.zeros_like(PaddingData)
         return found
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -131,7 +131,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
         window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
         conv_kernels.convolve(k, window, X, padding, Filter, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

@@ -104,7 +104,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         np.add.at(d_X, expanded_rows(X_lod, Y_lod[self.ref_level], len(d_X)), d_Out)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -120,7 +120,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         if X_lod and Out_lod:
             k.write_host(Out_lod[0], k.on_host(expanded_offsets, X_lod[0], level))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X_lod: list[Operand] | None,
@@ -166,12 +166,12 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         return {"X": segment_sums(d_Out, Y_lod[0])}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand
     ) -> None:
         gather_slices(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         pool_kernels.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
@@ -253,7 +253,7 @@ class LodReset(OpDef, op="lod_reset"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -269,5 +269,5 @@ class LodReset(OpDef, op="lod_reset"):
             k.write_host(level, levels[index])
         copy(k, X, Out)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

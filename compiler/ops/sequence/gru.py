@@ -195,7 +195,7 @@ class Gru(OpDef, op="gru"):
             found["H0"] = initial_gradient(d_state, order, len(H0))
         return found
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -219,7 +219,7 @@ class Gru(OpDef, op="gru"):
         with k.for_each(steps.onwards, *STEP) as numbers:
             gru_kernels.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input_lod: list[Operand],

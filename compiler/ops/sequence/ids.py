@@ -71,7 +71,7 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
     ) -> None:
         rows_in = rows_bounds(k, X_lod[0], X.shape[0])
@@ -133,7 +133,7 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
         return {"X": d_Out, "Updates": reshaped(taken, Updates)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -150,7 +150,7 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         update = Updates.reshaped((count,))[i]
         k.add(Out.reshaped(table), (owners[i], place), update, inside(k, place, table[1]))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Ids: DeviceOperand,

@@ -110,7 +110,7 @@ class Lstm(Memory, op="lstm"):
             found["C0"] = initial_gradient(d_cell, order, len(C0))
         return found
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -129,7 +129,7 @@ class Lstm(Memory, op="lstm"):
         outs = Hidden, Cell, BatchGate, BatchCellPreAct
         launch_steps(memory, steps, (Input, H0, C0), outs, None)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input_lod: list[Operand],
@@ -258,7 +258,7 @@ class Lstmp(Memory, op="lstmp"):
             found["C0"] = initial_gradient(d_cell, order, len(C0))
         return found
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -279,7 +279,7 @@ class Lstmp(Memory, op="lstmp"):
         outs = Projection, Cell, BatchGate, BatchCellPreAct
         launch_steps(memory, steps, (Input, H0, C0), outs, BatchHidden)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Input_lod: list[Operand],

@@ -98,7 +98,7 @@ class SequencePad(OpDef, op="sequence_pad"):
         rows = d_Out.reshape(-1, *d_Out.shape[2:])
         return {"X": rows.take(padded_places(X_lod[0], d_Out.shape[1]), axis=0)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -119,7 +119,7 @@ class SequencePad(OpDef, op="sequence_pad"):
         value = k.where(t < end - start, value, padding)
         k.store(Out.reshaped((count, width, table[1])), (i, t, j), value)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         places = k.to_device(k.on_host(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
@@ -181,7 +181,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         rows[padded_places(Out_lod[0], d_X.shape[1])] = d_Out
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -196,7 +196,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         for level in Out_lod or []:
             k.write_host(level, k.on_host(offsets_after, Length))
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         offsets, (count, width), table = (
@@ -256,7 +256,7 @@ class SequenceMask(OpDef, op="sequence_mask"):
         places = mask_width(X, MaxLenTensor, self.maxlen)
         return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: Operand, MaxLenTensor: Operand | None, Y: DeviceOperand
     ) -> None:
         k.set_size(Y.shape[-1], k.on_host(mask_width, X, MaxLenTensor, self.maxlen))

@@ -228,7 +228,7 @@ class SequencePool(OpDef, op="sequence_pool"):
         rows = lod_expression(k, f"{k.function(owners)}({offsets})", offsets, "owners")
         k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -241,7 +241,7 @@ class SequencePool(OpDef, op="sequence_pool"):
             k.write_host(outer, level)
         pool_kernels.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X_lod: list[Operand],
@@ -278,12 +278,12 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
         shares = segment_sums(Out * d_Out, X_lod[0])
         return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
     ) -> None:
         softmax_rows(k, X, X_lod[0], Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X_lod: list[Operand],

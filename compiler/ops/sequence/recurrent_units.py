@@ -71,7 +71,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
         d_candidate[:] = d_cell * inlet * slope(candidate, "tanh")
         return {"X": d_X, "C_prev": d_cell * forget}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -86,7 +86,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
             if out is not None:
                 k.store(out, (i, j), value)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -208,7 +208,7 @@ class GruUnit(OpDef, op="gru_unit"):
         found = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
         return found if Bias is None else {**found, "Bias": d_Input.sum(axis=0, keepdims=True)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,
@@ -225,7 +225,7 @@ class GruUnit(OpDef, op="gru_unit"):
         news = [(Hidden or k.scratch(HiddenPrev.shape, dtype), "row")]
         gru_kernels.step(self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, kept, news)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         HiddenPrev: DeviceOperand,

@@ -59,7 +59,7 @@ class RowConv(OpDef, op="row_conv"):
         d_X = np.einsum("tks,ks->ts", above, Filter[::-1]).reshape(X.shape)
         return {"X": d_X, "Filter": np.einsum("tks,ts->ks", seen, d_rows)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -74,7 +74,7 @@ class RowConv(OpDef, op="row_conv"):
         seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
         k.store(Out.reshaped(table), (i, j), k.sum(seen * Filter[step, j], step))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

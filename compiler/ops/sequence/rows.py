@@ -103,7 +103,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
         d_all[interleaved_rows(X_lod)] = d_Out
         return {"X": np.split(d_all, np.cumsum([offsets[-1] for offsets in X_lod])[:-1])}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: list[DeviceOperand],
@@ -118,7 +118,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
         for level in Out_lod or []:
             k.write_host(level, k.on_host(joined_offsets, X_lod))
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
     ) -> None:
         for index, part in enumerate(d_X):
@@ -141,7 +141,7 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return X.take(reversed_rows(X_lod[0]), axis=0)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand
     ) -> None:
         rows = k.to_device(k.on_host(reversed_rows, X_lod[0]), X.shape[:1])
@@ -208,7 +208,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         d_X[sliced_rows(X_lod[0], Offset, Length)] = d_Out
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -224,7 +224,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         for level in Out_lod or []:
             k.write_host(level, k.on_host(offsets_after, Length))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X_lod: list[Operand],
@@ -279,7 +279,7 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": reshaped(d_Out, X)}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -292,5 +292,5 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
             k.write_host(level, offsets)
         copy(k, X, Out)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

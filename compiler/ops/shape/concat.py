@@ -153,10 +153,10 @@ class Concat(AlongAxis, OpDef, op="concat"):
         for part, share in zip(d_X, shares, strict=True):
             copy_part(k, part, d_Out, share)
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         concat_parts(k, X, Out, self.axis % Out.type.rank)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X: list[DeviceOperand],
@@ -287,7 +287,7 @@ class Split(AlongAxis, OpDef, op="split"):
         sizes = self.sizes(types["X"][0], axis, "SectionsTensorList" in types)
         return shares_along("X", "Out", sizes, axis)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         split_parts(k, X, Out, self.axis % X.type.rank)
 
 

@@ -106,7 +106,7 @@ class FillConstant(Whole, op="fill_constant"):
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, ValueTensor: DeviceOperand | None, Out: DeviceOperand
     ) -> None:
         if ValueTensor is None:
@@ -200,7 +200,7 @@ class FillAnyLike(OpDef, op="fill_any_like"):
     def lower(self, k: SourceBuilder, Out: Operand) -> None:
         k.line(f"{Out}.fill({number_source(parse_number('', self.value, Out.type.dtype.numpy))})")
 
-    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         fill(k, Out, parse_number("", self.value, Out.type.dtype.numpy))
 
 
@@ -275,5 +275,5 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
         number = parse_number(self.str_value, self.value, Out.type.dtype.numpy)
         k.line(f"{Out}.fill({number_source(number)})")
 
-    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         fill(k, Out, parse_number(self.str_value, self.value, Out.type.dtype.numpy))

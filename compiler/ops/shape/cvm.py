@@ -65,7 +65,7 @@ class ShowClick(OpDef, op="cvm"):
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
         return {"X": np.concatenate([row_counts(CVM, rows, X_lod), rest], axis=1)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
         i, j = k.grid(*Y.shape)
         if not self.use_cvm:
             k.store(Y, (i, j), X[i, j + 2])
@@ -74,7 +74,7 @@ class ShowClick(OpDef, op="cvm"):
         counts = k.where(k.equal(j, 0), show, click - show)
         k.store(Y, (i, j), k.where(j < 2, counts, X[i, j]))
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         X_lod: list[Operand] | None,

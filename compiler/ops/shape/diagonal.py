@@ -38,7 +38,7 @@ class Eye(OpDef, op="eye"):
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         return np.eye(self.num_rows, columns, dtype=element_type(self.dtype))
 
-    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         i, j = k.grid(*Out.shape)
         k.store(Out, (i, j), k.where(k.equal(i, j), 1, 0))
 
@@ -59,7 +59,7 @@ class Diag(OpDef, op="diag"):
     def numpy(self, Diagonal: Array) -> Array:
         return np.diag(Diagonal)
 
-    def triton(self, k: KernelBuilder, Diagonal: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Diagonal: DeviceOperand, Out: DeviceOperand) -> None:
         i, j = k.grid(*Out.shape)
         k.store(Out, (i, j), Diagonal.at(i, where=k.equal(i, j), other=0))
 
@@ -96,7 +96,7 @@ class DiagV2(OpDef, op="diag_v2"):
             Out = np.where(on_diagonal, Out, X.dtype.type(self.padding_value))
         return Out
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         down, right = max(-self.offset, 0), max(self.offset, 0)
         if X.type.rank == 2:
             (n,) = k.grid(*Out.shape)
@@ -142,7 +142,7 @@ class DiagEmbed(OpDef, op="diag_embed"):
         whole[..., rows, rows + self.offset] = Input
         return np.moveaxis(whole, (-2, -1), (self.dim1, self.dim2))
 
-    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         rank = Out.type.rank
         rows, columns = self.dim1 % rank, self.dim2 % rank
         down, right = max(-self.offset, 0), max(self.offset, 0)
@@ -180,11 +180,11 @@ class TrilTriu(OpDef, op="tril_triu"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": triangle(d_Out, self.diagonal, self.lower)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*X.shape)
         row, column = indices[-2] + self.diagonal, indices[-1]
         kept = column <= row if self.lower else column >= row
         k.store(Out, indices, k.where(kept, X[indices], 0))
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.triton(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.kernel(k, d_Out, d_X)

@@ -108,12 +108,12 @@ class Gather(OpDef, op="gather"):
         else:
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
         gather_slices(k, X, Index, Out, self.axis % X.type.rank)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         if self.overwrite:
@@ -150,12 +150,12 @@ class IndexSelect(OpDef, op="index_select"):
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
         gather_slices(k, X, Index, Out, self.dim % X.type.rank)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
@@ -187,14 +187,14 @@ class IndexSample(OpDef, op="index_sample"):
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
         i, j = k.grid(*Out.shape)
         index = Index[i, j]
         k.store(Out, (i, j), X.at(i, index, where=inside(k, index, X.shape[1]), other=0))
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
@@ -248,14 +248,14 @@ class GatherNd(OpDef, op="gather_nd"):
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
         output_index, indices, where = indexed_grid(k, Index, X.shape)
         value = X.at(*indices, where=where, other=0)
         k.store(Out, output_index, value)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
@@ -302,7 +302,7 @@ class Scatter(OpDef, op="scatter"):
     def grad(self, Ids: Array, Updates: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out, "Updates": d_Out[Ids]}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -318,7 +318,7 @@ class Scatter(OpDef, op="scatter"):
         k.store(Out, indices, k.where(last[indices[0]] >= 0, 0, X[indices]))
         add_rows(k, Updates, Ids, Out)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Ids: DeviceOperand,
@@ -366,7 +366,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
             return {"X": d_Out, "Updates": broadcast_array(d_Out, Updates)}
         return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -378,7 +378,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         output_index, indices, where = indexed_grid(k, Index, X.shape)
         k.add(Out, indices, Updates[output_index], where)
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Index: DeviceOperand,

@@ -62,7 +62,7 @@ class AssignValue(OpDef, op="assign_value"):
         values = k.at_bind(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
-    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         numbers_of(k, Out, self.values())
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -87,7 +87,7 @@ class Fill(OpDef, op="fill"):
     def numpy(self) -> Array:
         return np.array(self.value).astype(element_type(self.dtype)).reshape(self.shape)
 
-    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         dtype = Out.type.dtype.numpy
         numbers_of(k, Out, [parse_number("", each, dtype) for each in self.value])
 

@@ -41,12 +41,12 @@ class Meshgrid(OpDef, op="meshgrid"):
             ]
         }
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
         for axis, (vector, each) in enumerate(zip(X, Out, strict=True)):
             indices = k.grid(*each.shape)
             k.store(each, indices, vector[indices[axis]])
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, d_Out: list[DeviceOperand], d_X: list[DeviceOperand]
     ) -> None:
         for axis, (each, vector) in enumerate(zip(d_Out, d_X, strict=True)):

@@ -46,7 +46,7 @@ class Multiplex(OpDef, op="multiplex"):
         chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
         return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
@@ -55,7 +55,7 @@ class Multiplex(OpDef, op="multiplex"):
             chosen = k.equal(Ids[indices[0], 0], number)
             k.store(Out, indices, part.at(*indices, where=chosen, other=0), chosen)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, Ids: DeviceOperand, d_Out: DeviceOperand, d_X: list[DeviceOperand]
     ) -> None:
         for number, part in enumerate(d_X):

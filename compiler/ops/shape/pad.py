@@ -142,10 +142,10 @@ class Pad(OpDef, op="pad"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": padded_constant(d_Out, paired_edges([-n for n in self.paddings]), 0.0)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, [-before for before in self.paddings[::2]], self.pad_value)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, self.paddings[::2])
 
 
@@ -268,10 +268,10 @@ class Pad2d(SpatialPad, op="pad2d"):
             return {"X": constant_pad_gradient(d_Out, X, edges)}
         return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.pad_kernel(k, X, Out, spatial_edges(self.paddings, self.data_format), self.pad_value)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.pad_grad_kernels(k, d_Out, d_X, spatial_edges(self.paddings, self.data_format))
 
 
@@ -311,11 +311,11 @@ class Pad3d(SpatialPad, op="pad3d"):
             return {"X": constant_pad_gradient(d_Out, X, edges)}
         return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         edges = spatial_edges(front_first(self.paddings), self.data_format)
         self.pad_kernel(k, X, Out, edges, self.value)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         edges = spatial_edges(front_first(self.paddings), self.data_format)
         self.pad_grad_kernels(k, d_Out, d_X, edges)
 
@@ -350,8 +350,8 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
     def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
         return {"Y": constant_pad_gradient(d_Out, Y, trailing_edges(d_Out.shape, Y))}
 
-    def triton(self, k: KernelBuilder, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Y: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Y, Out, [0] * Y.type.rank, self.pad_value)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
         window(k, d_Out, d_Y, [0] * d_Y.type.rank)

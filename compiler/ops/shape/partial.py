@@ -103,7 +103,7 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
             "X": [zeros_with_columns(each, X[0], self.start_index, self.length) for each in pieces]
         }
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         count = Out.shape[1] // len(X)
         for number, table in enumerate(X):
             i, j = k.grid(Out.shape[0], count)
@@ -113,7 +113,7 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
                 table[i, j + self.first_column(k, table.shape)],
             )
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
     ) -> None:
         for number, table in enumerate(d_X):
@@ -138,14 +138,14 @@ class PartialSum(ColumnRangeOp, op="partial_sum"):
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         return {"X": [zeros_with_columns(d_Out, X[0], self.start_index, self.length)] * len(X)}
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         i, j = k.grid(*Out.shape)
         first, total = self.first_column(k, X[0].shape), None
         for table in X:
             total = table[i, j + first] if total is None else total + table[i, j + first]
         k.store(Out, (i, j), total)
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
     ) -> None:
         for table in (each for each in d_X if each is not None):

@@ -211,7 +211,7 @@ class UniformRandom(RandomRows, op="uniform_random"):
             flat = Out.view((Out.type.numel,))
             k.line(f"{flat}[:{self.diag_num * step}:{step}] = {self.diag_val!r}")
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
         draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
@@ -238,7 +238,7 @@ class GaussianRandom(RandomRows, op="gaussian_random"):
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
@@ -299,7 +299,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
             drawn = truncated(np, uniform_numbers(Key, self.place, 0, sizes, dtype.type))
         return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_truncated(k, Key, self.place, Out, self.mean, self.std)
 
 
@@ -328,7 +328,7 @@ class RandomIntegers(RandomTensor, op="randint"):
             drawn = randint_by_key(Key, self.place, sizes, self.high - self.low) + self.low
         return drawn.astype(element_type(self.dtype))
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_integers(k, Key, self.place, Out, self.low, self.high)
 
 
@@ -360,5 +360,5 @@ class RandomPermutation(OpDef, op="randperm"):
         """Return why it has no device kernel; empty if it has one."""
         return f"it sorts more than {MAX_RANKED} numbers" if self.n > MAX_RANKED else ""
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_permutation(k, Key, self.place, Out)

@@ -110,7 +110,7 @@ def draw_categorical(
     """Emit kernels for the index where each row's cumulative weights exceed a random number."""
     rows, width = X.shape
     sums = k.scratch(X.shape, X.type.dtype)
-    Cumsum({"axis": 1}).triton(k, X, sums)
+    Cumsum({"axis": 1}).kernel(k, X, sums)
     (i,) = k.grid(rows)
     r = k.loop(width)
     drawn = k.uniform(k.key(Key, place), i, X.type.dtype) * (high - low) + low

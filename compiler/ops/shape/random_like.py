@@ -51,7 +51,7 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
         draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
 
@@ -77,7 +77,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         drawn = normal_numbers(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
@@ -101,7 +101,7 @@ class Bernoulli(OpDef, op="bernoulli"):
     def numpy(self, X: Array, Key: Array | None) -> Array:
         return (uniform_numbers(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
         draw_bernoulli(k, X, Key, self.place, Out)
@@ -139,7 +139,7 @@ class SamplingId(OpDef, op="sampling_id"):
         passed[:, -1] = True
         return np.argmax(passed, axis=1)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
     ) -> None:
         draw_categorical(k, X, Key, self.place, Out, self.min, self.max)

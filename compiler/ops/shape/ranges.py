@@ -35,7 +35,7 @@ class Range(OpDef, op="range"):
         steps[:1] = Start.reshape(-1)[0]
         return np.cumsum(steps, dtype=steps.dtype)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
     ) -> None:
         k.set_size(Out.shape[0], k.on_host(range_count, Start, End, Step))
@@ -85,7 +85,7 @@ class Linspace(OpDef, op="linspace"):
         start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
         return np.linspace(start, stop, count).astype(dtype)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
     ) -> None:
         k.set_size(Out.shape[0], k.on_host(linspace_count, Num))

@@ -79,7 +79,7 @@ class Reverse(OpDef, op="reverse"):
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple({axis % X.ndim for axis in self.axis}))
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         reverse_kernel(k, X, Out, self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -108,7 +108,7 @@ class Flip(OpDef, op="flip"):
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple(self.dims or self.axis))
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         reverse_kernel(k, X, Out, self.dims or self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -146,10 +146,10 @@ class Roll(OpDef, op="roll"):
         axes = self.dims or self.axis
         return {"X": np.roll(d_Out, shifts, axes) if axes else np.roll(d_Out, shifts[0])}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         roll_kernel(k, X, Out, self.shifts, self.dims or self.axis)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         roll_kernel(k, d_Out, d_X, [-each for each in self.shifts], self.dims or self.axis)
 
 
@@ -220,10 +220,10 @@ class Crop(OpDef, op="crop"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, self.offsets)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, [-each for each in self.offsets])
 
 
@@ -295,8 +295,8 @@ class CropTensor(CropInputs, op="crop_tensor"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, self.offsets)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, [-each for each in self.offsets])

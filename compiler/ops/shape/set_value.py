@@ -150,7 +150,7 @@ class SetValue(OpDef, op="set_value"):
         Out[index] = np.broadcast_to(value, view).reshape(sizes)
         return Out
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Input: DeviceOperand,

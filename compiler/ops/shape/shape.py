@@ -53,11 +53,11 @@ class SameElements(OpDef):
         if not k.aliased(d_Out, d_X):
             k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
         if Out is not None:
             copy(k, X, Out)
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)
 
 

@@ -62,7 +62,7 @@ class SeedOf(OpDef, op="seed"):
             drawn = int(randint_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
         return np.array([self.seed or drawn], np.int32)
 
-    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         (i,) = k.grid(1)
         k.store(Out, (i,), self.seed or k.randint(k.key(Key, self.place), i, SEED_RANGE - 1) + 1)
 
@@ -106,7 +106,7 @@ class RandomCrop(OpDef, op="random_crop"):
         sizes = (*X.shape[:leading], *self.shape)
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand,
         Out: DeviceOperand | None, SeedOut: DeviceOperand | None,
     ) -> None:  # fmt: skip
@@ -161,7 +161,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         many = isinstance(rows, int) and rows > MAX_RANKED
         return f"it sorts more than {MAX_RANKED} rows" if many else ""
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
         ShuffleIdx: DeviceOperand | None, SeedOut: DeviceOperand | None,
     ) -> None:  # fmt: skip
@@ -179,7 +179,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         table = d_Out.reshape((-1, d_Out.shape[-1]))
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
 
-    def triton_grad(
+    def kernel_grad(
         self, k: KernelBuilder, ShuffleIdx: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         rows, width = product(d_Out.shape[:-1]), d_Out.shape[-1]

@@ -264,10 +264,10 @@ class Slice(Slicing, op="slice"):
         rest = iter(part.shape)
         return part.view([1 if a in removed else next(rest) for a in range(whole.type.rank)])
 
-    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Input, self.whole(Out, Input), self.first(Input.shape))
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         first = [0 - each for each in self.first(d_Input.shape)]
         window(k, self.whole(d_Out, d_Input), d_Input, first)
 

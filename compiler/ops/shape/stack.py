@@ -55,11 +55,11 @@ class Stack(OpDef, op="stack"):
     def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
         return {"X": slices_along(d_Y, self.axis, len(X))}
 
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
         axis = self.axis % Y.type.rank
         concat_parts(k, [with_axis(each, axis) for each in X], Y, axis)
 
-    def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
         split_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
 
@@ -90,11 +90,11 @@ class Unstack(OpDef, op="unstack"):
     def grad(self, d_Y: list[Array]) -> dict[str, Array]:
         return {"X": np.stack(d_Y, axis=self.axis)}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
         split_parts(k, X, [with_axis(each, axis) for each in Y], axis)
 
-    def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
         concat_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
 
@@ -119,7 +119,7 @@ class Unbind(OpDef, op="unbind"):
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
         split_parts(k, X, [with_axis(each, axis) for each in Out], axis)
 

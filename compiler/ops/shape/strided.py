@@ -133,7 +133,7 @@ class StridedSlice(Slicing, op="strided_slice"):
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}
 
-    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         out, ranges = self.whole(Out, Input), self.ranges(Input.shape)
         indices = k.grid(*out.shape)
         pairs = zip(indices, ranges, strict=True)
@@ -143,7 +143,7 @@ class StridedSlice(Slicing, op="strided_slice"):
         ]
         k.store(out, indices, Input[tuple(taken)])
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         own, upstream = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
         taken, known = among(k, own, self.ranges(d_Input.shape))
         k.store(d_Input, own, upstream.at(*taken, where=known, other=0))

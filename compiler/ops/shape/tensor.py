@@ -77,7 +77,7 @@ class ShapeOf(ShapeQuery, op="shape"):
     def numpy(self, Input: Shape) -> Array:
         return np.array(Input, np.int32)
 
-    def triton(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
         numbers_of(k, Out, Input)
 
 
@@ -90,7 +90,7 @@ class Size(ShapeQuery, op="size"):
     def numpy(self, Input: Shape) -> Array:
         return np.prod(np.array([Input], np.int64), axis=1)
 
-    def triton(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
         numbers_of(k, Out, [product(Input)])
 
 
@@ -108,7 +108,7 @@ class IsEmpty(OpDef, op="is_empty"):
     def numpy(self, X: Shape) -> Array:
         return np.array([0 in X])
 
-    def triton(self, k: KernelBuilder, X: Shape, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: Shape, Out: DeviceOperand) -> None:
         (one,), count = k.grid(1), product(X)
         empty = count == 0 if isinstance(count, int) else k.equal(k.size(count), 0)
         k.store(Out, (one,), empty)
@@ -148,7 +148,7 @@ class OneHot(OpDef, op="one_hot"):
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return one_hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*Out.shape)
         hot = X.reshaped(Out.shape[:-1])[indices[:-1]]
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
@@ -210,7 +210,7 @@ class ShardIndex(OpDef, op="shard_index"):
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         size = -(-self.index_num // self.nshards)
         indices = k.grid(*X.shape)
         known = inside(k, X[indices], self.index_num)

@@ -46,12 +46,15 @@ class Transposing(OpDef):
         moved = k.at_bind(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
         k.line(f"np.copyto({d_X}, {moved})")
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
-        if Out is not None:
-            indices = k.grid(*Out.shape)
-            k.store(Out, indices, X[tuple(indices[axis] for axis in self.back())])
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+        if Out is None or k.specialised("transpose", self.axis, source=X, outputs=Out):
+            return
+        indices = k.grid(*Out.shape)
+        k.store(Out, indices, X[tuple(indices[axis] for axis in self.back())])
 
-    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        if k.specialised("transpose", self.back(), source=d_Out, outputs=d_X):
+            return
         indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[tuple(indices[axis] for axis in self.axis)])
 

@@ -32,7 +32,7 @@ class DensifyRows(OpDef, op="densify_rows"):
         k.line(f"{Out}.fill(0)")
         lower_add_rows(k, Out, X_rows, X)
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
@@ -54,5 +54,5 @@ class RowNumbers(OpDef, op="row_numbers"):
             raise ValueError("row_numbers takes sparse rows, but X is dense")
         return X_rows
 
-    def triton(self, k: KernelBuilder, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
         copy(k, X_rows, Out)

@@ -128,7 +128,7 @@ class Lookup(OpDef):
         if padding >= 0:
             k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
 
-    def triton(
+    def kernel(
         self, k: KernelBuilder, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand
     ) -> None:
         count = Ids.type.numel
@@ -142,7 +142,7 @@ class Lookup(OpDef):
         known = inside(k, row, W.shape[0])
         return known & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else known
 
-    def triton_grad(
+    def kernel_grad(
         self,
         k: KernelBuilder,
         Ids: DeviceOperand,

@@ -70,7 +70,7 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
         k.line(f"np.multiply({Grad}, {LearningRate}, out={scaled})")
         lower_add_rows(k, ParamOut, Grad_rows, scaled, "subtract")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Param: DeviceOperand,
@@ -126,7 +126,7 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
         given = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
         k.line(f"{k.function(move_by_adagrad)}({given}, {self.epsilon!r})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Param: DeviceOperand,
@@ -243,7 +243,7 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         k.line(f"np.multiply({Beta1Pow}, {betas[0]}, out={Beta1PowOut})")
         k.line(f"np.multiply({Beta2Pow}, {betas[1]}, out={Beta2PowOut})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         Param: DeviceOperand,

@@ -121,7 +121,7 @@ class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
     def numpy(self, X: Array) -> Array:
         return X
 
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         copy(k, X, Out)
 
 
@@ -155,7 +155,7 @@ class SumRows(OpDef, op="sum_rows"):
         for parts, whole in pairs:
             k.line(f"np.concatenate([{', '.join(map(str, parts))}], out={whole})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: list[DeviceOperand],
@@ -212,7 +212,7 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
         if Out_rows is not None:
             k.line(f"np.copyto({Out_rows}, {X_rows})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -255,7 +255,7 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
         if Out_rows is not None:
             k.line(f"np.copyto({Out_rows}, {X_rows})")
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -301,7 +301,7 @@ class MergeRows(SparseToSparse, op="merge_rows"):
         merged, rows, _ = merge_in_place(X, X_rows)
         return {"Out": merged, "Out_rows": rows}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -334,7 +334,7 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         merged[:count] = np.minimum(np.maximum(merged[:count], low), high)
         return {"Out": merged, "Out_rows": rows}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,
@@ -365,7 +365,7 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
         factor = self.max_norm / norm if norm > self.max_norm else 1.0
         return {"Out": X * X.dtype.type(factor), "Out_rows": X_rows}
 
-    def triton(
+    def kernel(
         self,
         k: KernelBuilder,
         X: DeviceOperand,

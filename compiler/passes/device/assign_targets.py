@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON, device_vars, is_there
+from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, device_vars, is_there
 from compiler.ir.graph import Graph, Op, Var
 from compiler.passes.base import Context, Fact, Pass
 
@@ -12,28 +13,40 @@ Supports = Callable[[Op], str]
 """Returns an empty text if a target has code for an op, else the reason why not."""
 
 
+class OpTarget(Protocol):
+    """A code generator that ops are assigned to; see `compiler.codegen.target`."""
+
+    name: str
+    on_device: bool
+
+    def supports(self, op: Op) -> str:
+        """Empty if it has code for an op; otherwise the reason it does not."""
+        ...
+
+
 class AssignTargets(Pass):
     """y = f(x)  =  y = f(x) @triton, or x' = to_host(x); y' = f(x'); y = to_device(y').
 
-    Ops without device code run on the host (host fallback) and are reported. Each value is copied
-    once, after its producer. State keeps its placement: a host op that updates device state writes
-    a temporary, which is copied to the device.
+    Ops that the target has no code for run in NumPy (host fallback) and are reported. If the target
+    is a device, each value is copied once, after its producer. State keeps its placement: a host op
+    that updates device state writes a temporary, which is copied to the device.
     """
 
     name = "assign_targets"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, supports: Supports) -> None:
-        self._supports = supports
+    def __init__(self, target: OpTarget) -> None:
+        self._target = target
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Assign targets, then give every op its operands where it runs."""
         for op in g.ops():
-            why = self._supports(op)
-            op.target = None if why else TRITON
+            why = self._target.supports(op)
+            op.target = None if why else self._target.name
             if why:
                 ctx.note_missed(self.name, op, why)
-        _CopyInserter(g).insert()
+        if self._target.on_device:
+            _CopyInserter(g).insert()
 
 
 class _CopyInserter:

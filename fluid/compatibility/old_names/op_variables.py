@@ -53,14 +53,14 @@ def declare(block: Any, scope: Scope, name: str) -> dict[str, LoDTensor]:
 def filled(name: str, var: Variable | None) -> LoDTensor:
     """The tensor of a variable; ValueError while it is empty."""
     tensor = None if var is None else var.get_tensor()
-    if tensor is None or tensor.array is None:
+    if tensor is None or tensor.read() is None:
         raise ValueError(f"variable {name!r} has no value in the scope")
     return tensor
 
 
 def create(block: Any, name: str, tensor: LoDTensor) -> None:
     """Declare a variable of the type of a tensor."""
-    array = np.asarray(tensor.array)
+    array = np.asarray(tensor.read())
     block.create_var(
         name=name, shape=list(array.shape), dtype=str(array.dtype), lod_level=len(tensor.lod())
     )

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from compiler.extras import install
 from runtime.errors import WireError
 from runtime.ps.wire.security import Security
 
@@ -59,8 +60,8 @@ def grpc() -> Any:
     try:
         return import_module("grpc")
     except ImportError as error:
-        hint = "pip install 'fluid-compiler[ps]'"
-        raise WireError("parameter servers need grpcio, which is missing", hint=hint) from error
+        text = "parameter servers need grpcio, which cannot be imported"
+        raise WireError(text, hint=install("dist")) from error
 
 
 def make_server(

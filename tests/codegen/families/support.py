@@ -71,7 +71,7 @@ def compare(case: Case, batch: int, loosely: float) -> None:
     graph, feed = graph_of(case, wanted, batch)
     reasons = [TARGET.supports(op) for op in graph.ops()]
     assert not any(reasons), f"{case.op} has no kernels: {reasons}"
-    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    run_passes(graph, pipeline(Options(), TARGET), Context())
     module = TARGET.emit(freeze(graph))
     found = runtime.load(module, runtime.CUDAPlace(0))(feed)
     wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]

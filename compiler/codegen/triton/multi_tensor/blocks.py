@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from compiler.codegen.kernel.body import Source
 from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.kernel_ir import Source
 from compiler.codegen.triton.values import Values
 from compiler.ir.dims import product
 from compiler.ir.types import DType

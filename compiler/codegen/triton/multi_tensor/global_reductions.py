@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
+from compiler.codegen.kernel.analysis import accumulator_type
+from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.emit import KernelSource
-from compiler.codegen.triton.expressions import accumulator_type
-from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.multi_tensor.blocks import Block
 from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, launch_comment
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
+from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.triton.cost import Access, Sizes, Traffic, all_elements, operation_count
 from compiler.codegen.triton.emit import KernelSource
-from compiler.codegen.triton.kernel_ir import KernelBody
 from compiler.codegen.triton.multi_tensor.blocks import Block
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable, width
-from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE
 from compiler.codegen.writer import Writer, comment_lines
 from compiler.ir.dims import product

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
+from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.random import keys_from
 from compiler.codegen.triton.values import RESERVED
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Size

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.codegen.triton.expressions import (
+from compiler.codegen.kernel.analysis import (
     loop_dependencies,
-    power_of_two,
     reduced_loop,
     reduction_levels,
     store_roots,
 )
-from compiler.codegen.triton.kernel_ir import KernelBody
+from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.strides import iterations_are_strided
 from compiler.ir.dims import Dim, Size, evaluate, product
 

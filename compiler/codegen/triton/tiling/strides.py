@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from compiler.codegen.kernel.analysis import store_roots
+from compiler.codegen.kernel.body import KernelBody, Source, number_of, size_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.expressions import store_roots
-from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of, size_of
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
 

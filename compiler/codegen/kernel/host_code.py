@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
-from compiler.codegen.triton.bind_and_run import TritonFrame
+from compiler.codegen.kernel.frame import KernelFrame
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -42,7 +42,7 @@ class HostValue:
 class HostWork:
     """Writes the host code of an op's step."""
 
-    def __init__(self, frame: TritonFrame) -> None:
+    def __init__(self, frame: KernelFrame) -> None:
         self._frame = frame
 
     def flush(self) -> None:

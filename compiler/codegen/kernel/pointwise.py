@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias, cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.kernel.random import random_element
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
-from compiler.codegen.triton.kernel_ir import KernelBody, Ref
-from compiler.codegen.triton.random import random_element
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape

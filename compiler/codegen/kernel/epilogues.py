@@ -12,10 +12,10 @@ from itertools import takewhile
 from typing import cast
 
 from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.kernel.random import random_element
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
-from compiler.codegen.triton.kernel_ir import KernelBody, Ref
-from compiler.codegen.triton.random import random_element
 from compiler.ir.types import Shape
 from compiler.plan import Place, PlannedOp, Step, Value
 

@@ -1,0 +1,128 @@
+"""Compile times, starts and peak memory, each in a process of its own.
+
+A compile time is that of a first run less a later one; reading the model, or recording it, comes
+before and is told beside it. Cold means that the cache on disk is empty, warm that it was just
+filled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bench.support.table import Row, goal, table
+from bench.versus.runners import ROOT
+from bench.versus.saved import zoo_case
+
+GOALS = {"resnet50": 1.0, "mobilenet_v2": 0.6, "lenet": 0.2}
+"""Seconds of a cold compilation: two nets for inference, one in training."""
+
+WARM = 0.1
+"""Seconds of a warm one."""
+
+ROUNDS = 5
+WORKER = str(ROOT / "bench" / "workers" / "starts.py")
+
+COLUMNS = {"model": "", "read s": ".2f", "cold s": ".2f", "goal": ".1f", "warm s": ".2f"}
+COLUMNS |= {"compilations": "d"}
+START_COLUMNS = {"ResNet-50": "", "ours": ".2f", "onnxruntime": ".2f", "ours ÷ its": ".2f"}
+
+
+def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """A row of compile times for each model; cases are written to the folder."""
+    for name, limit in GOALS.items():
+        asked = ("steps", name)
+        if name != "lenet":
+            zoo_case(folder / name, name, batch=1, image=224, classes=1000)
+            asked = ("fluid", str(folder / name))
+        cache = {**environment, "FLUID_CACHE": str(folder / f"cache-{name}")}
+        cold, warm = (_told(asked, cache) for _ in range(2))
+        yield {
+            "model": name,
+            "read s": warm["load"],
+            "cold s": cold["first"] - cold["next"],
+            "goal": limit,
+            "warm s": warm["first"] - warm["next"],
+            "compilations": cold["compilations"],
+        }
+
+
+def _told(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a fresh process of `workers/starts.py` reports, and the seconds it took as `wall`."""
+    wall, out = _run([WORKER, *asked], environment)
+    return {**json.loads(out.splitlines()[-1]), "wall": wall}
+
+
+def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str]:
+    """Seconds and output of a Python; CalledProcessError with its last words in the notes."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], env={**os.environ, **environment}, cwd=ROOT,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    spent = time.perf_counter() - start
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}: {done.stderr[-500:]}")
+    return spent, done.stdout
+
+
+def measure_starts(
+    folder: Path, environment: Mapping[str, str], rounds: int = ROUNDS
+) -> Iterator[dict[str, Any]]:
+    """Rows of ResNet-50: whole commands in alternation, and the most memory a process held.
+
+    The case is that of `measure`. ONNX Runtime's command imports it, makes a session and runs.
+    """
+    case = folder / "resnet50"
+    with np.load(case / "feed.npz") as found:
+        np.savez(folder / "feed.npz", img=found["in.img"])
+    infer = ["-m", "fluid", "infer", str(case / "model"), "--params-filename", "params"]
+    infer += ["--input", str(folder / "feed.npz"), "--show", "1"]
+    asked = ("onnxruntime", str(case))
+    for kind in ("cold", "warm"):
+        pairs: list[tuple[float, float]] = []
+        for turn in range(rounds):
+            place = f"infer-{turn}" if kind == "cold" else "infer-0"
+            cache = {**environment, "FLUID_CACHE": str(folder / place)}
+            pairs.append((_run(infer, cache)[0], _run([WORKER, *asked], environment)[0]))
+        yield _pair(f"fluid infer, {kind} cache, s", pairs)
+    cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50")}
+    peaks = _told(("fluid", str(case)), cache)["peak"], _told(asked, environment)["peak"]
+    yield _pair("peak memory, MB", [(peaks[0] / 1e6, peaks[1] / 1e6)])
+
+
+def _pair(title: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    ours, theirs = (median(times) for times in zip(*pairs, strict=True))
+    return {
+        "ResNet-50": title,
+        "ours": ours,
+        "onnxruntime": theirs,
+        "ours ÷ its": median(a / b for a, b in pairs),
+    }
+
+
+def report(compiled: Sequence[Row], starts: Sequence[Row]) -> str:
+    """Both tables and the goals."""
+    lines = [table("Compile times; compilations for twice the batch", compiled, COLUMNS)]
+    for row in compiled:
+        found, limit = row["cold s"], row["goal"]
+        lines.append(goal(f"{row['model']}, cold: {found:.2f} s", found <= limit, f"≤ {limit} s"))
+        found = row["warm s"]
+        lines.append(goal(f"{row['model']}, warm: {found:.2f} s", found <= WARM, f"≤ {WARM} s"))
+    again = sum(row["compilations"] for row in compiled)
+    lines.append(goal(f"{again} compilations for other batches", not again, "0"))
+    if starts:
+        lines.append(table("Starts and memory", starts, START_COLUMNS))
+    for row in starts:
+        found = row["ours ÷ its"]
+        lines.append(goal(f"{row['ResNet-50']}: {found:.2f}", found <= 1.0, "≤ 1.0"))
+    return "\n".join(lines)

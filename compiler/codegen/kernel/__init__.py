@@ -1,0 +1,1 @@
+"""Kernels as every target sees them: their IR, analyses of it, and what op bodies call."""

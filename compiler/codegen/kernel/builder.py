@@ -1,0 +1,310 @@
+"""Kernel builder of ops: implements the protocol `KernelBuilder` for `kernel` bodies.
+
+One body may emit several kernels consecutively: each call of `grid` starts another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Ref, Tiles, as_tuple
+from compiler.codegen.kernel.epilogues import Epilogue
+from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.host_code import HostWork
+from compiler.codegen.kernel.random import keys_from
+from compiler.codegen.reference_calls import ShapeOf
+from compiler.codegen.trace import Expr, Term
+from compiler.errors import CompileError
+from compiler.ir.dims import Size
+from compiler.ir.opdef.slots import Share
+from compiler.ir.types import DType, Shape, TensorType
+from compiler.plan import PlannedOp, Value
+
+Factors: TypeAlias = Callable[..., "tuple[Expr, Expr]"]
+"""Returns the factors of products, for batch indices, a row, a column, and the K index of each."""
+
+StoreSum: TypeAlias = Callable[..., None]
+"""Stores a sum of products, for batch indices, a row, a column and the sum."""
+
+
+class DeviceOperand:
+    """A device value while an op's body runs; its elements are loaded in the current kernel.
+
+    It is allocated on first use, when the step knows its size.
+    """
+
+    def __init__(
+        self, kernels: OpKernels, place: Callable[[], NumpyOperand], type: TensorType
+    ) -> None:
+        self.kernels = kernels
+        self._place = place
+        self.type = type
+
+    @property
+    def operand(self) -> NumpyOperand:
+        """The value by its name."""
+        return self._place()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape it is viewed in."""
+        return self.type.shape
+
+    def __str__(self) -> str:
+        return self.operand.name
+
+    def reshaped(self, shape: Sequence[Size]) -> DeviceOperand:
+        """A view of the same elements in another shape."""
+        return DeviceOperand(self.kernels, self._place, self.type.with_shape(shape))
+
+    def __getitem__(self, indices: Any) -> Expr:
+        return self.at(*as_tuple(indices))
+
+    def at(self, *indices: Term, where: Term | None = None, other: float = 0) -> Expr:
+        """Load the element at these indices; `other`, without a load, if `where` is false."""
+        return self.ref().at(*indices, where=where, other=other)
+
+    def ref(self) -> Ref:
+        """The operand in the current kernel."""
+        return Ref(self.kernels.current, self.operand, self.shape)
+
+
+class OpKernels(HostWork):
+    """Builds the kernels of one op; a target says how each is emitted into the step."""
+
+    def __init__(
+        self, frame: KernelFrame, op: PlannedOp, name: str = "", epilogue: Epilogue | None = None
+    ) -> None:
+        super().__init__(frame)
+        self._op = op
+        self._name = name or op.kind
+        self._epilogue = epilogue
+        self._current: KernelBody | None = None
+        self._fp32_sums: dict[str, tuple[NumpyOperand, NumpyOperand]] = {}
+
+    @property
+    def in_order(self) -> bool:
+        """True if sums must be computed in the same order in every run."""
+        return self._frame.in_order
+
+    # ---- what targets decide ----
+
+    def _emit(self, kernel: KernelBody) -> None:
+        """Emit a kernel into the step."""
+        raise NotImplementedError
+
+    def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
+        """The number of parts that a product's K range is split into; 1 for none."""
+        raise NotImplementedError
+
+    def _precision(self) -> str:
+        """The `input_precision` of float32 products."""
+        return "ieee"
+
+    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
+        """Emit the target's own kernels of a kind of op; false if it has none for them."""
+        return False
+
+    # ---- operands ----
+
+    def operands(self) -> dict[str, Any]:
+        """The operands of each slot of the op."""
+        slots = {**self._op.inputs, **self._op.outputs}
+        return {slot: self._slot_operands(slot, values) for slot, values in slots.items()}
+
+    def _slot_operands(self, slot: str, values: Sequence[Value]) -> Any:
+        declared = self._op.defn.slots[slot]
+        if declared.on_host:
+            return declared.hold([self._frame.operand(v) for v in values])
+        operands = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
+        return declared.hold(operands)
+
+    def _operand(self, value: Value) -> DeviceOperand:
+        return DeviceOperand(self, partial(self._frame.operand, value), value.type)
+
+    def allocate_operands(self) -> None:
+        """Allocate every operand of the op."""
+        for slot, values in {**self._op.inputs, **self._op.outputs}.items():
+            if not self._op.defn.slots[slot].shape_only:
+                for value in values:
+                    self._frame.operand(value)
+
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
+        """Allocate scratch for this op; contents undefined."""
+        return self._made(self._allocate(shape, dtype))
+
+    def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        return self._frame.scratch(shape, dtype)
+
+    def to_device(
+        self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64
+    ) -> DeviceOperand:
+        """Copy a host array to the device."""
+        return self._made(self._upload(value, shape, dtype))
+
+    def _made(self, operand: NumpyOperand) -> DeviceOperand:
+        return DeviceOperand(self, lambda: operand, operand.type)
+
+    def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
+        """True if both share the same storage, so that a copy is unnecessary."""
+        return self._frame.aliased(a.operand, b.operand)
+
+    def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+        """True if `part` already is the view of `whole` that `share` describes."""
+        return self._frame.is_view_of(part.operand, whole.operand, share)
+
+    def key(self, keys: DeviceOperand, place: int) -> Expr:
+        """Load the key at index `place` of a tensor of keys."""
+        return self.current.key(keys_from(keys.operand, place))
+
+    # ---- kernels ----
+
+    @property
+    def current(self) -> KernelBody:
+        """The current kernel; CompileError if none was started."""
+        if self._current is None:
+            raise CompileError(f"{self._op.kind}: its body loads before it starts a kernel")
+        return self._current
+
+    def grid(self, *shape: Size) -> tuple[Expr, ...]:
+        """Start a kernel over a shape; returns the indices of its elements."""
+        self.flush()
+        self._current = KernelBody(self._name, shape)
+        return self._current.indices
+
+    def tiles(
+        self, stack: Sequence[Size], rows: Size, columns: Size, inner: Size
+    ) -> tuple[tuple[Expr, ...], Expr, Expr, Expr, Expr]:
+        """Start a matmul kernel over a stack of [rows, columns] matrices, reducing over `inner`.
+
+        Returns the indices in the stack, row and column, and the K index for the left and the right
+        factor. `contract` computes the sum.
+        """
+        tiles = self._begin_tiles(stack, (rows, columns, inner), 1)
+        *batch, i, j = tiles.indices
+        return tuple(batch), i, j, *tiles.iterations
+
+    def _begin_tiles(
+        self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int
+    ) -> Tiles:
+        self.flush()
+        tiles = Tiles(self._name, stack, sides, parts, self._precision())
+        self._current = tiles
+        return tiles
+
+    def contraction(
+        self,
+        stack: Sequence[Size],
+        sides: tuple[Size, Size, Size],
+        factors: Factors,
+        store: StoreSum,
+    ) -> None:
+        """Emit kernels for a stack of products; `sides` are rows, columns and the reduced size.
+
+        `factors` returns the left and right factor for batch indices, row, column and the K index
+        of each; `store` receives the indices and the sum. With split-K, a second kernel combines
+        the partial sums.
+        """
+        rows, columns, _ = sides
+        parts = self._split_count(stack, sides)
+        tiles = self._begin_tiles(stack, sides, parts)
+        *batch, i, j = tiles.indices[parts > 1 :]
+        total = tiles.contract(*factors(tuple(batch), i, j, *tiles.iterations))
+        if parts == 1:
+            store(tuple(batch), i, j, total)
+            return
+        partials = self.scratch((parts, *stack, rows, columns), total.dtype)
+        self.store(partials, tiles.indices, total)
+        *batch, i, j = indices = self.grid(*stack, rows, columns)
+        part = self.loop(parts)
+        store(tuple(batch), i, j, self.sum(partials[(part, *indices)], part))
+
+    def line(self, text: str) -> None:
+        """Write one line of the step, after the kernels so far."""
+        self.flush()
+        self._frame.line(text)
+
+    def finish(self) -> None:
+        """Emit the current kernel, and round bfloat16 sums accumulated in float32."""
+        self.flush()
+        for out, total in self._fp32_sums.values():
+            self._launch_copy(total, out)
+
+    def flush(self) -> None:
+        """Emit the current kernel, if there is one."""
+        begun, self._current = self._current, None
+        if begun is not None and begun.stores:
+            self._emit(begun)
+
+    def matmul(
+        self, out: DeviceOperand, a: DeviceOperand, b: DeviceOperand, *,
+        transposed: tuple[bool, bool] = (False, False), scale: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Emit kernels for out = scale * a @ b over stacks of matrices, optionally transposed.
+
+        The stack shape of `out` is the broadcast of those of `a` and `b`.
+        """
+        *stack, rows, columns = out.shape
+        inner = a.shape[-2] if transposed[0] else a.shape[-1]
+
+        def factors(
+            batch: tuple[Expr, ...], i: Expr, j: Expr, left: Expr, right: Expr
+        ) -> tuple[Expr, Expr]:
+            x = a[(*_broadcast_indices(a, batch), *((left, i) if transposed[0] else (i, left)))]
+            y = b[(*_broadcast_indices(b, batch), *((j, right) if transposed[1] else (right, j)))]
+            return x, y
+
+        def store(batch: tuple[Expr, ...], i: Expr, j: Expr, total: Expr) -> None:
+            self.store(out, (*batch, i, j), total if scale == 1.0 else total * scale)
+
+        self.contraction(stack, (rows, columns, inner), factors, store)
+
+    def store(
+        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Store a value for every element (and iteration) where `where` holds."""
+        if self._epilogue is not None and self._epilogue.replaces_store(out.operand.name):
+            self._epilogue.store(self.current, out.shape, indices, value, where)
+        else:
+            self.current.store(out.ref(), indices, value, where)
+
+    def add(
+        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Add to an element atomically, in any order.
+
+        bfloat16 sums are accumulated in float32 scratch, since there is no atomic add for them.
+        """
+        target = self._fp32_sum(out) if out.type.dtype is DType.BF16 else out
+        self.current.add(target.ref(), indices, value, where)
+
+    def _fp32_sum(self, out: DeviceOperand) -> DeviceOperand:
+        """The float32 accumulator of an output: initialised from it, and copied back at the end."""
+        if out.operand.name not in self._fp32_sums:
+            total = self._allocate(out.operand.type.shape, DType.FP32)
+            self._fp32_sums[out.operand.name] = out.operand, total
+            self._launch_copy(out.operand, total)
+        return self._made(self._fp32_sums[out.operand.name][1]).reshaped(out.shape)
+
+    def _launch_copy(self, source: NumpyOperand, target: NumpyOperand) -> None:
+        """Launch a copy of all elements before the current kernel."""
+        kernel = KernelBody(self._name, (source.type.numel,))
+        read = Ref(kernel, source, kernel.shape).at(*kernel.indices)
+        kernel.store(Ref(kernel, target, kernel.shape), kernel.indices, read)
+        self._emit(kernel)
+
+    def __getattr__(self, name: str) -> Any:
+        """Loops, reductions, index arithmetic, and NumPy's functions by name."""
+        return getattr(self.current, name)
+
+
+def _broadcast_indices(factor: DeviceOperand, batch: Sequence[Expr]) -> list[Term]:
+    """The batch indices of a factor, whose own stack may have fewer axes, or axes of size 1."""
+    own = factor.shape[:-2]
+    return [
+        0 if size == 1 else place
+        for size, place in zip(own, batch[len(batch) - len(own) :], strict=True)
+    ]

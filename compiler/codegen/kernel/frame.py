@@ -1,0 +1,67 @@
+"""The scopes of a module with kernels: data-dependent sizes, and values on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from compiler.codegen.bind_and_run import Frame
+from compiler.ir.dims import Dim, Size, renamed
+from compiler.ir.types import TensorType
+from compiler.plan import Plan, PlannedOp, Step, Value
+
+
+def kernel_types(plan: Plan) -> list[TensorType]:
+    """The types of the operands of ops that have kernels."""
+    ops = (op for step in plan.steps for op in step.ops if op.target)
+    return [value.type for op in ops for value in op.values]
+
+
+class KernelFrame(Frame):
+    """A frame whose ops may launch kernels over data-dependent sizes; `reserved` names are taken.
+
+    Data-dependent sizes, `?1`, have names in the step from where they are known: from the shapes of
+    host results, or set by ops before they launch a kernel.
+    """
+
+    def __init__(self, plan: Plan, reserved: Iterable[str] = ()) -> None:
+        super().__init__(plan.dims, plan.buffers)
+        self.names.taken |= {*reserved}
+        self.in_order = plan.in_order
+        self.bound_dims: set[str] = {*plan.dims}
+        numbers = dict.fromkeys(name for type in kernel_types(plan) for name in type.names)
+        self.sizes = {n: self.names.make("size") for n in numbers if n.startswith("?")}
+        self.defined_sizes: set[Size] = set()
+        self.loop_sizes: set[str] = set()
+
+    # ---- sizes ----
+
+    def named(self, op: PlannedOp) -> PlannedOp:
+        """Return the op with its data-dependent sizes replaced by their names in the step."""
+        inputs, outputs = (
+            {slot: tuple(map(self._named, values)) for slot, values in side.items()}
+            for side in (op.inputs, op.outputs)
+        )
+        return replace(op, inputs=inputs, outputs=outputs)
+
+    def _named(self, value: Value) -> Value:
+        if not value.type.is_open or value.type.is_array:
+            return value
+        shape = [renamed(size, self.sizes) for size in value.type.shape]
+        return replace(value, type=value.type.with_shape(shape))
+
+    def define_output_sizes(self, step: Step) -> None:
+        """Define the data-dependent sizes that the outputs of a host step determine."""
+        outputs = (v for op in step.ops for values in op.outputs.values() for v in values)
+        for value in (
+            v for v in outputs if v.type.is_open and not (v.type.is_array or v.on_device)
+        ):
+            for axis, size in enumerate(value.type.shape):
+                self.define_size(renamed(size, self.sizes), f"{self.operand(value)}.shape[{axis}]")
+
+    def define_size(self, size: Size, expression: str) -> None:
+        """Assign a data-dependent size from an expression, once."""
+        names = [Dim.named(name) for name in self.sizes.values()]
+        if size in names and size not in self.defined_sizes:
+            self.defined_sizes.add(size)
+            self.line(f"{size} = {expression}")

@@ -1,0 +1,76 @@
+"""Which ops a target's kernels can compute: has a body, known sizes, accepted inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes, numbers_of
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.graph import Op, Var
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, parameters, slot_of
+from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.types import TOKEN, DType
+
+
+def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool) -> str:
+    """The reason why an op has no kernel for operands of these types; empty if it has one."""
+    owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+    if not has_kernel:
+        return owner.no_kernel_reason or f"{op.kind} has no kernel"
+    reason = owner.no_kernel_for_attributes()
+    if reason:
+        return reason
+    if not _is_sized(op):
+        return "its sizes are data-dependent"
+    if any(var.type.dtype not in types for var in _data_vars(op)):
+        return "its operands are not numeric"
+    unaccepted = _unaccepted_inputs(op)
+    if unaccepted:
+        return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
+    slots = op.defn.inputs().items()
+    held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
+    refuse = getattr(owner, "host_only", None)
+    return refuse(held) if refuse is not None else ""
+
+
+def has_kernel_body(defn: type[OpDef]) -> bool:
+    """True if a class has kernels for at least some attributes and types."""
+    return issubclass(defn, Pointwise | Whole) or _body(defn) is not None
+
+
+def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
+    """The class and method of an op's kernel body, if it has one."""
+    found = (defn.forward, "kernel_grad") if issubclass(defn, GradOp) else (defn, "kernel")
+    return found if callable(getattr(*found, None)) else None
+
+
+def _data_vars(op: Op) -> list[Var]:
+    """The operands of an op except tokens."""
+    return [var for var in op.reads() + op.writes() if var.type != TOKEN]
+
+
+def _is_sized(op: Op) -> bool:
+    """True if all sizes are known before a kernel is launched.
+
+    New names in the outputs must be sizes that the op's body sets, as declared by its class.
+    """
+    vars = op.reads() + op.writes()
+    if any(var.type.is_array or UNKNOWN in var.type.shape for var in vars):
+        return False
+    if numbers_of(op) and infer_with_distinct_sizes(op) is None:
+        return False
+    owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+    known = {name for var in op.reads() for name in var.type.names}
+    outputs = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
+    return outputs <= known or (owner.sets_output_sizes and owner is op.defn)
+
+
+def _unaccepted_inputs(op: Op) -> list[str]:
+    """The optional inputs of an op that its kernel body does not accept."""
+    found = _body(type(op.defn))
+    if found is None or isinstance(op.defn, Pointwise):
+        return []
+    taken = {slot_of(name) for name, _ in parameters(*found)}
+    inputs = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
+    slots = {s: slot for s, slot in inputs.items() if slot is not None and s not in taken}
+    return [s for s, d in slots.items() if d.optional and not (d.companion or d.shape_only)]

@@ -1,0 +1,1 @@
+"""The native target: machine code for CPUs, generated as LLVM IR."""

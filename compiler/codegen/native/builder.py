@@ -1,0 +1,126 @@
+"""The kernel builder of the native target: lowers the kernels of an op, and lists their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Tiles
+from compiler.codegen.kernel.builder import DeviceOperand
+from compiler.codegen.kernel.epilogues import Epilogue
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
+from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.loops import NotLowered, lower
+from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.products_of_tiles import emit_product
+from compiler.codegen.native.register_epilogues import (
+    RegisterEpilogue,
+    placed_result,
+)
+from compiler.codegen.native.separate_products import separated
+from compiler.ir.dims import Dim, Size
+from compiler.ir.region import WHOLE
+from compiler.ir.types import DType, TensorType
+from compiler.plan import Place, PlannedOp
+
+
+class NativeKernelBuilder(SpecialBuilder):
+    """Emits the kernels of one op into a step."""
+
+    def __init__(
+        self, frame: NativeFrame, op: PlannedOp, name: str = "", epilogue: Epilogue | None = None
+    ) -> None:
+        super().__init__(frame, op, name, epilogue)
+        self._native = frame
+        self.machine = frame.machine
+        self.winograd = frame.winograd
+
+    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
+        """Emit the native kernels of a kind of op; false if it has none for these operands."""
+        make = SPECIAL.get(kind)
+        if make is None:
+            return False
+        try:
+            with self._native.attempt():
+                make(self, geometry, **operands)
+        except NotLowered:
+            return False
+        return True
+
+    def result_epilogue(
+        self, out: DeviceOperand, bias: DeviceOperand | None = None
+    ) -> RegisterEpilogue:
+        """What follows a result that a specialised kernel computes, and how it is stored."""
+        indices = self.grid(*out.shape)
+        kernel = self.current
+        result = placed_result(kernel, out.type.dtype)
+        self.store(out, indices, result if bias is None else result + bias[indices[-1]])
+        self._current = None
+        return RegisterEpilogue(kernel, result)
+
+    def is_constant(self, operand: DeviceOperand) -> bool:
+        """True for state whose values never change."""
+        return self._native.is_constant(operand.operand)
+
+    def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
+        """Append calls to the step; `arrays` are the operands by name."""
+        self._native.steps(steps, arrays, element)
+
+    def _emit(self, kernel: KernelBody) -> None:
+        if isinstance(kernel, Tiles):
+            _emit_tiles(self._native, kernel)
+        else:
+            emit_loops(self._native, kernel)
+
+    @contextmanager
+    def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
+        """Repeat the launches written inside for each tuple of integers; `hints` name them."""
+        self.flush()
+        self.allocate_operands()
+        with self._native.before_loop(), super().for_each(values, *hints) as sizes:
+            yield sizes
+
+    def line(self, text: str) -> None:
+        """Refuse: lines of kernel bodies are for a device's tensors."""
+        raise NotLowered("its kernels need code of a device")
+
+    def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
+        return 1
+
+    def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        """The array itself: kernels read the memory of the host."""
+        self.flush()
+        text = f"np.ascontiguousarray({value}, {dtype.numpy.name!r})"
+        name = self._frame.names.make("array")
+        self._frame.line(f"{name} = {text}")
+        type = TensorType(dtype, tuple(shape))
+        return NumpyOperand(self._frame, name, type, False, (Place.LOCAL, name, WHOLE))
+
+
+def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:
+    """Append a kernel of products: fused, or one after the other, or else as loops."""
+    frame.check_sizes(kernel, exactly=True)
+    try:
+        with frame.attempt():
+            emit_product(frame, kernel)
+    except NotLowered:
+        emit_loops(frame, _separated(frame, kernel))
+
+
+def _separated(frame: NativeFrame, kernel: Tiles) -> KernelBody:
+    """The kernel of what follows its products, which are appended; itself if they cannot be."""
+    try:
+        with frame.attempt():
+            return separated(frame, kernel)
+    except NotLowered:
+        return kernel
+
+
+def emit_loops(frame: NativeFrame, kernel: KernelBody) -> None:
+    """Lower a kernel to loops, and append its call to the step."""
+    frame.check_sizes(kernel)
+    for made in lower(kernel, frame.machine, frame.scratch):
+        frame.command(made.kernel, made.arguments)

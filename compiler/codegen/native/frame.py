@@ -1,0 +1,335 @@
+"""The scopes of a module with native kernels: sequences of commands, and the NumPy code between.
+
+Consecutive kernels are commands of one sequence: arguments are resolved in `bind`, and the step
+runs the sequence by one call. A line of NumPy ends the sequence, since it reads what kernels write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from compiler.codegen.bind_and_run import NumpyOperand, shape_text
+from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.native.element_types import dtype_of
+from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
+from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.size_checks import SizeCheck, size_checks
+from compiler.codegen.writer import Writer
+from compiler.escape import one_line
+from compiler.ir.dims import Dim, Size
+from compiler.ir.region import WHOLE
+from compiler.ir.types import DType, TensorType
+from compiler.plan import Place, Plan
+
+Argument: TypeAlias = "NumpyOperand | Size"
+"""An argument of a command: an array, by its address, or a size."""
+
+_TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR"})
+"""Names that the module uses itself, in addition to those of NumPy code."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a kernel in a step; `name` is the kernel's in the module.
+
+    It is made for each of `repeats` blocks, of which the kernel's cost is that of one.
+    """
+
+    step: int
+    name: str
+    kernel: NativeKernel
+    repeats: Size = 1
+
+
+@dataclass
+class _Sequence:
+    """A sequence that is being written: its commands as text, and what each run gives it."""
+
+    lines: list[str]
+    given: list[str]
+
+    def argument(self, argument: Argument) -> str:
+        """The text of an argument; arrays that are new in every step are numbered."""
+        if not isinstance(argument, NumpyOperand) or argument.steady:
+            return str(argument)
+        if argument.name not in self.given:
+            self.given.append(argument.name)
+        place, dtype = self.given.index(argument.name), argument.type.dtype.numpy.name
+        return f"native.feed({place}, {dtype!r})"
+
+
+class _StepWriter(Writer):
+    """Writes the step; the sequence begun is ended before any other line."""
+
+    def __init__(self, depth: int, end: Callable[[], None]) -> None:
+        super().__init__(depth)
+        self._end = end
+
+    def line(self, text: str = "") -> None:
+        """Write one line after the sequence begun, if there is one."""
+        self._end()
+        super().line(text)
+
+
+class NativeFrame(KernelFrame):
+    """A frame that collects kernels, and writes their calls as sequences."""
+
+    def __init__(self, plan: Plan, machine: Machine) -> None:
+        super().__init__(plan, _TAKEN)
+        self.machine = machine
+        self.texts: dict[str, str] = {}
+        self.fallbacks: dict[int, str] = {}
+        self.comments: list[str] = []
+        self.constants = plan.constants | plan.watched
+        self.winograd = plan.winograd
+        self.watched = plan.watched
+        self.costs: list[Call] = []
+        self._repeats: Size = 1
+        self._names: dict[str, str] = {}
+        self._checked: dict[SizeCheck, None] = {}
+        self._prepared: dict[str, tuple[str, ...]] = {}
+        self._before_loop: int | None = None
+        self._outer_depth = 0
+        self._begun: _Sequence | None = None
+        self.body = _StepWriter(2, self.end_sequence)
+
+    def scratch(
+        self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
+    ) -> NumpyOperand:
+        """Allocate scratch for a step: in the arena, if its size is known at bind time."""
+        type = TensorType(dtype, tuple(shape))
+        if {*type.names} <= self.bound_dims:
+            return super().scratch(shape, dtype)
+        name = self.names.make(f"t{self.step}")
+        self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
+        return NumpyOperand(self, name, type, False, (Place.LOCAL, name, WHOLE))
+
+    # ---- kernels ----
+
+    def kernel_name(self, kernel: NativeKernel) -> str:
+        """The name of a kernel in the module; kernels of equal text are one."""
+        text = kernel.text()
+        anonymous = text.replace(f"@{kernel.name}(", "@(")
+        if anonymous not in self._names:
+            name = self.names.make(kernel.name)
+            self._names[anonymous] = name
+            self.texts[name] = text.replace(f"@{kernel.name}(", f"@{name}(")
+        return self._names[anonymous]
+
+    def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
+        """Append a call of a kernel over all its units to the step."""
+        name = self.kernel_name(kernel)
+        self.costs.append(Call(self.step, name, kernel, self._repeats))
+        sizes = [each for each in (*arguments, kernel.units) if isinstance(each, Dim)]
+        if any({*size.names} - self.bound_dims for size in sizes):
+            text = ", ".join(map(str, arguments)) + "," * (len(arguments) == 1)
+            self.line(f"native.call({name!r}, ({text}), {kernel.units})")
+            return
+        if self._begun is None:
+            self._begun = _Sequence([], [])
+        texts = list(map(self._begun.argument, arguments))
+        listed = ", ".join(texts) + "," * (len(texts) == 1)
+        self._begun.lines += [f"# {one_line(each)}" for each in self.comments]
+        costs = (self._known(each) for each in (kernel.flops, kernel.nbytes))
+        self._begun.lines.append(f"({name!r}, ({listed}), {kernel.units}, {', '.join(costs)}),")
+        self.comments = []
+
+    def _known(self, cost: Size) -> str:
+        """A cost as text; 0 if sizes decide it that only an array tells."""
+        return "0" if isinstance(cost, Dim) and {*cost.names} - self.bound_dims else str(cost)
+
+    def prepared(
+        self, kernel: NativeKernel, inputs: Sequence[NumpyOperand], sizes: Sequence[Size],
+        shape: Sequence[Size], dtype: DType,
+    ) -> NumpyOperand:  # fmt: skip
+        """The output of a kernel, which takes its inputs, the output and sizes in this order:
+        computed once if its inputs are constant, again when they changed if they are watched, else
+        in every step.
+        """
+        is_known = all(not isinstance(each, Dim) for each in (*sizes, kernel.units))
+        if not is_known or not all(map(self.is_constant, inputs)):
+            out = self.scratch(shape, dtype)
+            if self._before_loop is None or not all(each.steady for each in inputs):
+                self.command(kernel, [*inputs, out, *sizes])
+            else:
+                self._call_before_loop(kernel, [*inputs, out, *sizes])
+            return out
+        listed = ", ".join(map(str, inputs)) + ","
+        watched = tuple(dict.fromkeys(name for each in inputs for name in self._state_of(each)))
+        form = f"{shape_text(shape)}, {dtype.numpy.name!r}" + f", {watched!r}" * bool(watched)
+        form += f", sizes={shape_text(sizes)}" * bool(sizes)
+        text = f"native.prepared({self.kernel_name(kernel)!r}, ({listed}), {kernel.units}, {form})"
+        name = self.keep(text, True, Place.PARAM, "prepared")
+        self._prepared[name] = watched
+        type = TensorType(dtype, tuple(shape))
+        return NumpyOperand(self, name, type, True, (Place.LOCAL, name, WHOLE))
+
+    def _state_of(self, operand: NumpyOperand) -> tuple[str, ...]:
+        """The watched state that a constant array is made of."""
+        home = str(operand.storage[1])
+        return self._prepared.get(operand.name, (home,) if home in self.watched else ())
+
+    def _call_before_loop(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
+        """Call a kernel before the loop that is being written."""
+        assert self._before_loop is not None
+        name = self.kernel_name(kernel)
+        self.costs.append(Call(self.step, name, kernel))
+        listed = ", ".join(map(str, arguments))
+        text = f"native.call({name!r}, ({listed}), {kernel.units})"
+        self.body.lines.insert(self._before_loop, "    " * self._outer_depth + text)
+        self._before_loop += 1
+
+    def steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
+        """Append the calls of a product; `arrays` are its operands by name, but for scratch."""
+        known: dict[str, NumpyOperand] = dict(arrays)
+        dtype = dtype_of(element)
+        for call in steps.prepare:
+            *inputs, out = [each for each in call.arguments if isinstance(each, str)]
+            sizes = [each for each in call.arguments if not isinstance(each, str)]
+            given = [known[each] for each in inputs]
+            known[out] = self.prepared(call.kernel, given, sizes, (steps.scratch[out],), dtype)
+        for name, count in steps.scratch.items():
+            if name not in known:
+                known[name] = self.scratch((count,), dtype)
+        with self._blocks(steps):
+            for call in steps.calls:
+                listed = [known[each] if isinstance(each, str) else each for each in call.arguments]
+                self.command(call.kernel, listed)
+
+    @contextmanager
+    def _blocks(self, steps: Steps) -> Generator[None]:
+        """Repeat the commands written inside for each block of steps that have several."""
+        blocks = steps.blocks if isinstance(steps, BlockedSteps) else None
+        if blocks is None:
+            yield
+            return
+        self._begun = self._begun or _Sequence([], [])
+        self._begun.lines += [f"# {one_line(each)}" for each in self.comments]
+        self.comments = []
+        self.bound_dims |= {*BLOCK.names}
+        self._begun.lines.append(f"*(each for {BLOCK} in range({blocks}) for each in (")
+        self._repeats = blocks
+        yield
+        self._repeats = 1
+        self._begun.lines.append(")),")
+
+    def shifted(self, operand: NumpyOperand, offset: Size) -> NumpyOperand:
+        """The elements of an array from an offset on."""
+        if offset == 0:
+            return operand
+        names = offset.names if isinstance(offset, Dim) else ()
+        steady = operand.steady and {*names} <= self.bound_dims
+        text = f"{operand}.reshape(-1)[{offset}:]"
+        name = self.keep(text, True, Place.BUFFER, f"{operand}_at") if steady else text
+        return NumpyOperand(self, name, operand.type, steady, (Place.LOCAL, name, WHOLE))
+
+    @contextmanager
+    def before_loop(self) -> Generator[None]:
+        """Write what a loop written inside prepares before the loop."""
+        self.end_sequence()
+        outer, self._before_loop = self._before_loop, len(self.body.lines)
+        depth, self._outer_depth = self._outer_depth, self.body.depth
+        try:
+            yield
+        finally:
+            self._before_loop, self._outer_depth = outer, depth
+
+    def is_constant(self, operand: NumpyOperand) -> bool:
+        """True for state whose values never change, or only between runs."""
+        place, home, _ = operand.storage
+        return operand.name in self._prepared or (place is Place.PARAM and home in self.constants)
+
+    def finish(self) -> None:
+        """End the sequence begun."""
+        self.end_sequence()
+
+    def end_sequence(self) -> None:
+        """Write the sequence begun: its commands in `bind`, its call in the step."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        name = self.names.make("run")
+        self.setup.line(f"{name} = native([")
+        for line in begun.lines:
+            self.setup.line("    " + line)
+        self.setup.line("])")
+        self.body.line(f"{name}({', '.join(begun.given)})")
+
+    def check_sizes(self, kernel: KernelBody, exactly: bool = False) -> None:
+        """Write the checks of a kernel's sizes into `bind`.
+
+        An axis must have as many elements as are visited: exactly, or at least.
+        """
+        for each in size_checks(kernel):
+            if each in self._checked or not each.names <= self.bound_dims:
+                continue
+            self._checked[each] = None
+            differ = "!=" if exactly else ">"
+            text = f"an axis of {each.operand} has {{{each.size}}} elements, not {{{each.visited}}}"
+            self.setup.line(f"if {each.visited} {differ} {each.size}:")
+            self.setup.line(f"    raise ValueError(f{text!r})")
+
+    # ---- attempts ----
+
+    @contextmanager
+    def attempt(self) -> Generator[None]:
+        """Undo what is written inside if an exception leaves it."""
+        lists = self._appended()
+        marks, begun = [len(each) for each in lists], self._copy_of_begun()
+        depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
+        repeats = self._repeats
+        try:
+            yield
+        except Exception:
+            for each, mark in zip(lists, marks, strict=True):
+                _truncate(each, mark)
+            self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
+            self._repeats = repeats
+            del self._kept[blocks:]
+            self._forget_operands()
+            raise
+
+    def _appended(self) -> list[list[Any] | dict[Any, Any]]:
+        """What only grows while a step is written."""
+        kept = [*self._kept, self._operands, self.texts, self._names, self._carried, self._checked]
+        lists = [self.setup.lines, self.body.lines, self.buffers, self.costs]
+        return [*kept, *lists, self.functions, self.globals, self.comments]
+
+    def _copy_of_begun(self) -> _Sequence | None:
+        begun = self._begun
+        return None if begun is None else _Sequence([*begun.lines], [*begun.given])
+
+    def _forget_operands(self) -> None:
+        """Forget the views of buffers that are no longer there."""
+        known = {operand.name for operand in self._operands.values()}
+        for number, operands in [*self._in_buffer.items()]:
+            self._in_buffer[number] = [each for each in operands if each.name in known]
+            if number >= len(self.buffers):
+                del self._in_buffer[number]
+
+    # ---- blocks ----
+
+    def enter(self) -> None:
+        """Begin a nested block."""
+        self.end_sequence()
+        super().enter()
+
+    def leave(self) -> None:
+        """End a block."""
+        self.end_sequence()
+        super().leave()
+
+
+def _truncate(grown: list[Any] | dict[Any, Any], mark: int) -> None:
+    """Remove what was appended to a list or a dict after it had `mark` items."""
+    if isinstance(grown, list):
+        del grown[mark:]
+    while isinstance(grown, dict) and len(grown) > mark:
+        grown.popitem()

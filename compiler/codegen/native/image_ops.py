@@ -1,0 +1,282 @@
+"""Ops on images by kernels of their own: convolutions, pooling and transposes, channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
+from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.images.axes import WindowAxis
+from compiler.codegen.native.images.depthwise import depthwise
+from compiler.codegen.native.images.pooling import pool, pool_gradient
+from compiler.codegen.native.images.sliding import Windows
+from compiler.codegen.native.images.transposes import transpose
+from compiler.codegen.native.images.vectors import Channels
+from compiler.codegen.native.images.winograd import BlockedSteps, pays, winograd
+from compiler.codegen.native.llvm_ir import F32, I8, I16, I32, I64, Type
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.products.convolution import Convolution, convolution
+from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.products.filter_gradient import filter_gradient
+from compiler.codegen.native.products.image_gradient import image_gradient
+from compiler.codegen.native.register_epilogues import RegisterEpilogue
+from compiler.ir.dims import Size
+from compiler.ir.types import DType
+
+FLOATS = frozenset({DType.FP32, DType.FP64})
+
+
+class Axis(Protocol):
+    """The windows on an image axis, as ops describe them."""
+
+    size: Size
+    kernel: Size
+    stride: int
+    dilation: int
+    before: Size
+    after: Size
+    count: Size
+
+
+class PoolGeometry(Protocol):
+    """The windows of a pooling; a mean divides by `divisor`, 0 for the elements under a window."""
+
+    layout: str
+    axes: tuple[Axis, ...]
+    divisor: int
+
+
+class ConvolutionGeometry(Protocol):
+    """The windows of a convolution; `filters` is OIHW or HWIO."""
+
+    layout: str
+    groups: int
+    axes: tuple[Axis, ...]
+    filters: str
+
+
+class SpecialBuilder(OpKernels):
+    """A kernel builder for kernels that are not written in the kernel IR."""
+
+    machine: Machine
+    winograd: bool
+
+    def result_epilogue(
+        self, out: DeviceOperand, bias: DeviceOperand | None = None
+    ) -> RegisterEpilogue:
+        """What follows a result that a specialised kernel computes, and how it is stored."""
+        raise NotImplementedError
+
+    def is_constant(self, operand: DeviceOperand) -> bool:
+        """True for state whose values never change."""
+        raise NotImplementedError
+
+    def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
+        """Append calls to the step; `arrays` are the operands by name."""
+        raise NotImplementedError
+
+
+def _floats(*operands: DeviceOperand) -> Type:
+    """The element type of operands; raises NotLowered unless all are one type of float."""
+    dtypes = {each.type.dtype for each in operands}
+    if len(dtypes) > 1 or not dtypes <= FLOATS:
+        raise NotLowered("its kernels compute in float32 or float64")
+    return TYPES[dtypes.pop()]
+
+
+def _channels_last(layout: str) -> None:
+    """Raise NotLowered for images with channels first."""
+    if not layout.endswith("C"):
+        raise NotLowered("its channels are not innermost")
+
+
+def _number(size: Size) -> int:
+    """A size known at compile time; raises NotLowered for others."""
+    if not isinstance(size, int):
+        raise NotLowered("its filters, windows or channels have an open size")
+    return size
+
+
+# ---- pooling -----------------------------------------------------------------------------------
+
+
+def _window_axis(axis: Axis) -> WindowAxis:
+    if axis.stride == 0 and axis.count == 1 and isinstance(axis.size, int):
+        return WindowAxis(axis.size, axis.size, 1, 1, 0, 1)
+    if axis.stride == 0:
+        raise NotLowered("its windows differ in size")
+    sides = _number(axis.kernel), axis.stride, axis.dilation, _number(axis.before)
+    return WindowAxis(axis.size, *sides, axis.count)
+
+
+def _windows(machine: Machine, axes: Sequence[Axis], outputs: DeviceOperand) -> Windows:
+    """The windows over a batch; `outputs` have their channels."""
+    channels = Channels(machine, _floats(outputs), _number(outputs.shape[-1]))
+    if len(axes) != 2:
+        raise NotLowered("its images do not have two axes")
+    rows, columns = map(_window_axis, axes)
+    return Windows(outputs.shape[0], rows, columns, channels)
+
+
+def emit_pool(
+    largest: bool, k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, outputs: DeviceOperand
+) -> None:
+    """Append a pooling with what is fused after it."""
+    _channels_last(p.layout)
+    windows = _windows(k.machine, p.axes, outputs)
+    after = k.result_epilogue(outputs)
+    steps = pool(windows, largest, p.divisor, after.epilogue)
+    k.emit_steps(steps, {**after.arrays, "images": images.operand}, windows.channels.element)
+
+
+def emit_mean_gradient(
+    k: SpecialBuilder, p: PoolGeometry, outputs: DeviceOperand, images: DeviceOperand
+) -> None:
+    """Append the gradient of a mean."""
+    _channels_last(p.layout)
+    windows = _windows(k.machine, p.axes, outputs)
+    after = k.result_epilogue(images)
+    steps = pool_gradient(windows, False, p.divisor, after.epilogue)
+    arrays = {**after.arrays, "d_out": outputs.operand, "d_images": after.arrays["out"]}
+    k.emit_steps(steps, arrays, windows.channels.element)
+
+
+def emit_largest_gradient(
+    k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, found: DeviceOperand,
+    outputs: DeviceOperand, gradient: DeviceOperand,
+) -> None:  # fmt: skip
+    """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
+    _channels_last(p.layout)
+    windows = _windows(k.machine, p.axes, outputs)
+    after = k.result_epilogue(gradient)
+    steps = pool_gradient(windows, True, p.divisor, after.epilogue)
+    arrays = {
+        **after.arrays, "images": images.operand, "out": found.operand, "d_out": outputs.operand,
+        "d_images": after.arrays["out"],
+    }  # fmt: skip
+    k.emit_steps(steps, arrays, windows.channels.element)
+
+
+# ---- convolutions ------------------------------------------------------------------------------
+
+
+def _convolution(
+    g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand
+) -> Convolution:
+    _channels_last(g.layout)
+    axes = g.axes
+    return Convolution(
+        images=images.shape[0],
+        channels=_number(images.shape[-1]),
+        size=tuple(axis.size for axis in axes),
+        filters=_number(outputs.shape[-1]),
+        kernel=tuple(_number(axis.kernel) for axis in axes),
+        strides=tuple(axis.stride for axis in axes),
+        dilations=tuple(axis.dilation for axis in axes),
+        paddings=tuple((_number(axis.before), _number(axis.after)) for axis in axes),
+        groups=g.groups,
+        filters_last=g.filters == "HWIO",
+    )
+
+
+def emit_convolution(
+    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
+    outputs: DeviceOperand, bias: DeviceOperand | None = None,
+) -> None:  # fmt: skip
+    """Append a convolution with what is fused after it."""
+    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    after = k.result_epilogue(outputs, bias)
+    constant = k.is_constant(filters)
+    arrays = {**after.arrays, "images": images.operand, "input": images.operand}
+    arrays |= {"filters": filters.operand, "filter": filters.operand}
+    if conv.groups > 1 and conv.channels == conv.groups:
+        windows = _windows(k.machine, g.axes, outputs)
+        each = conv.filters // conv.groups
+        made, last = after.epilogue, conv.filters_last
+        steps = depthwise(windows, each, made, constant, filters_last=last)
+    elif constant and k.winograd and (m := _winograd_tile(k.machine, conv, element)):
+        steps = _winograd(k.machine, element, conv, m, after.epilogue)
+    else:
+        made = after.epilogue
+        steps = convolution(k.machine, element, conv, epilogue=made, constant=constant)
+    k.emit_steps(steps, arrays, element)
+
+
+def _winograd_tile(machine: Machine, conv: Convolution, element: Type) -> int:
+    """The m of the Winograd algorithm to use, 0 for direct convolution."""
+    plain = (conv.kernel, conv.strides, conv.dilations, conv.groups)
+    is_small = all(max(padding) <= 1 for padding in conv.paddings)
+    if plain != ((3, 3), (1, 1), (1, 1), 1) or not is_small or element != F32:
+        return 0
+    height, width = conv.size
+    return pays(conv.images, conv.channels, height, width, conv.filters, machine)
+
+
+def _winograd(
+    machine: Machine, element: Type, conv: Convolution, m: int, epilogue: Epilogue
+) -> BlockedSteps:
+    height, width = map(_number, conv.size)
+    (top, bottom), (left, right) = conv.paddings
+    return winograd(
+        machine, element, conv.images, height, width, conv.channels, conv.filters, m=m,
+        padding=(top, bottom, left, right), layout="HWIO" if conv.filters_last else "OIHW",
+        epilogue=epilogue,
+    )  # fmt: skip
+
+
+def emit_image_gradient(
+    k: SpecialBuilder, g: ConvolutionGeometry, outputs: DeviceOperand, filters: DeviceOperand,
+    images: DeviceOperand, bias: DeviceOperand | None = None,
+) -> None:  # fmt: skip
+    """Append the gradient of a convolution by its images, with what is fused after it."""
+    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    after = k.result_epilogue(images, bias)
+    steps = image_gradient(
+        k.machine, element, conv, epilogue=after.epilogue, constant=k.is_constant(filters)
+    )
+    arrays = {**after.arrays, "d_out": outputs.operand, "filter": filters.operand}
+    k.emit_steps(steps, arrays, element)
+
+
+def emit_filter_gradient(
+    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand,
+    filters: DeviceOperand,
+) -> None:  # fmt: skip
+    """Append the gradient of a convolution by its filters."""
+    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    arrays = {"input": images.operand, "d_out": outputs.operand, "out": filters.operand}
+    k.emit_steps(filter_gradient(k.machine, element, conv), arrays, element)
+
+
+# ---- transposes --------------------------------------------------------------------------------
+
+
+_BITS: Mapping[int, Type] = {1: I8, 2: I16, 4: I32, 8: I64}
+"""An integer type for elements of each size in bytes."""
+
+
+def emit_transpose(
+    k: SpecialBuilder, order: Sequence[int], source: DeviceOperand, outputs: DeviceOperand
+) -> None:
+    """Append a transposition; axis i of the output is axis order[i] of the source."""
+    element = _BITS[source.type.dtype.itemsize]
+    steps = transpose(k.machine, element, source.shape, order)
+    k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
+
+
+SPECIAL: Mapping[str, Any] = {
+    "convolution": emit_convolution,
+    "image_gradient": emit_image_gradient,
+    "filter_gradient": emit_filter_gradient,
+    "largest": partial(emit_pool, True),
+    "means": partial(emit_pool, False),
+    "means_gradient": emit_mean_gradient,
+    "largest_gradient": emit_largest_gradient,
+    "transpose": emit_transpose,
+}
+"""The emitters of specialised kernels, by kind; see `KernelBuilder.specialised`."""

@@ -1,0 +1,99 @@
+"""A kernel over sliding windows: its arguments, units and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compiler.codegen.native.images.axes import WindowAxis
+from compiler.codegen.native.images.results import NO_EPILOGUE, Opened, begin
+from compiler.codegen.native.images.vectors import Channels
+from compiler.codegen.native.images.windows import Source, WindowBody, WindowLoops
+from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.llvm_ir import Value
+from compiler.codegen.native.products.contraction import Call
+from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.products.nest import named
+from compiler.ir.dims import Size
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over a batch of images [batch, H, W, C], and the channels of the output."""
+
+    batch: Size
+    rows: WindowAxis
+    columns: WindowAxis
+    channels: Channels
+
+    @property
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
+        """H, W and the number of windows on both axes."""
+        return self.rows.size, self.columns.size, self.rows.count, self.columns.count
+
+    @property
+    def reversed(self) -> Windows:
+        """The windows of the gradient: those of elements over the outputs."""
+        return replace(self, rows=self.rows.reversed, columns=self.columns.reversed)
+
+    @property
+    def outputs(self) -> Size:
+        """The elements of the output."""
+        return self.batch * self.rows.count * self.columns.count * self.channels.count
+
+    @property
+    def inputs(self) -> Size:
+        """The elements of an input with the channels of the output."""
+        return self.batch * self.rows.size * self.columns.size * self.channels.count
+
+    @property
+    def name(self) -> str:
+        """The geometry as a part of a kernel's name."""
+        channels = self.channels
+        element = {"float": "f32", "double": "f64"}[channels.element.element]
+        axes = [_axis_name(axis) for axis in (self.rows, self.columns)]
+        return "_".join([*axes, f"c{channels.count}", element, channels.machine.name])
+
+
+def _axis_name(axis: WindowAxis) -> str:
+    numbers = [axis.kernel, axis.stride, axis.dilation, axis.before, axis.up]
+    sizes = [each if isinstance(each, int) else "n" for each in (axis.size, axis.count)]
+    return "x".join(str(each).replace("-", "m") for each in (*sizes, *numbers))
+
+
+def sliding_kernel(
+    name: str, windows: Windows, arrays: Sequence[str],
+    make: Callable[[Opened], tuple[WindowBody, Sequence[Source]]], width: int,
+    epilogue: Epilogue = NO_EPILOGUE, flops: int = 1,
+) -> Call:  # fmt: skip
+    """Return a kernel of windows over `arrays` that writes "out" and what the epilogue names.
+
+    `make` gives the body and the arrays under the windows, `flops` the operations of a tap,
+    `width` the windows of a tile.
+    """
+    label = "_".join(each for each in (name, windows.name, epilogue.label) if each)
+    channels = windows.channels
+    k = begin(label, arrays, windows.sizes, epilogue, channels.element, channels.count)
+    body, sources = make(k)
+    height, wide, out_height, out_wide = (k.n.of(each) for each in windows.sizes)
+    loops = WindowLoops(
+        k.f, k.n, windows.rows, windows.columns, (height, wide, out_height, out_wide), channels,
+        sources, k.results, body, width,
+    )  # fmt: skip
+
+    def unit(number: Value, _: list[Value]) -> list[Value]:
+        loops.row(number)
+        return []
+
+    k.f.loop_if_any(k.first, k.last, 1, unit)
+    taps = windows.rows.kernel * windows.columns.kernel
+    nbytes = (windows.inputs + windows.outputs) * channels.element.nbytes
+    units, work = windows.batch * windows.rows.count, windows.outputs * taps * flops
+    return Call(NativeKernel([named(k.f)], units, work, nbytes), k.arguments)
+
+
+def renamed(call: Call, names: Mapping[str, str]) -> Call:
+    """The call with other names of arrays."""
+    given = call.arguments
+    found = (names.get(each, each) if isinstance(each, str) else each for each in given)
+    return Call(call.kernel, tuple(found))

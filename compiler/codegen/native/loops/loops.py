@@ -1,0 +1,166 @@
+"""Emits loops over axes: one iteration at a time, or vectors of lanes with a remainder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from compiler.codegen.native.llvm_ir import I1, I32, I64, Index, Type, Value, constant, lane_numbers
+from compiler.codegen.native.loops.forms import Axis, Form, exact_quotient
+from compiler.codegen.native.loops.values import Values
+from compiler.ir.dims import Size
+
+Carried: TypeAlias = "list[Value]"
+"""Values that iterations pass on."""
+
+Iteration: TypeAlias = Callable[[Carried], Carried]
+"""Emits one iteration, for all copies; returns the values it passes on."""
+
+LaneIteration: TypeAlias = Callable[[Carried, int], Carried]
+"""The same for an iteration of some vectors, or of one element for 0."""
+
+
+@dataclass
+class Loops(Values):
+    """Emits loops over axes."""
+
+    def extent(self, axis: Axis) -> Size | Value:
+        """The iterations of an axis here: a number, a size, or what a value says."""
+        for loop, end in self.body.ends.items():
+            if axis in self.body.forms.loops[loop]:
+                return self._end(end, axis.size)
+        if axis.outer is None:
+            return axis.size
+        if exact_quotient(axis.size, axis.chunk) is not None and isinstance(axis.chunk, int):
+            return axis.chunk
+        return self.hoisted(("extent", axis), frozenset({axis.outer}), lambda: self._rest(axis))
+
+    def _end(self, end: object, size: Size) -> Value:
+        """A data-dependent number of iterations, at most a size."""
+        count, most = self.as_index(end), self.size(size)  # type: ignore[arg-type]
+        return self.f.select(self.f.compare("slt", count, most), count, most)
+
+    def _rest(self, axis: Axis) -> Value:
+        """The smaller of a chunk and what is left of its axis."""
+        assert axis.outer is not None
+        chunk = self.size(axis.chunk)
+        start = self.times(self.index(Form(((axis.outer, 1),))), chunk)
+        left = self.f.sub(self.size(axis.size), start)
+        left = self.f.select(self.f.compare("slt", left, constant(I64, 0)), constant(I64, 0), left)
+        return self.f.select(self.f.compare("slt", left, chunk), left, chunk)
+
+    def bound_of(self, axis: Axis) -> Index:
+        """The iterations of an axis as a number or value."""
+        found = self.extent(axis)
+        return found if isinstance(found, int | Value) else self.size(found)
+
+    def over(self, axes: Sequence[Axis], body: Iteration, carried: Carried) -> Carried:
+        """Loops over axes, the first outermost, one iteration at a time."""
+        if not axes:
+            return body(carried)
+        axis, *rest = axes
+        stop = self.bound_of(axis)
+        self.mark()
+
+        def iteration(index: Value, held: Carried) -> Carried:
+            with self.level((axis, index)):
+                return self.over(rest, body, held)
+
+        return self.f.loop_if_any(0, stop, 1, iteration, carried)
+
+    # ---- lanes ----
+
+    def over_lanes(self, axis: Axis, unroll: int, body: LaneIteration, carried: Carried) -> Carried:
+        """A loop of vectors along an axis: `unroll` at a time, then single ones, then the rest."""
+        stop, width = self.bound_of(axis), self.lane_width
+        self.mark()
+        done: Index = 0
+        if unroll > 1:
+            done = self._multiple(stop, width * unroll)
+            carried = self._vectors(axis, (0, done), unroll, body, carried)
+        if self.machine.has_masks:
+            return self._masked_rest(axis, done, stop, body, carried)
+        whole = self._multiple(stop, width)
+        carried = self._vectors(axis, (done, whole), 1, body, carried)
+        return self._scalar_rest(axis, whole, stop, body, carried)
+
+    def _multiple(self, stop: Index, step: int) -> Index:
+        """The largest multiple of a step, a power of two, up to a number."""
+        if isinstance(stop, int):
+            return stop - stop % step
+        return self.f.binary("and", stop, constant(I64, -step))
+
+    def _vectors(
+        self,
+        axis: Axis,
+        span: tuple[Index, Index],
+        count: int,
+        body: LaneIteration,
+        carried: Carried,
+    ) -> Carried:
+        """Whole vectors, `count` of them in an iteration."""
+
+        def iteration(index: Value, held: Carried) -> Carried:
+            return self._in_lanes(
+                axis, index, self.lane_width, None, lambda: body(held, count), count
+            )
+
+        step = self.lane_width * count
+        start, stop = span
+        if isinstance(start, int) and isinstance(stop, int) and stop - start == step:
+            return iteration(constant(I64, start), carried)
+        return self.f.loop_if_any(start, stop, step, iteration, carried)
+
+    def _masked_rest(
+        self, axis: Axis, done: Index, stop: Index, body: LaneIteration, carried: Carried
+    ) -> Carried:
+        """Single vectors, whose lanes from the end on are masked."""
+        if isinstance(done, int) and isinstance(stop, int):
+            whole = stop - stop % self.lane_width
+            carried = self._vectors(axis, (done, whole), 1, body, carried)
+            if whole == stop:
+                return carried
+            mask = _first_lanes(stop - whole, self.lane_width)
+            index = constant(I64, whole)
+            return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(carried, 1), 1)
+
+        def iteration(index: Value, held: Carried) -> Carried:
+            left = self.f.convert("trunc", self.f.sub(self.f.index(stop), index), I32)
+            lanes = lane_numbers(I32.vector(self.lane_width))
+            mask = self.f.compare("slt", lanes, self.f.splat(left, self.lane_width))
+            return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(held, 1), 1)
+
+        return self.f.loop_if_any(done, stop, self.lane_width, iteration, carried)
+
+    def _scalar_rest(
+        self, axis: Axis, done: Index, stop: Index, body: LaneIteration, carried: Carried
+    ) -> Carried:
+        """The elements that do not fill a vector, one by one."""
+
+        def iteration(index: Value, held: Carried) -> Carried:
+            return self._in_lanes(axis, index, 0, None, lambda: body(held, 0), 1)
+
+        return self.f.loop_if_any(done, stop, 1, iteration, carried)
+
+    def _in_lanes(
+        self, axis: Axis, index: Value, lanes: int, mask: Value | None,
+        body: Callable[[], Carried], count: int,
+    ) -> Carried:  # fmt: skip
+        """Emit an iteration with lanes along an axis, and copies for each vector."""
+        before = self.lane, self.lanes, self.mask, self.copies
+        with self.level((axis, index)):
+            self.lane, self.lanes, self.mask = axis, lanes, mask
+            steps = [n * max(lanes, 1) for n in range(count)]
+            self.copies = [{**copy, axis: n} for copy in self.copies for n in steps]
+            kept, self.copy = self.copy, self.copies[0]
+            found = body()
+            self.copy = kept
+        self.lane, self.lanes, self.mask, self.copies = before
+        return found
+
+
+def _first_lanes(count: int, lanes: int) -> Value:
+    """The mask of the first lanes."""
+    bits = ", ".join(f"i1 {str(lane < count).lower()}" for lane in range(lanes))
+    return Value(f"<{bits}>", Type(I1.element, lanes))

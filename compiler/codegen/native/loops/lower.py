@@ -1,0 +1,216 @@
+"""Lowers kernels of the kernel IR to LLVM IR for a CPU.
+
+The grid's axes become loops, the outermost of which are shared as units of work. Each reduction is
+computed in the outermost loop where it is the same, and each store after the reductions it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Source
+from compiler.codegen.kernel.split_reductions import Scratch
+from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Value, constant
+from compiler.codegen.native.loops.body import Axes, Body
+from compiler.codegen.native.loops.cost import byte_count, operation_count
+from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.passes import (
+    Choice,
+    Pass,
+    choose_lanes,
+    draws_in_pairs,
+    is_large,
+    passes_of,
+)
+from compiler.codegen.native.loops.reductions import UNROLLED, Reductions, fitting
+from compiler.codegen.native.loops.split import split_kernel
+from compiler.codegen.native.loops.units import Nest, nest_of
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.trace import Expr
+from compiler.ir.dims import Dim, Size
+from compiler.ir.region import end
+
+POINTWISE_UNROLLED = 2
+"""Vectors in flight in a kernel without loops."""
+
+
+@dataclass(frozen=True)
+class LoweredKernel:
+    """A kernel as LLVM IR, and its arguments: a slot for each operand, then one for each size.
+
+    In checking mode, the slots of operands are followed by the bytes of each, from the first to
+    after the last element, and the address of a status word of 64 bits: an access out of bounds
+    writes the number of its operand there, from 1.
+    """
+
+    kernel: NativeKernel
+    operands: list[NumpyOperand]
+    sizes: list[Dim]
+    checked: bool = False
+
+    @property
+    def arguments(self) -> list[NumpyOperand | Dim]:
+        """What each slot holds, without those of checking mode."""
+        return [*self.operands, *self.sizes]
+
+    def checked_arguments(self, status: NumpyOperand) -> list[NumpyOperand | Size]:
+        """What each slot holds in checking mode; `status` is an int64 array of one element."""
+        spans = [end(each.type, each.region) - each.region.offset for each in self.operands]
+        return [*self.operands, *spans, status, *self.sizes]
+
+
+def lower(
+    kernel: KernelBody, machine: Machine, scratch: Scratch, checked: bool = False
+) -> list[LoweredKernel]:
+    """Lower a kernel to LLVM IR: to several if its reductions are split, which `scratch` is for.
+
+    Raises NotLowered with the reason if it has no loops.
+    """
+    return [lower_one(each, machine, checked) for each in split_kernel(kernel, scratch)]
+
+
+def lower_one(kernel: KernelBody, machine: Machine, checked: bool = False) -> LoweredKernel:
+    """Lower a kernel to one native kernel of the same name."""
+    body = Body(kernel)
+    operands = _operands(body)
+    parameters = [("arguments", POINTER), ("first", I64), ("last", I64)]
+    function = Function(kernel.name, parameters)
+    emitter = _Emitter(body, machine, function, operands=operands, checked=checked)
+    units = emitter.emit()
+    functions = [function, *emitter.helpers.values()]
+    cost = operation_count(body), byte_count(operands.values())
+    native = NativeKernel(functions, units, *cost)
+    return LoweredKernel(native, list(operands.values()), list(emitter.sizes), checked)
+
+
+def _operands(body: Body) -> dict[str, NumpyOperand]:
+    """The operands of a kernel in the order of their first use."""
+    found: dict[str, NumpyOperand] = {}
+    for part in body.parts:
+        if part.fn == "load":
+            operand = cast(Source, part.extra).operand
+            found[operand.name] = operand
+        elif part.fn == "key":
+            found[cast(NumpyOperand, part.extra).name] = cast(NumpyOperand, part.extra)
+    for store in body.stores:
+        found.setdefault(store.operand.name, store.operand)
+    return found
+
+
+@dataclass
+class _Emitter(Reductions):
+    """Emits one kernel."""
+
+    def __post_init__(self) -> None:
+        self.choice: Choice = choose_lanes(self.body, self.machine)
+        self.passes = passes_of(self.body)
+
+    def emit(self) -> Size:
+        """Emit the function's body; returns the number of units."""
+        self.lane_width = self.choice.lanes
+        step = self.lane_width * self._unroll()
+        self.nest: Nest = nest_of(self.body, self.choice.axis, step)
+        self.levels[0].place = self.f.mark()
+        self._when_not_empty()
+        return self.nest.units
+
+    def _when_not_empty(self) -> None:
+        """Emit the units, if no symbolic axis is empty."""
+        open_axes = [axis.size for axis in self.body.grid if isinstance(axis.size, Dim)]
+        if not open_axes:
+            self._units()
+            return
+        some = constant(I64, 1)
+        for size in open_axes:
+            here = self.f.compare("sgt", self.size(size), constant(I64, 0))
+            some = here if some.name == "1" else self.f.binary("and", some, here)
+        self.f.when(some, self._units)
+
+    def _units(self) -> None:
+        """Emit the loop over units."""
+        _, first, last = self.f.parameters
+        digits = self.nest.digits
+
+        def unit(index: Value, held: list[Value]) -> list[Value]:
+            bound = self._decoded(index)
+            with self.level(*zip(digits, bound, strict=True)):
+                self._grid(0)
+            return held
+
+        self.f.loop(first, last, 1, unit)
+
+    def _decoded(self, unit: Value) -> list[Value]:
+        """The indices of the outer axes from the number of a unit."""
+        found: list[Value] = []
+        digits = self.nest.digits
+        for place, axis in reversed(list(enumerate(digits))):
+            if place == 0:
+                found.append(unit)
+                continue
+            size = self.size(axis.size)
+            found.append(self.f.binary("urem", unit, size))
+            unit = self.f.binary("udiv", unit, size)
+        return found[::-1]
+
+    # ---- the grid ----
+
+    def _grid(self, depth: int) -> None:
+        """Emit what the open loops determine, then the loops inside, then stores outside those."""
+        for each in self.passes:
+            ready = [p for p in each.reductions if self._depth(self.body.axes(p)) == depth]
+            if ready:
+                self.reduce(each, ready)
+        own = [e for e in self.passes if e.stores and self._store_depth(e) == depth]
+        for each in (e for e in own if not e.loops):
+            self._prepare(each)
+        if depth < len(self.nest.inner):
+            self._inner(self.nest.inner[depth], depth)
+        for each in own:
+            if each.loops:
+                self.store_pass(each)
+            else:
+                self.store_all(each.stores)
+
+    def _depth(self, axes: Axes) -> int:
+        """The number of inner loops of the grid down to the last of some axes."""
+        places = (n + 1 for n, axis in enumerate(self.nest.inner) if axis in axes)
+        return max(places, default=0)
+
+    def _store_depth(self, each: Pass) -> int:
+        """The number of inner loops around stores; additions happen in every iteration."""
+        if any(store.atomic for store in each.stores):
+            return len(self.nest.inner)
+        return self._depth(each.axes(self.body))
+
+    def _prepare(self, each: Pass) -> None:
+        """Compute the values of stores before inner loops may overwrite what they read."""
+        for _ in self.each_copy():
+            for store in each.stores:
+                for term in (store.value, store.where):
+                    if isinstance(term, Expr):
+                        self.value(term)
+
+    def _inner(self, axis: Axis, depth: int) -> None:
+        """Emit the loop over an axis of the grid."""
+
+        def iteration(held: list[Value], count: int = 1) -> list[Value]:
+            self._grid(depth + 1)
+            return held
+
+        if axis is self.choice.axis:
+            self.over_lanes(axis, self._unroll(), iteration, [])
+        else:
+            self.over([axis], iteration, [])
+
+    def _unroll(self) -> int:
+        """How many vectors along the grid's lane axis are in flight."""
+        axis = self.choice.axis
+        if axis is None:
+            return 1
+        large = any(map(is_large, self.passes))
+        most = UNROLLED if self.body.kernel.loops else POINTWISE_UNROLLED
+        most = most // 2 if large and not any(map(draws_in_pairs, self.passes)) else most
+        return fitting(most, axis, self.lane_width)

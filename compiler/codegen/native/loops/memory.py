@@ -1,0 +1,237 @@
+"""Emits loads, stores and additions to memory.
+
+Here alone addresses meet memory: contiguous lanes are loaded as a vector, an address that all lanes
+share once, all others by gathers. A condition is a mask, or for a scalar chooses between the
+address and that of a number of the function's own, so that nothing is read where it is false.
+
+In checking mode every element's index is compared with its operand's size; an access out of bounds
+is noted in the status word and does not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import Source, Store
+from compiler.codegen.native.llvm_ir import I1, I32, I64, POINTER, Value, constant, zero
+from compiler.codegen.native.loops.forms import Form
+from compiler.codegen.native.loops.scopes import Scopes
+from compiler.codegen.native.loops.types import (
+    convert,
+    from_memory,
+    literal,
+    stored_type,
+    to_memory,
+)
+from compiler.codegen.trace import Expr, Term
+from compiler.ir.dims import Size
+from compiler.ir.types import DType
+
+
+@dataclass
+class Access:
+    """Elements of an operand: the address of the first lane, the indices of others behind it.
+
+    `further` is None for contiguous lanes or a single address; `mask` is None if all lanes are
+    live.
+    """
+
+    address: Value
+    further: Value | None
+    mask: Value | None
+    itemsize: int
+    is_single: bool
+
+
+@dataclass
+class Memory(Scopes):
+    """Emits accesses to memory."""
+
+    def value(self, term: Term, dtype: DType | None = None) -> Value:
+        """A term in registers."""
+        raise NotImplementedError
+
+    def condition(self, term: Term, lanes: int) -> Value | None:
+        """A condition as bits; None if it is always true."""
+        raise NotImplementedError
+
+    def converted(self, term: Term, dtype: DType, lanes: int) -> Value:
+        """A term cast to a dtype."""
+        raise NotImplementedError
+
+    # ---- loads ----
+
+    def load(self, part: Expr) -> Value:
+        """Load an element, or one for each lane."""
+        source, form = cast(Source, part.extra), self.body.load_address(part)
+        dtype, guard = source.operand.type.dtype, self.body.guard(part)
+        lanes = self.lanes if self.is_vector(self.body.axes(part)) else 0
+        where = None if guard is None else self.condition(guard[0], lanes)
+        access = self._access(source.operand, form, where, lanes)
+        if access.mask is None:
+            return from_memory(self.f, self._load_all(access, dtype, lanes), dtype)
+        other = literal(stored_type(dtype).vector(lanes), 0)
+        found = from_memory(self.f, self._load_some(access, other, lanes), dtype)
+        if where is None or guard is None:
+            return found
+        return self.f.select(access.mask, found, self.converted(guard[1], dtype, lanes))
+
+    def _load_all(self, access: Access, dtype: DType, lanes: int) -> Value:
+        type = stored_type(dtype).vector(lanes)
+        if access.further is not None:
+            pointers = self.f.addresses(access.address, access.further, access.itemsize)
+            return self.f.gather(type, pointers, constant(I1.vector(lanes), 1), zero(type))
+        if not access.is_single:
+            return self.f.load(type, access.address)
+        return self.f.splat(self.f.load(type.scalar, access.address), lanes)
+
+    def _load_some(self, access: Access, other: Value, lanes: int) -> Value:
+        """Load where the mask holds."""
+        mask = cast(Value, access.mask)
+        if access.further is not None:
+            pointers = self.f.addresses(access.address, access.further, access.itemsize)
+            return self.f.gather(other.type, pointers, mask, other)
+        if not access.is_single:
+            return self.f.masked_load(other.type, access.address, mask, other)
+        some = self.f.reduce("or", mask) if lanes else mask
+        safe = self.f.select(some, access.address, self.spare())
+        return self.f.splat(self.f.load(other.type.scalar, safe), lanes)
+
+    def spare(self) -> Value:
+        """The address of 8 bytes that no operand has."""
+
+        def make() -> Value:
+            place = self.f.value(POINTER, "alloca i64, align 8")
+            self.f.store(constant(I64, 0), place)
+            return place
+
+        return self.at_depth(0, "spare", make)
+
+    # ---- stores ----
+
+    def store(self, store: Store, value: Value, lanes: int) -> None:
+        """Store a value, or add it to what is there."""
+        dtype = store.operand.type.dtype
+        where = None if store.where is None else self.condition(store.where, lanes)
+        access = self._access(store.operand, self.body.store_address(store), where, lanes)
+        if store.atomic:
+            self._add(access, value, dtype, lanes)
+        elif not lanes:
+            self._where(access.mask, lambda: self._put(access, to_memory(self.f, value, dtype)))
+        else:
+            self._put_lanes(access, to_memory(self.f, value, dtype))
+
+    def _where(self, mask: Value | None, body: Callable[[], None]) -> None:
+        if mask is None:
+            body()
+        else:
+            self.f.when(mask, body)
+
+    def _put(self, access: Access, value: Value) -> None:
+        self.f.store(value, access.address)
+
+    def _put_lanes(self, access: Access, value: Value) -> None:
+        if access.further is None and not access.is_single:
+            if access.mask is None:
+                self.f.store(value, access.address)
+            else:
+                self.f.masked_store(value, access.address, access.mask)
+            return
+        lanes = value.type.lanes
+        further = access.further or zero(I64.vector(lanes))
+        pointers = self.f.addresses(access.address, further, access.itemsize)
+        self.f.scatter(value, pointers, access.mask or constant(I1.vector(lanes), 1))
+
+    def _add(self, access: Access, value: Value, dtype: DType, lanes: int) -> None:
+        """Add to memory, in the order of lanes."""
+        if lanes and access.further is None and not access.is_single:
+            zeros = literal(stored_type(dtype).vector(lanes), 0)
+            old = self._load_some(access, zeros, lanes) if access.mask else None
+            before = from_memory(self.f, old or self._load_all(access, dtype, lanes), dtype)
+            self._put_lanes(access, to_memory(self.f, self.f.add(before, value), dtype))
+            return
+        for lane in range(max(lanes, 1)):
+            self._add_one(access, value, dtype, lane, lanes)
+
+    def _add_one(self, access: Access, value: Value, dtype: DType, lane: int, lanes: int) -> None:
+        f, address, mask = self.f, access.address, access.mask
+        if lanes:
+            value = f.extract(value, lane)
+            mask = None if mask is None else f.extract(mask, lane)
+        if access.further is not None:
+            index = convert(f, f.extract(access.further, lane), DType.INT64, I64)
+            address = f.address(address, index, access.itemsize)
+        if mask is not None:
+            address = f.select(mask, address, self.spare())
+        before = from_memory(f, f.load(stored_type(dtype), address), dtype)
+        f.store(to_memory(f, f.add(before, value), dtype), address)
+
+    # ---- addresses ----
+
+    def _access(self, operand: NumpyOperand, form: Form, where: Value | None, lanes: int) -> Access:
+        """The address of elements, and which of them exist."""
+        further, is_single = self._further(operand, form, lanes)
+        mask = where
+        if lanes and self.mask is not None:
+            mask = self.mask if where is None else self.f.binary("and", self.mask, where)
+        if self.checked:
+            mask = self._checked(operand, form, further, mask, lanes)
+        itemsize = operand.type.dtype.itemsize
+        return Access(self.address(operand, form), further, mask, itemsize, is_single)
+
+    def _further(self, operand: NumpyOperand, form: Form, lanes: int) -> tuple[Value | None, bool]:
+        """The indices of lanes behind the first one, if they are not contiguous; if all are 0."""
+        if not lanes or self.lane is None:
+            return None, True
+        own = [
+            atom
+            for atom, _ in form.terms
+            if isinstance(atom, Expr) and self.is_vector(self.body.axes(atom))
+        ]
+        step = form.coefficient(self.lane)
+        if not own and isinstance(step, int) and step in (0, 1):
+            return None, step == 0
+        span = _span(operand)
+        small = isinstance(span, int) and span * operand.type.dtype.itemsize < 2**31
+        return self.lane_index(form, I32 if small else I64), False
+
+    def _checked(
+        self, operand: NumpyOperand, form: Form, further: Value | None, mask: Value | None,
+        lanes: int,
+    ) -> Value:  # fmt: skip
+        """The lanes that are live and in bounds; others are noted in the status word."""
+        f, index = self.f, self.f.splat(self.index(form), lanes)
+        if further is not None:
+            index = f.add(index, convert(f, further, DType.INT64, I64))
+        elif lanes and self.lane is not None and form.coefficient(self.lane) == 1:
+            index = f.add(index, self.lane_index(form, I64))
+        slot = list(self.operands).index(operand.name)
+        count = self.at_depth(0, ("bytes", slot), lambda: self._count(operand, slot))
+        inside = f.compare("ult", index, f.splat(count, lanes))
+        live = mask or constant(I1.vector(lanes), 1)
+        outside = f.binary("and", live, f.binary("xor", inside, constant(inside.type, 1)))
+        self._note(f.reduce("or", outside) if lanes else outside, slot)
+        return f.binary("and", live, inside)
+
+    def _count(self, operand: NumpyOperand, slot: int) -> Value:
+        """The elements that an operand has, from its bytes."""
+        nbytes = self._argument(len(self.operands) + slot, I64)
+        return self.f.binary("udiv", nbytes, constant(I64, operand.type.dtype.itemsize))
+
+    def _note(self, outside: Value, slot: int) -> None:
+        """Write the number of an operand, from 1, to the status word."""
+        number = 2 * len(self.operands)
+        status = self.at_depth(0, "status", lambda: self._argument(number, POINTER))
+        code = self.f.select(outside, constant(I64, slot + 1), self.f.load(I64, status))
+        self.f.store(code, status)
+
+
+def _span(operand: NumpyOperand) -> Size:
+    """The elements from the first to the last one of an operand, with gaps, or more."""
+    region = operand.region
+    if not region.is_strided:
+        return operand.type.numel
+    return region.pitch * operand.type.numel

@@ -1,0 +1,156 @@
+"""Sorting: the order of a row's values, by merging runs of keys with their iterations.
+
+A key has a value's bits, so ordered that they compare as integers, above the number of its
+iteration: equal values keep their order, and the lower half of a sorted key is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from compiler.codegen.kernel.analysis import reduced_loop
+from compiler.codegen.native.llvm_ir import (
+    F32,
+    I32,
+    I64,
+    POINTER,
+    Function,
+    Value,
+    constant,
+    zero,
+)
+from compiler.codegen.native.loops.body import NotLowered
+from compiler.codegen.native.loops.loops import Carried, Loops
+from compiler.codegen.native.loops.types import convert
+from compiler.codegen.trace import Expr
+from compiler.ir.types import DType
+
+MAX_SORTED = 1 << 14
+"""The longest row that is sorted, in the stack's memory."""
+
+KEY_BYTES = 8
+
+
+@dataclass
+class Sorting(Loops):
+    """Emits the sorts of a kernel; `sorted_keys` are the addresses of sorted keys."""
+
+    sorted_keys: dict[Expr, Value] = field(default_factory=dict[Expr, Value])
+    helpers: dict[str, Function] = field(default_factory=dict[str, Function])
+
+    def sort(self, part: Expr) -> None:
+        """Sort the values of a row in the current loop."""
+        loop, value = reduced_loop(part), part.args[0]
+        size = self.body.kernel.loops[loop]
+        if not isinstance(size, int) or size > MAX_SORTED or loop in self.body.ends:
+            raise NotLowered(f"it sorts rows of {size} values")
+        if not isinstance(value, Expr) or value.dtype.itemsize > 4:
+            raise NotLowered("it sorts values of 64 bits")
+        first, second = (self._room(part, number, size) for number in range(2))
+
+        def iteration(held: Carried) -> Carried:
+            place = self.index(self.body.forms.of(part.args[1]))
+            key = _key(self.f, self.value(value), value.dtype, bool(part.extra), place)
+            self.f.store(key, self.f.address(first, place, KEY_BYTES))
+            return held
+
+        self.over(self.body.loop_axes(loop), iteration, [])
+        self.helpers["sort_keys"] = merge_sort()
+        passes = constant(I64, (size - 1).bit_length())
+        count = constant(I64, size)
+        self.sorted_keys[part] = self.f.call("sort_keys", POINTER, first, second, count, passes)
+
+    def _room(self, part: Expr, number: int, size: int) -> Value:
+        """Memory for the keys of a row."""
+        text = f"alloca [{size} x i64], align 64"
+        return self.at_depth(0, ("room", part, number), lambda: self.f.value(POINTER, text))
+
+    def sorts(self, parts: Sequence[Expr]) -> None:
+        """Sort what a pass needs."""
+        for part in (each for each in parts if each.fn == "order"):
+            self.sort(part)
+
+    def sorted_place(self, part: Expr) -> Value:
+        """The iteration at the current place of a sorted row."""
+        form = self.body.forms.of(part.args[1])
+        keys = self.f.address(self.sorted_keys[part], self.index(form), KEY_BYTES)
+        if not self.is_vector(self.body.axes(part)):
+            return self._iteration(self.f.load(I64, keys))
+        type = I64.vector(self.lanes)
+        if self.lane is None or form.coefficient(self.lane) != 1:
+            raise NotLowered("its sorted rows are read apart")
+        if self.mask is None:
+            return self._iteration(self.f.load(type, keys))
+        return self._iteration(self.f.masked_load(type, keys, self.mask, zero(type)))
+
+    def _iteration(self, key: Value) -> Value:
+        return self.f.binary("and", key, constant(key.type, 0xFFFFFFFF))
+
+
+def _key(f: Function, value: Value, dtype: DType, descending: bool, place: Value) -> Value:
+    """A value and its iteration as an integer that orders both."""
+    if value.type.is_float:
+        # NaN becomes the one that is larger than infinity; -0 becomes 0
+        zeroed = f.add(value, constant(value.type, 0.0))
+        nan = constant(F32, float("nan"))
+        bits = f.convert("bitcast", f.select(f.compare("uno", value, value), nan, zeroed), I32)
+        sign = f.binary("ashr", bits, constant(I32, 31))
+        number = f.binary("xor", bits, f.binary("and", sign, constant(I32, 0x7FFFFFFF)))
+    else:
+        number = convert(f, value, dtype, I32)
+    if descending:
+        number = f.binary("xor", number, constant(I32, -1))
+    wide = f.binary("shl", f.convert("sext", number, I64), constant(I64, 32))
+    return f.binary("or", wide, place)
+
+
+def merge_sort() -> Function:
+    """`ptr sort_keys(ptr keys, ptr room, i64 count, i64 passes)`: returns the sorted ones.
+
+    Passes merge runs of 1, 2, 4, … keys from one array into the other.
+    """
+    parameters = [("keys", POINTER), ("room", POINTER), ("count", I64), ("passes", I64)]
+    f = Function("sort_keys", parameters, POINTER, internal=True)
+    keys, room, count, passes = f.parameters
+
+    def merge_pass(_: Value, held: list[Value]) -> list[Value]:
+        source, target, width = held
+        step = f.add(width, width)
+
+        def runs(low: Value, carried: list[Value]) -> list[Value]:
+            _merge(f, (source, target), (low, width, count))
+            return carried
+
+        f.loop(0, count, step, runs)
+        return [target, source, step]
+
+    held = f.loop_if_any(0, passes, 1, merge_pass, [keys, room, constant(I64, 1)])
+    f.effect(f"ret {held[0]}")
+    return f
+
+
+def _merge(f: Function, arrays: tuple[Value, Value], span: tuple[Value, Value, Value]) -> None:
+    """Merge two adjacent runs."""
+    source, target = arrays
+    low, width, count = span
+    middle = _least(f, f.add(low, width), count)
+    high = _least(f, f.add(middle, width), count)
+    last = f.sub(count, constant(I64, 1))
+
+    def take(place: Value, held: list[Value]) -> list[Value]:
+        left, right = held
+        a = f.load(I64, f.address(source, _least(f, left, last), KEY_BYTES))
+        b = f.load(I64, f.address(source, _least(f, right, last), KEY_BYTES))
+        ordered = f.binary("and", f.compare("slt", left, middle), f.compare("sle", a, b))
+        first = f.binary("or", f.compare("sge", right, high), ordered)
+        f.store(f.select(first, a, b), f.address(target, place, KEY_BYTES))
+        moved = f.convert("zext", first, I64)
+        rest = f.sub(constant(I64, 1), moved)
+        return [f.add(left, moved), f.add(right, rest)]
+
+    f.loop(low, high, 1, take, [low, middle])
+
+
+def _least(f: Function, a: Value, b: Value) -> Value:
+    return f.select(f.compare("slt", a, b), a, b)

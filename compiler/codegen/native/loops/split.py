@@ -1,0 +1,56 @@
+"""Chooses which reductions are split into parts for threads.
+
+A long reduction with few results would be the work of one thread. The number of parts depends on
+sizes alone, and they are combined in order, so that results are the same for any threads.
+"""
+
+from __future__ import annotations
+
+from compiler.codegen.kernel.analysis import reduction_levels, store_roots
+from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.kernel.split_reductions import Scratch, Split, split_by
+from compiler.codegen.native.loops.passes import hint
+from compiler.codegen.trace import all_parts
+from compiler.ir.dims import product
+
+PARTS = 32
+"""Most parts of a reduction."""
+
+PART_WORK = 32768
+"""Fewest iterations of a part, over all elements."""
+
+SHARED_ELEMENTS = 1024
+"""Elements from which on a kernel has enough units without parts."""
+
+STEP = 64
+"""The iterations of a part are a multiple of this."""
+
+
+def split_kernel(kernel: KernelBody, scratch: Scratch) -> list[KernelBody]:
+    """Split a kernel with long reductions and few elements into several, in launch order."""
+    split = _choose(kernel)
+    return [kernel] if split is None else split_by(kernel, split, scratch)
+
+
+def _choose(kernel: KernelBody) -> Split | None:
+    """The parts of a kernel's reductions; None if they are not worth a second kernel."""
+    count = product(kernel.shape)
+    if len(kernel.loops) != 1 or kernel.ends or not isinstance(count, int):
+        return None
+    if not reduction_levels(kernel.stores) or not _is_divisible(kernel):
+        return None
+    size = kernel.loops[0]
+    parts = min(PARTS, count * hint(size) // PART_WORK, hint(size) // STEP)
+    if parts < 2 or count >= SHARED_ELEMENTS:
+        return None
+    part = (size + parts * STEP - 1) // (parts * STEP) * STEP
+    if isinstance(size, int) and isinstance(part, int):
+        parts = -(-size // part)
+    return Split(parts, part, False)
+
+
+def _is_divisible(kernel: KernelBody) -> bool:
+    """True unless iterations depend on earlier ones, or add to memory."""
+    parts = all_parts(store_roots(kernel.stores))
+    sequential = any(part.fn in ("scan", "order") for part in parts)
+    return not sequential and not any(store.atomic for store in kernel.stores)

@@ -1,0 +1,327 @@
+"""Emits the expressions of a kernel: scalars, or vectors along the lane axis."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.analysis import operand_types
+from compiler.codegen.native.functions import Lowering, lowering
+from compiler.codegen.native.llvm_ir import (
+    F64,
+    I1,
+    I32,
+    I64,
+    Type,
+    Value,
+    constant,
+)
+from compiler.codegen.native.loops.body import Axes, NotLowered
+from compiler.codegen.native.loops.forms import Form
+from compiler.codegen.native.loops.memory import Memory
+from compiler.codegen.native.loops.types import REGISTER, convert, literal, rounded, stored_type
+from compiler.codegen.native.philox import DRAWS, below, uniform_in_order
+from compiler.codegen.trace import Expr, Term, ordered
+from compiler.ir.dims import is_multiple
+from compiler.ir.types import HALVES, DType
+
+
+@dataclass
+class Values(Memory):
+    """Emits expressions."""
+
+    def value(self, term: Term, dtype: DType | None = None) -> Value:
+        """A term in registers; a number is of the dtype."""
+        if not isinstance(term, Expr):
+            return literal(REGISTER[dtype or DType.FP32], term)
+        for part in ordered(term, below=self.missing):
+            self._computed(part)
+        return self._computed(term)
+
+    def missing(self, part: Expr) -> list[Expr]:
+        """The operands of a part; none if it is known already."""
+        known = part in self.rows_kept() or self._found(part) is not None
+        return [] if known else self.body.operands(part)
+
+    def rows_kept(self) -> Container[Expr]:
+        """The values that an earlier pass kept."""
+        return ()
+
+    def kept(self, part: Expr) -> Value | None:
+        """The value of the current iteration, if it was kept."""
+        return None
+
+    def _found(self, part: Expr) -> Value | None:
+        axes = self.body.axes(part)
+        return self.levels[self.depth(axes)].values.get((part, self.offsets(axes)))
+
+    def _computed(self, part: Expr) -> Value:
+        return self.hoisted(part, self.body.axes(part), lambda: self._emit(part))
+
+    def _emit(self, part: Expr) -> Value:
+        kept = self.kept(part)
+        if kept is not None:
+            return kept
+        if part.dtype is DType.INT64:
+            form = self.body.forms.of(part)
+            if not form.coefficient(part):
+                return self._index_value(part, form)
+        match part.fn:
+            case "load":
+                return self.load(part)
+            case "astype":
+                return self._cast(part)
+            case "full":
+                return literal(REGISTER[part.dtype], cast(float, part.args[0]))
+            case "index_div" | "index_mod":
+                return self._divided(part)
+            case "order":
+                return convert(self.f, self.sorted_place(part), DType.INT64, self._element(part))
+            case "key":
+                return self._key(cast(NumpyOperand, part.extra))
+            case fn if fn in DRAWS:
+                return self._drawn(part)
+            case "reduce" | "scan":
+                raise NotLowered(f"a {part.fn} over a loop that another loop's end depends on")
+            case _:
+                return self._call(part)
+
+    def sorted_place(self, part: Expr) -> Value:
+        """The iteration at the current place of a sorted row."""
+        raise NotImplementedError
+
+    # ---- random numbers ----
+
+    def _drawn(self, part: Expr) -> Value:
+        """A random number from a key and an element's index."""
+        lanes = self.lanes_of(self.body.axes(part))
+        key = self.value(part.args[0])
+        stream = cast(int, part.extra)
+        if part.fn == "uniform" and part.dtype is not DType.FP64 and self._is_in_order(part):
+            return self._drawn_in_order(part, key, stream)
+        index, *span = (self._as(each, DType.INT64, I64, lanes) for each in part.args[1:])
+        if part.fn == "below":
+            return convert(self.f, below(self.f, key, stream, index, *span), DType.INT64,
+                           self._element(part))  # fmt: skip
+        return DRAWS[part.fn](self.f, key, stream, index, part.dtype)
+
+    def _key(self, keys: NumpyOperand) -> Value:
+        """The first of a tensor of keys."""
+        dtype = keys.type.dtype
+        found = self.f.load(stored_type(dtype), self.pointer(keys))
+        return convert(self.f, found, dtype, I64)
+
+    def _is_in_order(self, part: Expr) -> bool:
+        """True if lanes draw for consecutive elements from a multiple of four."""
+        if not self.lanes or self.lane is None or self.lanes % 4:
+            return False
+        form = self.expanded(self.body.forms.of(part.args[1]))
+        rest = [factor for atom, factor in form.terms if atom is not self.lane]
+        return form.coefficient(self.lane) == 1 and all(
+            is_multiple(each, 4) for each in (*rest, form.offset)
+        )
+
+    def _drawn_in_order(self, part: Expr, key: Value, stream: int) -> Value:
+        """Draw for lanes, and for those of the next copy, which share blocks."""
+        lane = self.lane
+        assert lane is not None
+        offset = self.copy[lane]
+        later = {**self.copy, lane: offset + self.lanes}
+        vectors = 2 if offset // self.lanes % 2 == 0 and later in self.copies else 1
+        first = self.index(self.body.forms.of(part.args[1]))
+        drawn = uniform_in_order(self.f, key, stream, first, self.lanes, vectors)
+        if vectors == 2:
+            axes, kept = self.body.axes(part), self.copy
+            self.copy = later
+            self.hoisted(part, axes, lambda: drawn[1])
+            self.copy = kept
+        return drawn[0]
+
+    def lanes_of(self, axes: Axes) -> int:
+        """The lanes of an expression's values; 0 for a scalar."""
+        return self.lanes if self.is_vector(axes) else 0
+
+    # ---- integers ----
+
+    def _index_value(self, part: Expr, form: Form) -> Value:
+        """The value of an affine form."""
+        if not self.is_vector(self.body.axes(part)):
+            return self.index(form)
+        first, element = self.index(form), I64
+        if self.body.forms.is_narrow(part):
+            element = I32
+            first = self.f.convert("trunc", first, I32)
+        return self.f.add(self.f.splat(first, self.lanes), self.lane_index(form, element))
+
+    def as_index(self, part: Expr) -> Value:
+        """An integer expression as an i64 scalar."""
+        value = self.value(part)
+        if value.type == I64:
+            return value
+        make = lambda: convert(self.f, value, part.dtype, I64)  # noqa: E731
+        return self.hoisted(("index", part), self.body.axes(part), make)
+
+    def as_lanes(self, part: Expr, element: Type) -> Value:
+        """An integer expression as a vector of a type."""
+        return convert(self.f, self.value(part), part.dtype, element)
+
+    def _divided(self, part: Expr) -> Value:
+        """The quotient or remainder of two indices that are not negative."""
+        lanes = self.lanes_of(self.body.axes(part))
+        narrow = all(self.body.forms.is_narrow(each) for each in part.args)
+        element = I32 if narrow else I64
+        a, b = (self._as(each, DType.INT64, element, lanes) for each in part.args)
+        name = "udiv" if part.fn == "index_div" else "urem"
+        if lanes and b.name.startswith("%"):
+            return self._divided_lanes(part, a, b)
+        found = self.f.binary(name, a, b)
+        return found if lanes else convert(self.f, found, DType.INT64, I64)
+
+    def _divided_lanes(self, part: Expr, a: Value, b: Value) -> Value:
+        """Divide vectors as floats of 64 bits, which is exact for numbers below 2**53."""
+        f = self.f
+        floats = [f.convert("sitofp", each, F64) for each in (a, b)]
+        quotient = f.convert("fptosi", f.div(*floats), a.type)
+        if part.fn == "index_div":
+            return quotient
+        return f.sub(a, f.mul(quotient, b))
+
+    # ---- calls ----
+
+    def _cast(self, part: Expr) -> Value:
+        (inner,) = part.args
+        if not isinstance(inner, Expr):
+            return literal(REGISTER[part.dtype], inner)
+        value = convert(self.f, self.value(inner), inner.dtype, self._element(part))
+        if part.dtype in HALVES and inner.dtype is not part.dtype:
+            return rounded(self.f, value, part.dtype)
+        return value
+
+    def _element(self, part: Expr) -> Type:
+        """The type in which an expression's values are held."""
+        if part.dtype is DType.INT64 and self.lanes_of(self.body.axes(part)):
+            return I32 if self.body.forms.is_narrow(part) else I64
+        return REGISTER[part.dtype]
+
+    def _call(self, part: Expr) -> Value:
+        axes = self.body.axes(part)
+        lanes = self.lanes_of(axes)
+        wanted = _operand_types(part)
+        args = [self._argument_of(part, n, kind, lanes) for n, kind in enumerate(wanted)]
+        args = self._unified(part, args)
+        if _divides_by_exponentials(part) and not self.is_vector(self.body.axes(part.args[1])):
+            return self._scaled(part, args[0])
+        function = _function(
+            part.fn, next((each for each in wanted if each is not None), part.dtype)
+        )
+        found = function(self.f, *args)
+        if part.dtype is DType.INT64:
+            return convert(self.f, found, part.dtype, self._element(part))
+        return rounded(self.f, found, part.dtype)
+
+    def _scaled(self, part: Expr, value: Value) -> Value:
+        """A quotient by a sum of exponentials, by its reciprocal: softmax divides each element."""
+        divisor = cast(Expr, part.args[1])
+        axes, total = self.body.axes(divisor), self.value(divisor)
+        make = lambda: self.f.div(constant(total.type, 1.0), total)  # noqa: E731
+        inverse = self.hoisted(("reciprocal", divisor), axes, make)
+        return self.f.mul(
+            value, self.spread(("reciprocal", divisor), axes, inverse, value.type.lanes)
+        )
+
+    def _argument_of(self, part: Expr, number: int, kind: DType | None, lanes: int) -> Value:
+        term = part.args[number]
+        dtype = kind or (term.dtype if isinstance(term, Expr) else part.dtype)
+        return self._as(term, dtype, self._held(term, dtype, lanes), lanes)
+
+    def _held(self, term: Term, dtype: DType, lanes: int) -> Type:
+        """The type of an operand cast to a dtype: indices of lanes may have 32 bits."""
+        if dtype is DType.INT64 and lanes and self.body.forms.is_narrow(term):
+            return I32
+        return REGISTER[dtype]
+
+    def _unified(self, part: Expr, args: list[Value]) -> list[Value]:
+        """Integers of 32 and 64 bits made equal; results that need 64 bits are computed in them."""
+        elements = {a.type.element for a in args}
+        if (
+            part.dtype is DType.INT64
+            and elements == {"i32"}
+            and not self.body.forms.is_narrow(part)
+        ):
+            elements.add("i64")
+        if not {"i32", "i64"} <= elements:
+            return args
+        return [
+            convert(self.f, a, DType.INT64, I64) if a.type.element == "i32" else a for a in args
+        ]
+
+    def _as(self, term: Term, dtype: DType, element: Type, lanes: int) -> Value:
+        """A term cast to a dtype, in a type and a number of lanes."""
+        if not isinstance(term, Expr):
+            number = bool(term) if dtype is DType.BOOL else term
+            return literal(element.vector(lanes), number)
+        value, axes = self.value(term), self.body.axes(term)
+        key = ("cast", term, dtype, element)
+        if value.type.element != element.element or (dtype in HALVES and term.dtype != dtype):
+            given = value
+            make = lambda: self._converted(term, given, dtype, element)  # noqa: E731
+            value = self.hoisted(key, axes, make)
+        return self.spread(key, axes, value, lanes)
+
+    def _converted(self, term: Expr, value: Value, dtype: DType, element: Type) -> Value:
+        found = convert(self.f, value, term.dtype, element)
+        return rounded(self.f, found, dtype) if dtype is not term.dtype else found
+
+    def spread(self, key: object, axes: Axes, value: Value, lanes: int) -> Value:
+        """A value in each lane, if it is a scalar and lanes are wanted."""
+        if not lanes or value.type.lanes:
+            return value
+        if not value.name.startswith("%"):
+            return self.f.splat(value, lanes)
+        return self.hoisted(("splat", key, lanes), axes, lambda: self.f.splat(value, lanes))
+
+    def condition(self, term: Term, lanes: int) -> Value | None:
+        """A condition as bits; None if it is always true."""
+        if not isinstance(term, Expr):
+            return None if term else constant(I1.vector(lanes), 0)
+        return self._as(term, DType.BOOL, I1, lanes)
+
+    def converted(self, term: Term, dtype: DType, lanes: int) -> Value:
+        """A term cast to a dtype, in registers of that dtype."""
+        return self._as(term, dtype, REGISTER[dtype], lanes)
+
+
+def _divides_by_exponentials(part: Expr) -> bool:
+    """True for a float divided by a sum of exponentials."""
+    divisor = part.args[-1]
+    if part.fn != "divide" or not isinstance(divisor, Expr) or divisor.dtype is not part.dtype:
+        return False
+    (inner, *_) = divisor.args or (0,)
+    is_sum = divisor.fn == "reduce" and divisor.extra == "sum"
+    return is_sum and isinstance(inner, Expr) and inner.fn == "exp" and part.dtype not in HALVES
+
+
+def _operand_types(part: Expr) -> list[DType | None]:
+    key = tuple(a.dtype if isinstance(a, Expr) else type(a) for a in part.args)
+    return _types_of_call(part.fn, key, part.dtype, part)
+
+
+_CALLS: dict[object, list[DType | None]] = {}
+
+
+def _types_of_call(fn: str, key: object, dtype: DType, part: Expr) -> list[DType | None]:
+    """`operand_types`, computed once for each function and dtypes."""
+    found = _CALLS.get((fn, key, dtype))
+    if found is None:
+        found = _CALLS[fn, key, dtype] = operand_types(part)
+    return found
+
+
+def _function(fn: str, dtype: DType) -> Lowering:
+    """The instructions of a function for operands of a dtype."""
+    found = lowering(fn, dtype)
+    if found is None:
+        raise NotLowered(f"{fn} has no instructions")
+    return found

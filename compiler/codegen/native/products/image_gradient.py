@@ -1,0 +1,168 @@
+"""The gradient of a convolution by its input: convolutions of the output's gradient.
+
+An input pixel y receives `d_out[o] * filter[k]` for all o * stride + k * dilation = y + padding.
+For pixels of one remainder of y + padding by the stride (a phase) these are the same taps k, and o
+moves by 1 where y moves by the stride: one contraction for each combination of phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as combinations
+from math import gcd
+
+from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.axes import Axis, contiguous, merged
+from compiler.codegen.native.products.contraction import Contraction, Steps
+from compiler.codegen.native.products.convolution import Convolution, at, label, last
+from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.products.nest import contraction_kernel
+from compiler.codegen.native.products.packed import packed_steps
+from compiler.codegen.native.products.padding import Margins, pad_call
+from compiler.codegen.native.products.tiles import choose_tiling, extent
+from compiler.ir.dims import Size, product
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The input pixels of one remainder on an axis: start, start + stride, …
+
+    They read `taps` entries of the kernel, `kernel_step` apart and the last one `kernel_last`, at
+    output pixels `out_step` apart, the first one at `out_first` for the first input pixel.
+    """
+
+    start: int
+    stride: int
+    taps: int
+    kernel_last: int = 0
+    kernel_step: int = 1
+    out_first: int = 0
+    out_step: int = 1
+
+
+def phases(kernel: int, stride: int, dilation: int, before: int) -> list[Phase]:
+    """The phases of an axis, whose padding in front is `before`."""
+    found: list[Phase] = []
+    for start in range(stride):
+        taps = [k for k in range(kernel) if (start + before - k * dilation) % stride == 0]
+        if not taps:
+            found.append(Phase(start, stride, 0))
+            continue
+        step = stride // gcd(stride, dilation)
+        first = (start + before - taps[-1] * dilation) // stride
+        out_step = step * dilation // stride
+        found.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
+    return found
+
+
+def image_gradient(
+    machine: Machine, element: Type, conv: Convolution, *, epilogue: Epilogue | None = None,
+    constant: bool = False,
+) -> Steps:  # fmt: skip
+    """Kernels of the gradient by the input: d_input[n, y…, c], channels last.
+
+    Operands: "d_out", "filter", "out" (the gradient), those of the epilogue, whose strides are
+    over the input's axes (images, spatial…, channels); scratch: "packed0", … and "padded" if the
+    output's gradient is padded. `constant` says that the filters never change.
+    """
+    epilogue = epilogue or Epilogue()
+    margins = _margins(conv)
+    name, steps, scratch = "d_out", Steps(()), dict[str, Size]()
+    if margins.any:
+        name, size = "padded", conv.out_size
+        scratch["padded"] = product([conv.images, *margins.around(size), conv.filters])
+        call = pad_call(
+            machine, element, conv.images, size, conv.filters, margins, ("d_out", "padded")
+        )  # fmt: skip
+        steps = Steps((call,), (), scratch)
+    axes = zip(conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True)
+    each_axis = [phases(k, s, d, padding[0]) for k, s, d, padding in axes]
+    for number, combination in enumerate(combinations(*each_axis)):
+        spec = _phase(element, conv, margins, combination, epilogue)
+        if spec is not None:
+            more = _steps(spec, machine, constant, (name, "filter"), f"packed{number}")
+            steps = steps.then(more)
+    return steps
+
+
+def _steps(
+    spec: Contraction, machine: Machine, constant: bool, names: tuple[str, str], scratch: str
+) -> Steps:
+    """The kernels of a phase; one without taps only stores what the epilogue makes of zeros."""
+    if any(axis.count == 0 for axis in spec.sums):
+        tiling = choose_tiling(machine, spec.element, extent(spec), False)
+        call = contraction_kernel(spec, machine, tiling)
+        return Steps((replace(call, arguments=(*names, *call.arguments[2:])),))
+    return packed_steps(spec, machine, constant, names=names, scratch=scratch)
+
+
+def _margins(conv: Convolution) -> Margins:
+    """Zeros around the output's gradient, so that every tap of every input pixel reads one."""
+    before: list[int] = []
+    after: list[int] = []
+    axes = zip(conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True)
+    for kernel, stride, dilation, (front, behind) in axes:
+        reach = dilation * (kernel - 1)
+        before.append(max(0, -((front - reach) // stride)))
+        after.append(max(0, -((behind - reach) // stride)))
+    return Margins(tuple(before), tuple(after))
+
+
+def _phase(
+    element: Type, conv: Convolution, margins: Margins, phase: Sequence[Phase],
+    epilogue: Epilogue,
+) -> Contraction | None:  # fmt: skip
+    """The contraction of a combination of phases; None if the input has no such pixel."""
+    results = epilogue.strides(contiguous([conv.images, *conv.size, conv.channels]))
+    counts = [_count(size, each) for size, each in zip(conv.size, phase, strict=True)]
+    if 0 in counts:
+        return None
+    _, channel, spatial = conv.filter_strides()
+    image, *rows, _ = contiguous([conv.images, *margins.around(conv.out_size), conv.filters])
+    offsets: dict[str, Size] = {"a": 0, "b": 0}
+    for place, each in enumerate(phase):
+        first = each.out_first + margins.before[place]
+        offsets["a"] = offsets["a"] + product([first, rows[place]]) if each.taps else offsets["a"]
+        offsets["b"] = offsets["b"] + each.kernel_last * spatial[place]
+        for name, strides in results.items():
+            moved = product([each.start, strides[place + 1]])
+            offsets[name] = offsets.get(name, 0) + moved
+    types = {"a": element, "b": element} | epilogue.types(element)
+    axes = [Axis(conv.images, {"a": image} | at(results, 0))]
+    for place, (each, count) in enumerate(zip(phase, counts, strict=True)):
+        strides = {n: product([each.stride, s]) for n, s in at(results, place + 1).items()}
+        axes.append(Axis(count, {"a": rows[place]} | strides))
+    return Contraction(
+        label("image_gradient", conv, epilogue.label), element, _groups(conv, results),
+        merged(axes), _sums(conv, phase, rows),
+        Axis(conv.group_channels, {"b": channel} | last(results)), types, offsets=offsets,
+        start=epilogue.start, finish=epilogue.finish, outputs=epilogue.outputs,
+    )  # fmt: skip
+
+
+def _count(size: Size, phase: Phase) -> Size:
+    """The input pixels of a phase."""
+    return (size - phase.start + (phase.stride - 1)) // phase.stride
+
+
+def _groups(conv: Convolution, results: Mapping[str, Sequence[Size]]) -> list[Axis]:
+    """The axis of groups, if there are several."""
+    if conv.groups == 1:
+        return []
+    filter, _, _ = conv.filter_strides()
+    strides: dict[str, Size] = {"a": conv.group_filters, "b": filter * conv.group_filters}
+    for name, each in last(results).items():
+        strides[name] = product([each, conv.group_channels])
+    return [Axis(conv.groups, strides)]
+
+
+def _sums(conv: Convolution, phase: Sequence[Phase], rows: Sequence[Size]) -> list[Axis]:
+    """The taps of each axis, last entry of the kernel first, then the filters."""
+    filter, _, spatial = conv.filter_strides()
+    taps = [
+        Axis(each.taps, {"a": product([each.out_step, row]), "b": -each.kernel_step * step})
+        for each, row, step in zip(phase, rows, spatial, strict=True)
+    ]
+    return [*taps, Axis(conv.group_filters, {"a": 1, "b": filter})]

@@ -1,0 +1,232 @@
+"""The microkernel: sums of a register tile, and their way to memory.
+
+The tile's sums are `rows` × `vectors` vectors. A step of the sum loads the vectors of the right
+operand, broadcasts one element of the left operand for each row, and multiplies all pairs into
+the sums. Then each vector goes through `finish` and to the outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.codegen.native.llvm_ir import Function, Index, Value, zero
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.axes import Axis
+from compiler.codegen.native.products.contraction import Contraction
+from compiler.codegen.native.products.index import Indices, lane_mask
+from compiler.codegen.native.products.place import Place, Pointers
+
+CACHE_LINE = 64
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Columns of a tile: vectors, and the lanes of the last one in use; None for all."""
+
+    vectors: int
+    lanes: Index | None = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows of a tile on the last two row axes, and its number among those of a panel."""
+
+    high: int
+    wide: int
+    number: Index
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a tile prefetches: lines for each turn of the innermost loop, from `pointer` on."""
+
+    pointer: Value
+    lines: int
+
+
+class TileBody(ABC):
+    """Emits what happens for one tile."""
+
+    def __init__(
+        self, function: Function, spec: Contraction, machine: Machine, unroll: int, indices: Indices
+    ) -> None:
+        self.function = function
+        self.spec = spec
+        self.indices = indices
+        self.unroll = unroll
+        self.type = machine.vector(spec.element)
+        self.lanes = machine.lanes(spec.element)
+
+    @abstractmethod
+    def emit(
+        self, pointers: Pointers, counts: Sequence[Index], panel: Panel, tile: Tile,
+        ahead: Ahead | None,
+    ) -> None:  # fmt: skip
+        """Emit a tile whose first elements are at `pointers`; `counts` are those of the sums."""
+
+
+class Microkernel(TileBody):
+    """Emits the sums of one tile, and their stores."""
+
+    def emit(
+        self, pointers: Pointers, counts: Sequence[Index], panel: Panel, tile: Tile,
+        ahead: Ahead | None,
+    ) -> None:  # fmt: skip
+        """Emit the sums of a tile and their stores."""
+        self.panel = panel
+        self.mask = None if panel.lanes is None else self._mask(panel.lanes)
+        self.lines = ahead.lines if ahead else 0
+        places = [
+            self._place(pointers, row, vector)
+            for row in self._rows(tile)
+            for vector in range(panel.vectors)
+        ]
+        self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
+        sums = [
+            place.load(self.spec.start) if self.spec.start else zero(self.type) for place in places
+        ]
+        state = [pointers["b"], *([ahead.pointer] if ahead else []), *sums]
+        if 0 not in counts:
+            state = self._axes(0, counts, pointers["a"], state)
+        self._finish(places, state[len(state) - len(sums) :])
+
+    def _mask(self, lanes: Index) -> Value:
+        return lane_mask(self.function, self.lanes, lanes)
+
+    # ---- where a tile's elements are ----
+
+    def _rows(self, tile: Tile) -> list[tuple[int, int]]:
+        return [(high, wide) for high in range(tile.high) for wide in range(tile.wide)]
+
+    def _offset(self, name: str, high: int, wide: int) -> Index:
+        """Elements from a tile's first row to another one."""
+        outer, inner = (self.indices.of(axis.stride(name)) for axis in self.spec.rows[-2:])
+        return self.indices.add(self.indices.mul(outer, high), self.indices.mul(inner, wide))
+
+    def _place(self, pointers: Pointers, row: tuple[int, int], vector: int) -> Place:
+        """The place of a row and vector; masked if the last vector is not full."""
+        moved = {
+            name: self._move(pointer, name, row, vector)
+            for name, pointer in pointers.items()
+            if name not in ("a", "b")
+        }
+        mask = self.mask if vector == self.panel.vectors - 1 else None
+        spec = self.spec
+        return Place(self.function, self.lanes, spec.types, moved, spec.columns, mask)
+
+    def _move(self, pointer: Value, name: str, row: tuple[int, int], vector: int) -> Value:
+        nbytes = self.spec.types[name].nbytes
+        column = self.indices.mul(
+            self.indices.of(self.spec.columns.stride(name)), vector * self.lanes
+        )
+        offset = self.indices.add(self._offset(name, *row), column)
+        return self.function.address(pointer, offset, nbytes)
+
+    # ---- the sum ----
+
+    def _axes(
+        self, level: int, counts: Sequence[Index], left: Value, state: list[Value]
+    ) -> list[Value]:  # fmt: skip
+        """Loops over the axes of the sum from `level` on.
+
+        `state` is the right operand's address, the address to prefetch if there is one, and the
+        sums; packed panels move on in it through all loops.
+        """
+        if level == len(counts) - 1:
+            return self._innermost(counts[-1], left, state)
+        axis = self.spec.sums[level]
+
+        def body(_: Index, carried: list[Value]) -> list[Value]:
+            left, right, *rest = carried
+            inner = self._axes(level + 1, counts, left, [right, *rest])
+            if not self.spec.panels:
+                inner[0] = self._step(right, "b", axis, 1)
+            return [self._step(left, "a", axis, 1), *inner]
+
+        return self.indices.repeat(0, counts[level], body, [left, *state])[1:]
+
+    def _step(self, pointer: Value, name: str, axis: Axis, steps: int) -> Value:
+        stride = self.indices.of(axis.stride(name))
+        return self.indices.move(pointer, steps, stride, self.spec.element.nbytes)
+
+    def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
+        """The innermost axis in turns of several steps, then the rest."""
+        turn = min(self.unroll, count) if isinstance(count, int) else self.unroll
+        whole = self.indices.mul(self.indices.divide(count, turn), turn)
+        carried = self._turns(0, whole, turn, [left, *state])
+        if isinstance(count, int) and isinstance(whole, int):
+            rest = count - whole
+            return self._turn(rest, carried)[1:] if rest else carried[1:]
+        return self._turns(whole, count, 1, carried)[1:]
+
+    def _turns(self, start: Index, stop: Index, step: int, carried: list[Value]) -> list[Value]:
+        if isinstance(start, int) and isinstance(stop, int) and stop - start <= step:
+            return self._turn(step, carried) if stop > start else carried
+        return self.function.loop_if_any(
+            start, stop, step, lambda _, held: self._turn(step, held), carried
+        )
+
+    def _turn(self, steps: int, carried: list[Value]) -> list[Value]:
+        """Some steps of the innermost axis, written out."""
+        left, right, *rest = carried
+        ahead = self._prefetch(rest.pop(0)) if self.lines else []
+        axis = self.spec.sums[-1]
+        for step in range(steps):
+            vectors = self._right(right, step)
+            rest = self._products(self._step(left, "a", axis, step), vectors, rest)
+            if not isinstance(self._right_stride(), int):
+                right = self._step(right, "b", axis, 1)
+        return [self._step(left, "a", axis, steps), self._after(right, steps), *ahead, *rest]
+
+    def _prefetch(self, pointer: Value) -> list[Value]:
+        for line in range(self.lines):
+            self.function.prefetch(self.function.address(pointer, line, CACHE_LINE), 2)
+        return [self.function.address(pointer, self.lines, CACHE_LINE)]
+
+    def _right(self, pointer: Value, step: int) -> list[Value]:
+        """The vectors of the right operand in a step."""
+        size, stride = self.spec.element.nbytes, self._right_stride()
+        start = step * stride if isinstance(stride, int) else 0
+        addresses = [
+            self.function.address(pointer, start + vector * self.lanes, size)
+            for vector in range(self.panel.vectors)
+        ]
+        vectors = [self.function.load(self.type, each) for each in addresses[:-1]]
+        if self.mask is None or self.spec.panels:
+            return [*vectors, self.function.load(self.type, addresses[-1])]
+        last = self.function.masked_load(self.type, addresses[-1], self.mask, zero(self.type))
+        return [*vectors, last]
+
+    def _right_stride(self) -> Index:
+        """Elements of the right operand in a step of the innermost axis."""
+        if self.spec.panels:
+            return self.panel.vectors * self.lanes
+        return self.indices.of(self.spec.sums[-1].stride("b"))
+
+    def _after(self, pointer: Value, steps: int) -> Value:
+        """The right operand after a turn; an open stride has moved it in every step."""
+        stride = self._right_stride()
+        if not isinstance(stride, int):
+            return pointer
+        return self.function.address(pointer, steps * stride, self.spec.element.nbytes)
+
+    def _products(self, left: Value, vectors: list[Value], sums: list[Value]) -> list[Value]:
+        """Multiply each row's element with each vector into the sums."""
+        f, size, result = self.function, self.spec.element.nbytes, list[Value]()
+        each_row = iter(sums)
+        for offset in self.offsets:
+            element = f.load(self.spec.element, f.address(left, offset, size))
+            row = f.splat(element, self.lanes)
+            result += [f.fma(row, vector, next(each_row)) for vector in vectors]
+        return result
+
+    # ---- the results ----
+
+    def _finish(self, places: Sequence[Place], sums: Sequence[Value]) -> None:
+        """Each vector of sums through the epilogue and to the outputs."""
+        for place, value in zip(places, sums, strict=True):
+            results = self.spec.finish(self.function, [value], place)
+            for name, result in zip(self.spec.outputs, results, strict=True):
+                place.store(name, result)

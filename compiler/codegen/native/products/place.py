@@ -1,0 +1,45 @@
+"""Where a vector of sums belongs in every operand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from compiler.codegen.native.llvm_ir import Function, Type, Value, zero
+from compiler.codegen.native.products.axes import Axis
+
+Pointers: TypeAlias = "Mapping[str, Value]"
+"""An address in each operand, by name."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vector of sums belongs: addresses of its first element in every operand.
+
+    `mask` holds for the lanes in use; None if all are.
+    """
+
+    function: Function
+    lanes: int
+    types: Mapping[str, Type]
+    pointers: Pointers
+    columns: Axis
+    mask: Value | None
+
+    def load(self, name: str) -> Value:
+        """An operand's elements: contiguous ones, or one for all lanes where it is broadcast."""
+        element, pointer = self.types[name], self.pointers[name]
+        if self.columns.stride(name) == 0:
+            return self.function.splat(self.function.load(element, pointer), self.lanes)
+        type = element.vector(self.lanes)
+        if self.mask is None:
+            return self.function.load(type, pointer)
+        return self.function.masked_load(type, pointer, self.mask, zero(type))
+
+    def store(self, name: str, value: Value) -> None:
+        """Store the lanes in use."""
+        if self.mask is None:
+            self.function.store(value, self.pointers[name])
+        else:
+            self.function.masked_store(value, self.pointers[name], self.mask)

@@ -1,0 +1,235 @@
+"""Choosing register tiles and the order of loops: a small cost model.
+
+A tile is `high` × `wide` rows by some vectors of columns, whose sums stay in registers while the
+steps of the sum run. A step loads each vector of the right operand once, broadcasts each row's
+element of the left one, and multiplies all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.axes import Axis
+from compiler.codegen.native.products.contraction import Contraction
+from compiler.ir.dims import Size
+from compiler.ir.dims import product as size_product
+
+MOST_ROWS: dict[int, dict[int, int]] = {
+    32: {1: 14, 2: 12, 3: 8, 4: 6},
+    16: {1: 10, 2: 6, 3: 4},
+}
+"""By the number of registers: the most rows of a tile by its vectors, so that nothing spills."""
+
+FIRST_CACHE, SECOND_CACHE = 32_000, 700_000
+"""Bytes of a core's caches that a kernel may fill."""
+
+PAGE, WAYS = 4096, 8
+"""Bytes between lines of the first cache that share a set, and the lines of a set."""
+
+OPEN = 96
+"""The steps that an axis of open size is assumed to have."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a contraction is computed.
+
+    `vectors` × `high` × `wide`: the tile, by rows of the last axis but one and of the last.
+    `unroll`: steps of the sum written out in a loop. `order`: what runs outermost: "panels" of
+    columns, "blocks" of rows and then panels, or "tiles" of rows, each with all panels.
+    `block`: tiles of rows in a unit of work. `prefetch`: whether a tile fetches a part of the
+    next panel into the second cache.
+    """
+
+    vectors: int
+    high: int
+    wide: int
+    unroll: int = 4
+    order: str = "tiles"
+    block: int = 1
+    prefetch: bool = False
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The sizes of a contraction that decide its tiling; open sizes are None.
+
+    `outer` are the rows on axes before the last two, `depth` the steps of the sum, `inner` those
+    of its innermost axis, `nbytes` the bytes of an element. `left` is the left operand's extent in
+    bytes, `window` that of what the rows along one step of the last axis but one read, `row` how
+    far a step on that axis moves it.
+    """
+
+    outer: int | None
+    high: int | None
+    wide: int | None
+    columns: int | None
+    depth: int | None
+    inner: int | None
+    left: int
+    window: int
+    row: int
+    nbytes: int
+
+
+@lru_cache(4096)
+def choose_tiling(machine: Machine, element: Type, extent: Extent, packed: bool) -> Tiling:
+    """The tiling of least expected time for the sizes of a contraction."""
+    vectors, high, wide = _best_tile(machine, element, extent)
+    order, prefetch = _order(extent, packed)
+    block = _block(extent, vectors * machine.lanes(element), high, order)
+    return Tiling(vectors, high, wide, _unroll(extent.inner), order, block, prefetch)
+
+
+def _unroll(inner: int | None) -> int:
+    """Steps in a turn of the innermost loop: without a rest where that is possible."""
+    if inner is None:
+        return 4
+    if inner <= 7:
+        return inner
+    return next((each for each in (4, 5, 6, 7, 3) if inner % each == 0), 4)
+
+
+def tile_shapes(machine: Machine) -> Iterator[tuple[int, int]]:
+    """The most rows of a tile for each number of vectors, for this machine."""
+    yield from MOST_ROWS[machine.registers].items()
+
+
+def _best_tile(machine: Machine, element: Type, extent: Extent) -> tuple[int, int, int]:
+    """Vectors, high and wide of the cheapest tile."""
+    lanes = machine.lanes(element)
+    columns = -(-(extent.columns or OPEN) // lanes)
+    candidates = (
+        (vectors, high, wide)
+        for vectors, most in tile_shapes(machine)
+        if vectors <= columns
+        for high, wide in _row_tiles(extent, most)
+    )
+    return min(candidates, key=lambda tile: _cost(extent, columns, lanes, *tile))
+
+
+def _row_tiles(extent: Extent, most: int) -> Iterator[tuple[int, int]]:
+    """The shapes of at most that many rows; one axis at a time may be open."""
+    widest = min(most, extent.wide or OPEN)
+    for wide in range(1, widest + 1):
+        highest = min(most // wide, extent.high or OPEN)
+        if extent.wide is None:
+            highest = 1
+        for high in range(1, highest + 1):
+            yield high, wide
+
+
+def _cost(
+    extent: Extent, columns: int, lanes: int, vectors: int, high: int, wide: int
+) -> float:  # fmt: skip
+    """Cycles of all tiles, the smaller ones at the edges included."""
+    depth = extent.depth or OPEN
+    panel = depth * vectors * lanes * extent.nbytes
+    total = 0.0
+    for (width, panels), (h, highs), (w, wides) in product(
+        _split(columns, vectors),
+        _split(extent.high or OPEN, high),
+        _split(extent.wide or OPEN, wide),
+    ):
+        step = step_cost(h * w, width, panel) + _conflicts(extent, h)
+        total += panels * highs * wides * (step * depth + 30 + 1.5 * h * w * width)
+    kinds = sum(len(_split(n or OPEN, tile)) - 1 for n, tile in _tiled(extent, high, wide))
+    return total * (1 + 0.01 * kinds + (0.003 if high > 1 and wide > 1 else 0.0))
+
+
+def _conflicts(extent: Extent, high: int) -> float:
+    """Cycles of a step that reads rows which lie a multiple of a page apart.
+
+    They share one set of the first cache, which holds eight lines.
+    """
+    return high * 0.5 if extent.row and extent.row % PAGE == 0 and high > WAYS - 1 else 0.0
+
+
+def _tiled(extent: Extent, high: int, wide: int) -> tuple[tuple[int | None, int], ...]:
+    return ((extent.high, high), (extent.wide, wide))
+
+
+def _split(count: int, tile: int) -> list[tuple[int, int]]:
+    """Whole tiles and a smaller one: pairs of size and number."""
+    whole, rest = divmod(count, tile)
+    return [*([(tile, whole)] if whole else []), *([(rest, 1)] if rest else [])]
+
+
+def step_cost(rows: int, vectors: int, panel: int) -> float:
+    """Cycles of one step of the sum: multiplications, loads or their latency, the next cache."""
+    beyond = 0.35 * vectors if panel > FIRST_CACHE else 0.0
+    if panel > SECOND_CACHE:
+        beyond += 0.35 * vectors
+    return max(rows * vectors * 0.5, (rows + vectors) * 0.6, 4.0) + beyond + 0.02 * (rows + vectors)
+
+
+def _order(extent: Extent, packed: bool) -> tuple[str, bool]:
+    """The order of loops, and whether to prefetch the next panel."""
+    right = (extent.columns or OPEN) * (extent.depth or OPEN) * extent.nbytes
+    rows = _known(extent.outer) * _known(extent.high) * _known(extent.wide)
+    if rows == 1:
+        return "panels", False
+    if right < 100_000:
+        return "tiles", False
+    if extent.outer == 1 and extent.left <= 1_200_000:
+        return "panels", packed
+    return "blocks", packed
+
+
+def _fitting(extent: Extent, high: int) -> int:
+    """Tiles of rows that read no more of the left operand than half of the second cache."""
+    wide = _known(extent.wide)
+    apart = SECOND_CACHE // 2 // (_known(extent.depth) * high * wide * extent.nbytes or 1)
+    together = (SECOND_CACHE // 2 - extent.window) // (high * extent.row or 1)
+    return max(1, apart, together)
+
+
+def _known(size: int | None) -> int:
+    return OPEN if size is None else size
+
+
+def _block(extent: Extent, panel: int, high: int, order: str) -> int:
+    """Tiles of rows in a unit: few enough to share the work, and to fit the second cache."""
+    tiles = -(-_known(extent.high) // high)
+    panels = 1 if order == "tiles" else -(-(extent.columns or OPEN) // panel)
+    depth, columns = extent.depth or OPEN, extent.columns or OPEN
+    a_tile = 2 * depth * columns * high * _known(extent.wide)
+    wanted = max(1, min(16 // (panels * _known(extent.outer)), a_tile * tiles // 16 // 100_000))
+    block = max(1, -(-tiles // wanted), -(-200_000 * panels // a_tile))
+    if order == "blocks":
+        block = min(block, _fitting(extent, high))
+    return min(block, tiles) if extent.high is not None else block
+
+
+def known(size: Size) -> int | None:
+    """A size that is a number; None for an open one."""
+    return size if isinstance(size, int) else None
+
+
+def assumed(size: Size) -> int:
+    """A size, or what an open one is assumed to be."""
+    return size if isinstance(size, int) else OPEN
+
+
+def extent(spec: Contraction) -> Extent:
+    """The sizes of a contraction that decide its tiling."""
+    *outer, high, wide = [Axis(1), *spec.rows, *([Axis(1)] if len(spec.rows) < 2 else [])]
+    outer_rows = [axis.count for axis in outer]
+    nbytes = spec.element.nbytes
+    window = _span([wide, *spec.sums]) * nbytes
+    return Extent(
+        known(size_product(outer_rows)), known(high.count), known(wide.count),
+        known(spec.columns.count), known(size_product(axis.count for axis in spec.sums)),
+        known(spec.sums[-1].count), _span([*spec.rows, *spec.sums]) * nbytes, window,
+        abs(assumed(high.stride("a"))) * nbytes, nbytes,
+    )  # fmt: skip
+
+
+def _span(axes: Sequence[Axis]) -> int:
+    """Elements of the left operand from the first to the last one that some axes reach."""
+    return 1 + sum((assumed(axis.count) - 1) * abs(assumed(axis.stride("a"))) for axis in axes)

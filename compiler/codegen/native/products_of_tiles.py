@@ -1,0 +1,53 @@
+"""Products of ops as register-tiled products: matches a product kernel's factors to strides."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import Source, Tiles
+from compiler.codegen.native.affine import strides
+from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.products.matmul import matmul
+from compiler.codegen.native.register_epilogues import COMPUTED, RegisterEpilogue, products_of
+from compiler.codegen.trace import Expr
+from compiler.ir.dims import Size
+
+
+def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
+    """Append the kernels of a product to the step.
+
+    Raises NotLowered unless its factors are loads that move with rows, columns and K alone.
+    """
+    found = products_of(tiles, "dot")
+    if len(found) != 1 or tiles.parts > 1:
+        raise NotLowered("its kernel has several products")
+    (dot,) = found
+    a, b = (cast(Expr, factor) for factor in dot.args)
+    if dot.dtype not in COMPUTED or {a.dtype, b.dtype} != {dot.dtype}:
+        raise NotLowered("its factors are in half precision")
+    epilogue = RegisterEpilogue(tiles, dot)
+    *stack, rows, columns = tiles.shape
+    left, right = tiles.iterations
+    *batch, i, j = tiles.indices
+    a_strides, a_array = _factor(a, [*batch, i, left], {j, right})
+    b_strides, b_array = _factor(b, [*batch, right, j], {i, left})
+    made = epilogue.epilogue
+    arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
+    steps = matmul(
+        frame.machine, TYPES[dot.dtype], stack, rows, tiles.loops[0], columns,
+        a=a_strides, b=b_strides, epilogue=made, constant=frame.is_constant(b_array),
+    )  # fmt: skip
+    frame.steps(steps, arrays, TYPES[dot.dtype])
+
+
+def _factor(
+    factor: Expr, symbols: list[Expr], others: set[Expr]
+) -> tuple[list[Size], NumpyOperand]:
+    """The strides of a factor that is a load, and its array."""
+    found = strides(factor, symbols) if factor.fn == "load" else None
+    if found is None or found[1] != 0:
+        raise NotLowered("its factors are computed or gathered")
+    return found[0], cast(Source, factor.extra).operand

@@ -1,0 +1,171 @@
+"""Epilogues in registers: what a kernel's stores compute from a result that is still in registers.
+
+A specialised kernel computes vectors of its result. The stores of an op's body, with the pointwise
+ops fused after it, are expressions of one node, the result; they are evaluated for each vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.analysis import operand_types, store_roots
+from compiler.codegen.kernel.body import KernelBody, Source, Store
+from compiler.codegen.native.affine import strides
+from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.functions import cast as cast_value
+from compiler.codegen.native.functions import lowering
+from compiler.codegen.native.llvm_ir import Function, Value, constant
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.trace import Expr, Term, all_parts, ordered
+from compiler.ir.types import DType
+
+COMPUTED = frozenset({DType.FP32, DType.FP64})
+"""Element types that epilogues compute in."""
+
+
+class Place(Protocol):
+    """Where a vector of the result belongs in every operand."""
+
+    def load(self, name: str) -> Value:
+        """An operand's elements there."""
+        ...
+
+
+@dataclass
+class RegisterEpilogue:
+    """The stores of a kernel as an epilogue over `result`; `arrays` are its operands by name.
+
+    Raises NotLowered if a store or a load does not move with the axes of the result alone.
+    """
+
+    kernel: KernelBody
+    result: Expr
+    arrays: dict[str, NumpyOperand] = field(default_factory=dict[str, NumpyOperand])
+    _loads: dict[Expr, str] = field(default_factory=dict[Expr, str])
+
+    def __post_init__(self) -> None:
+        self._order = self._parts()
+        self._types = {
+            part: operand_types(part) for part in self._order if part.args and part.fn != "load"
+        }
+        self.epilogue = self._made()
+        """The epilogue of the kernel that computes the result."""
+
+    def _made(self) -> Epilogue:
+        stores = self.kernel.stores
+        outputs = [self._output(number, store) for number, store in enumerate(stores)]
+        inputs = [self._input(part) for part in self._order if part.fn == "load"]
+        plain = len(stores) == 1 and stores[0].value is self.result
+        operands = tuple(dict.fromkeys((*outputs, *inputs)))
+        if plain:
+            return Epilogue(operands=operands)
+        names = tuple(each.name for each in outputs)
+        return Epilogue(self.kernel.name, operands, self._finish, names)
+
+    def _parts(self) -> list[Expr]:
+        """What is computed from the result, operands first."""
+        order: dict[Expr, None] = {}
+        for store in self.kernel.stores:
+            if isinstance(store.value, Expr):
+                order |= dict.fromkeys(ordered(store.value, order, self._below))
+        return [part for part in order if part is not self.result]
+
+    def _below(self, part: Expr) -> list[Expr]:
+        """The operands of an expression that are computed in registers."""
+        return [] if part is self.result or part.fn == "load" else part.parts()
+
+    def _output(self, number: int, store: Store) -> Operand:
+        if store.atomic or store.where is not None:
+            raise NotLowered("its epilogue stores under a condition")
+        name = f"out{number}" if number else "out"
+        source = Source(store.operand, store.shape)
+        moved = self._strides(self.kernel.node("load", store.indices, DType.FP32, source))
+        if moved[-1] != 1:
+            raise NotLowered("its epilogue stores columns apart")
+        self.arrays[name] = store.operand
+        return Operand(name, TYPES[store.operand.type.dtype], moved)
+
+    def _input(self, load: Expr) -> Operand:
+        moved = self._strides(load)
+        if moved[-1] not in (0, 1):
+            raise NotLowered("its epilogue loads columns apart")
+        source = cast(Source, load.extra)
+        name = f"given{len(self._loads)}"
+        self._loads[load] = name
+        self.arrays[name] = source.operand
+        return Operand(name, TYPES[source.operand.type.dtype], moved)
+
+    def _strides(self, load: Expr) -> tuple[int, ...]:
+        found = strides(load, self.kernel.indices)
+        if found is None or found[1] != 0:
+            raise NotLowered("its epilogue does not follow the axes of its result")
+        return tuple(cast("list[int]", found[0]))
+
+    # ---- evaluation ----
+
+    def _finish(self, function: Function, values: list[Value], place: Place) -> list[Value]:
+        """The vectors to store, from a vector of the result."""
+        known: dict[Expr, Value] = {self.result: values[0]}
+        for part in self._order:
+            known[part] = self._value(function, part, known, place, values[0].type.lanes)
+        results = [known[cast(Expr, store.value)] for store in self.kernel.stores]
+        dtypes = [store.operand.type.dtype for store in self.kernel.stores]
+        return [
+            cast_value(function, value, cast(Expr, store.value).dtype, dtype)
+            for value, store, dtype in zip(results, self.kernel.stores, dtypes, strict=True)
+        ]
+
+    def _value(
+        self, function: Function, part: Expr, known: dict[Expr, Value], place: Place, lanes: int
+    ) -> Value:
+        if part.fn == "load":
+            loaded = place.load(self._loads[part])
+            is_byte = cast(Source, part.extra).operand.type.dtype is DType.BOOL
+            return cast_value(function, loaded, DType.INT8, DType.BOOL) if is_byte else loaded
+        if part.fn == "astype":
+            (inner,) = part.parts()
+            return cast_value(function, known[inner], inner.dtype, part.dtype)
+        if part.fn == "full":
+            return constant(TYPES[part.dtype].vector(lanes), cast(float, part.args[0]))
+        if not part.args:
+            raise NotLowered(f"epilogues have no {part.fn}")
+        types = self._types[part]
+        lower = lowering(part.fn, types[-1] or part.dtype)
+        if lower is None:
+            raise NotLowered(f"epilogues have no {part.fn}")
+        arguments = [
+            self._argument(function, argument, dtype, known, lanes)
+            for argument, dtype in zip(part.args, types, strict=True)
+        ]
+        return lower(function, *arguments)
+
+    def _argument(
+        self, function: Function, argument: Term, dtype: DType | None, known: dict[Expr, Value],
+        lanes: int,
+    ) -> Value:  # fmt: skip
+        if isinstance(argument, Expr):
+            return cast_value(function, known[argument], argument.dtype, dtype or argument.dtype)
+        assert dtype is not None
+        if dtype is DType.BOOL:
+            raise NotLowered("epilogues have no conditions that are constant")
+        return constant(TYPES[dtype].vector(lanes), argument)
+
+
+def root_parts(kernel: KernelBody) -> list[Expr]:
+    """All expressions of a kernel's stores, operands first."""
+    return all_parts(store_roots(kernel.stores))
+
+
+def placed_result(kernel: KernelBody, dtype: DType) -> Expr:
+    """The node that stands for a result which a specialised kernel computes."""
+    return kernel.node("result", (), dtype)
+
+
+def products_of(kernel: KernelBody, name: str) -> Sequence[Expr]:
+    """The nodes of a kernel by their function."""
+    return [part for part in root_parts(kernel) if part.fn == name]

@@ -1,0 +1,142 @@
+"""Kernels with several products, or products of shifted rows: each product, then the rest.
+
+The sums of a recurrent step, for example, are four products of one state with columns of one
+weight. They become one product into scratch; what is computed from the sums reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
+from compiler.codegen.kernel.split_reductions import substitute
+from compiler.codegen.native.affine import strides
+from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.products.matmul import matmul
+from compiler.codegen.native.register_epilogues import COMPUTED, products_of
+from compiler.codegen.trace import Expr, Term
+from compiler.ir.dims import Size
+
+
+@dataclass
+class _Factor:
+    """An array, its strides over rows or columns and K, and the offset of its first element.
+
+    `rows` are those that exist, if fewer than the product has: the others count as zero.
+    """
+
+    array: NumpyOperand
+    strides: list[Size]
+    offset: Size
+    rows: Size | None = None
+
+
+@dataclass
+class _Product:
+    """Products of one left factor with neighbouring columns of one right factor."""
+
+    left: _Factor
+    right: _Factor
+    dots: list[Expr]
+
+
+def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
+    """Append the products of a kernel to the step; returns the kernel of the rest.
+
+    Raises NotLowered unless factors are loads that move with rows, columns and K alone.
+    """
+    if tiles.parts > 1:
+        raise NotLowered("its products are split")
+    *stack, rows, columns = tiles.shape
+    products = _merged([_product(tiles, dot) for dot in products_of(tiles, "dot")], columns)
+    rest = KernelBody(tiles.name, tiles.shape)
+    known: dict[Expr, Term] = dict(zip(tiles.indices, rest.indices, strict=True))
+    *batch, i, j = rest.indices
+    for product in products:
+        wide = columns * len(product.dots)
+        sums = frame.scratch((*stack, rows, wide), product.dots[0].dtype)
+        _emit(frame, tiles, product, sums)
+        for number, dot in enumerate(product.dots):
+            column = j + rest.size(columns * number) if number else j
+            live = None if product.left.rows is None else i < rest.size(product.left.rows)
+            read = Ref(rest, sums, (*stack, rows, wide))
+            known[dot] = read.at(*batch, i, column, where=live, other=0)
+    for store in tiles.stores:
+        where = None if store.where is None else substitute(rest, store.where, known)
+        at = [substitute(rest, each, known) for each in store.indices]
+        out, value = Ref(rest, store.operand, store.shape), substitute(rest, store.value, known)
+        (rest.add if store.atomic else rest.store)(out, at, value, where)
+    return rest
+
+
+def _product(tiles: Tiles, dot: Expr) -> _Product:
+    a, b = (cast(Expr, factor) for factor in dot.args)
+    if dot.dtype not in COMPUTED or {a.dtype, b.dtype} != {dot.dtype}:
+        raise NotLowered("its factors are in half precision")
+    (*batch, i, j), (left, right) = tiles.indices, tiles.iterations
+    return _Product(_factor(a, [*batch, i, left]), _factor(b, [*batch, right, j]), [dot])
+
+
+def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor:
+    if factor.fn != "load":
+        raise NotLowered("its factors are computed")
+    source = cast(Source, factor.extra)
+    plain, rows = factor, None
+    if len(factor.args) == len(source.shape) + 2:
+        rows = _existing_rows(factor.args[-2], symbols[-2])
+        if rows is None or factor.args[-1] != 0:
+            raise NotLowered("its factors are loaded under a condition")
+        kernel = factor.tracer
+        assert isinstance(kernel, KernelBody)
+        plain = kernel.node("load", factor.args[:-2], factor.dtype, factor.extra)
+    found = strides(plain, symbols)
+    if found is None:
+        raise NotLowered("its factors are gathered")
+    return _Factor(source.operand, found[0], found[1], rows)
+
+
+def _existing_rows(condition: Term, row: Expr) -> Size | None:
+    """The rows for which a condition `row < size` holds; None for other conditions."""
+    if isinstance(condition, Expr) and condition.fn == "less" and condition.args[0] is row:
+        return size_of(condition.args[1])
+    return None
+
+
+def _merged(products: Sequence[_Product], columns: Size) -> list[_Product]:
+    """Join products whose right factors are neighbouring columns of one array."""
+    result: list[_Product] = []
+    for each in products:
+        last = result[-1] if result else None
+        if last is not None and _continues(last, each, columns):
+            last.dots += each.dots
+        else:
+            result.append(each)
+    return result
+
+
+def _continues(last: _Product, each: _Product, columns: Size) -> bool:
+    same = last.dots[0].args[0] is each.dots[0].args[0] and last.right.array == each.right.array
+    following = last.right.offset + columns * len(last.dots)
+    moved = each.right.strides == last.right.strides and each.right.strides[-1] == 1
+    return same and moved and each.right.offset == following
+
+
+def _emit(frame: NativeFrame, tiles: Tiles, product: _Product, sums: NumpyOperand) -> None:
+    """Append a product whose sums go to an array."""
+    left, right = product.left, product.right
+    element = TYPES[product.dots[0].dtype]
+    *stack, every, columns = tiles.shape
+    rows = every if left.rows is None else left.rows
+    if left.rows is not None and stack:
+        raise NotLowered("some rows of its stacked products do not exist")
+    a, b = (frame.shifted(each.array, each.offset) for each in (left, right))
+    steps = matmul(
+        frame.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),
+        a=left.strides, b=right.strides, constant=True,
+    )  # fmt: skip
+    frame.steps(steps, {"a": a, "b": b, "out": sums}, element)

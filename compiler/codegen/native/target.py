@@ -1,0 +1,152 @@
+"""The native target: machine code for CPUs, NumPy for ops without kernels, in one step function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.epilogue import split_anchor
+from compiler.codegen.kernel.epilogues import fused_name, fusible_epilogue, without_unread_outputs
+from compiler.codegen.kernel.pointwise import kernels_of
+from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
+from compiler.codegen.module import Module
+from compiler.codegen.nan_checks import check_outputs
+from compiler.codegen.native.builder import NativeKernelBuilder, emit_loops
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.global_reductions import global_reduction
+from compiler.codegen.native.host import host_machine
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.numpy import STYLE as NUMPY_STYLE
+from compiler.codegen.numpy import Style, assemble, emit_step
+from compiler.escape import expect_one_line, one_line
+from compiler.ir.graph import Op
+from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.types import DType
+from compiler.plan import Plan, Step
+
+TYPES = frozenset(DType) - {DType.TOKEN}
+"""The element types of kernels."""
+
+
+class NativeTarget:
+    """Code generator for machine code of CPUs; other ops run in NumPy, in the same memory.
+
+    `machine` is the CPU to generate for, by default the most capable level that this one has.
+    """
+
+    name = "native"
+    on_device = False
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine
+
+    def supports(self, op: Op) -> str:
+        """Empty for an op with kernels; otherwise the reason it has none."""
+        if op.body is not None:
+            return "control flow runs in Python"
+        if op.defn.is_random and "Key" in op.defn.slots and not op.inputs.get("Key"):
+            return "it draws from NumPy's generator"
+        if op.defn.is_ordered():
+            return "collectives run in Python"
+        return why_no_kernel(op, TYPES, self.writes(type(op.defn)))
+
+    def writes(self, defn: type[OpDef]) -> bool:
+        """True if an op has kernels for at least some attributes and types."""
+        return has_kernel_body(defn)
+
+    def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
+        """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget."""
+        frame = NativeFrame(plan, self._machine or host_machine())
+        frame.expects_numbers = check_numbers
+        return _module(plan, frame, poison)
+
+    def frame(self, plan: Plan) -> NativeFrame:
+        """The frame of a plan's module: its kernels, their costs, and the steps in NumPy."""
+        frame = NativeFrame(plan, self._machine or host_machine())
+        _module(plan, frame)
+        return frame
+
+
+def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
+    """The module whose steps are written into a frame."""
+    name = frame.machine.name
+    style = Style(
+        "native", f"for CPUs with {name}", NUMPY_STYLE.imports, NUMPY_STYLE.script,
+        lambda: _code(frame),
+    )  # fmt: skip
+    module = assemble(plan, frame, _emit, style, poison)
+    return replace(module, machine=name, kernels_ir=dict(frame.texts))
+
+
+def _code(frame: NativeFrame) -> list[str]:
+    """The lines that assign the machine, and the LLVM IR of every kernel."""
+    lines = ["", "", f"MACHINE = {frame.machine.name!r}", "KERNELS_IR = {"]
+    for name, text in frame.texts.items():
+        lines += [f"    {name!r}: '''", *map(expect_one_line, text.splitlines()), "''',"]
+    return [*lines, "}"]
+
+
+# ---- steps -------------------------------------------------------------------------------------
+
+
+def _emit(frame: Frame, step: Step) -> None:
+    """Emit kernels for a step of native ops; NumPy for other ops, and where lowering refuses."""
+    assert isinstance(frame, NativeFrame)
+    if not step.ops[0].target:
+        emit_step(frame, step)
+        frame.define_output_sizes(step)
+        return
+    named = replace(step, ops=tuple(map(frame.named, step.ops)))
+    frame.comments = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
+    try:
+        with frame.attempt():
+            _emit_native(frame, named)
+    except NotLowered as why:
+        frame.comments = []
+        frame.fallbacks[step.index] = str(why)
+        frame.line(f"# in NumPy: {one_line(str(why))}")
+        emit_step(frame, step)
+    else:
+        check_outputs(frame, named)
+    frame.define_output_sizes(step)
+
+
+def _emit_native(frame: NativeFrame, step: Step) -> None:
+    first, *others = step.ops
+    if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
+        for kernel in global_reduction(frame, first):
+            emit_loops(frame, kernel)
+    elif isinstance(first.defn, Pointwise):
+        _emit_pointwise(frame, step)
+    elif others:
+        _emit_fused(frame, step)
+    else:
+        _emit_op(frame, step)
+
+
+def _emit_pointwise(frame: NativeFrame, step: Step) -> None:
+    for kernel in kernels_of(step, fused_name(step.ops), frame):
+        frame.check_sizes(kernel, exactly=True)
+        emit_loops(frame, kernel)
+
+
+def _emit_fused(frame: NativeFrame, step: Step) -> None:
+    """Emit an anchor with its epilogue fused, or one after the other if it cannot be fused."""
+    step = replace(step, ops=(without_unread_outputs(step.ops[0]), *step.ops[1:]))
+    if fusible_epilogue(frame, step) is not None:
+        _emit_op(frame, step)
+        return
+    anchor, rest = split_anchor(frame, step)
+    _emit_op(frame, replace(step, ops=(anchor,)))
+    _emit_pointwise(frame, rest)
+
+
+def _emit_op(frame: NativeFrame, step: Step) -> None:
+    """Emit an op's own kernels, with the ops fused after it as their epilogue."""
+    op = step.ops[0]
+    epilogue = fusible_epilogue(frame, step) if len(step.ops) > 1 else None
+    kernels = NativeKernelBuilder(frame, op, fused_name(step.ops), epilogue)
+    call(op.defn, "kernel", kernels.operands(), kernels)
+    kernels.finish()

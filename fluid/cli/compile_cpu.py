@@ -1,0 +1,135 @@
+"""`fluid compile` for CPUs: a module and object files for each level of an instruction set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.codegen.native.host import host_machine
+from compiler.codegen.native.machine import MACHINES
+from compiler.codegen.native.target import NativeTarget
+from compiler.cost.plan_cost import Cost, Side, account
+from compiler.errors import CompileError
+from compiler.escape import one_line
+from compiler.ir.types import Array
+from compiler.report.memory import size_text
+from compiler.report.roofline import scaled
+from compiler.report.table import count, table
+from fluid.cli.model import SavedModel
+from fluid.inference.packages import write_cpu_package
+from runtime.native.sequence import build_objects
+
+LISTED = 40
+"""Kernels listed for each level, those with the most operations and bytes first."""
+
+_PREFIX = "cpu:"
+
+
+def cpu_levels(target: str) -> list[str]:
+    """The levels that a `--target` names, without duplicates; empty if it names no CPU.
+
+    `native` is this CPU. Raises CompileError for an unknown level, and for CPUs and GPUs in one
+    package.
+
+    >>> cpu_levels("cpu:avx2,cpu:neon,cpu:avx2"), cpu_levels("cuda:90")
+    (['avx2', 'neon'], [])
+    """
+    if target == "native":
+        return [host_machine().name]
+    names = [each.strip() for each in target.split(",")]
+    mine = [each for each in names if each.startswith(_PREFIX)]
+    if mine and len(mine) < len(names):
+        raise CompileError(f"a package is for CPUs or for GPUs, not for both: {target}")
+    levels = list(dict.fromkeys(each.removeprefix(_PREFIX) for each in mine))
+    for each in levels:
+        if each not in MACHINES:
+            known = ", ".join(f"{_PREFIX}{name}" for name in MACHINES)
+            raise CompileError(f"{each!r} is not a known level of CPUs", hint=f"expected: {known}")
+    return levels
+
+
+def compile_for_cpus(model: SavedModel, levels: Sequence[str], given: argparse.Namespace) -> int:
+    """Write the package for these levels, and print what their kernels are and cost."""
+    params: dict[str, Array] | None = None if given.without_params else dict(model.params)
+    stages = import_module("compiler.driver").compile_stages(
+        model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
+        params=params, target=f"native:{levels[0]}",
+    )  # fmt: skip
+    modules = {levels[0]: stages.module} | {each: _module(stages, each) for each in levels[1:]}
+    objects = {each: build_objects(made.kernels_ir, each) for each, made in modules.items()}
+    write_cpu_package(given.out, modules, model.path.read_bytes(), params, objects)
+    dims: tuple[str, ...] = stages.plan.dims
+    sizes = dict.fromkeys(dims, int(given.batch))
+    rows = [
+        row for each in levels for row in _rows(each, objects[each], _costs(stages, each, sizes))
+    ]
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        _report(stages, given, rows, modules)
+    return 0
+
+
+def _module(stages: Any, level: str) -> Module:
+    """The module of another level; the passes ran once for all."""
+    return NativeTarget(MACHINES[level]).emit(stages.plan)
+
+
+def _costs(stages: Any, level: str, sizes: Mapping[str, int]) -> list[Cost]:
+    """The calls of native kernels in one run."""
+    return account(stages.plan, sizes, MACHINES[level]).of(Side.DEVICE)
+
+
+def _rows(
+    level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]
+) -> list[dict[str, object]]:
+    """A row for each kernel: the bytes of its object file, and its calls and cost in one run.
+
+    Kernels without calls prepare constants, when the package is loaded.
+    """
+    rows: list[dict[str, object]] = []
+    for name, held in objects.items():
+        mine = [each for each in costs if each.kernel == name]
+        moved, operations = sum(each.moved for each in mine), sum(each.operations for each in mine)
+        rows.append({
+            "kernel": name, "cpu": level, "bytes": len(held), "calls": len(mine), "moved": moved,
+            "operations": operations,
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: -int(str(row["moved"])) - int(str(row["operations"])))
+
+
+def _report(
+    stages: Any,
+    given: argparse.Namespace,
+    rows: Sequence[Mapping[str, Any]],
+    modules: Mapping[str, Module],
+) -> None:
+    """Print the kernels of each level, and the ops that run in NumPy with the reason."""
+    for each in (each for each in stages.context.missed if each.name == "assign_targets"):
+        print(f"in NumPy: {one_line(each.op)}: {one_line(each.reason)}")
+    for level, module in modules.items():
+        mine = [row for row in rows if row["cpu"] == level]
+        print(_shown(mine))
+        code = size_text(sum(row["bytes"] for row in mine))
+        kernels = count(len(module.kernels_ir), "kernel")
+        print(f"{kernels} for CPUs with {level}, {code}: {given.out / level}\n")
+
+
+def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [
+        (_short(row["kernel"]), row["cpu"], size_text(row["bytes"]), str(row["calls"]),
+         f"{scaled(row['moved'])}B", scaled(row["operations"]))
+        for row in rows[:LISTED]
+    ]  # fmt: skip
+    left = len(rows) - LISTED
+    cells += [(f"and {left} more", "", "", "", "", "")] * (left > 0)
+    head = ("kernel", "cpu", "code", "calls", "moved", "operations")
+    return table([head, *cells], indent="", left=2)
+
+
+def _short(name: str, most: int = 56) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

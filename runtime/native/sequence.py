@@ -1,0 +1,325 @@
+"""Sequences of kernels: what generated modules make at binding and call at each step.
+
+    run = native([
+        ("add", (a, b, c, 1000), 8, 1000, 12000),   # kernel, arguments, units, flops, bytes
+        ("scale", (native.feed(0, "float32"), c), 1),
+    ])
+    run(x)                                       # the addresses of feeds may change in each call
+
+A call writes the addresses of the feeds into the arguments, and makes one call of the executor,
+which releases Python's lock. Arrays are kept alive by the sequence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from compiler.codegen.native.host import VARIABLE, host_machine
+from compiler.codegen.native.machine import MACHINES, Machine
+from compiler.errors import CompileError
+from compiler.ir.types import Array
+from runtime.native.executor import (
+    ALONE,
+    COMMAND_WORDS,
+    EXECUTOR,
+    SEQUENCE_WORDS,
+    SHARED,
+    WAKES,
+    Executor,
+    executor,
+    executor_object,
+    ticks_per_second,
+)
+from runtime.native.memory import Code, load
+from runtime.native.object_cache import digest, objects
+from runtime.native.threads import available, pool
+
+SHARED_FROM = 1 << 18
+"""Least work of a command that is shared: flops plus bytes, two microseconds or more. To share one
+costs about one microsecond."""
+WAKES_FROM = 1 << 22
+"""Least work for which sleeping threads are woken, which takes them about forty microseconds."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """An argument that is an array given at each call, by its position among the feeds."""
+
+    index: int
+    dtype: str
+
+
+Argument: TypeAlias = Array | int | Feed
+FullCommand: TypeAlias = tuple[str, Sequence[Argument], int, int]
+"""A kernel's name, its arguments, its units and its work: flops plus bytes."""
+Command: TypeAlias = (
+    tuple[str, Sequence[Argument], int]
+    | FullCommand
+    | tuple[str, Sequence[Argument], int, int, int]
+)
+"""A command that may lack its work, or has it as two numbers: flops, and bytes."""
+Run: TypeAlias = Callable[..., None]
+"""Runs a sequence on the arrays of its feeds."""
+Recorder: TypeAlias = Callable[[Sequence[str], Sequence[float]], object]
+"""Receives the kernels of a sequence and the nanoseconds that each took."""
+
+
+class NativeCode:
+    """Kernels in memory: `addresses` of their entries, and sequences of calls of them.
+
+    Made from the IR text of each kernel by name, for the machine of that name or the best one here.
+    Object files come from the cache on disk, or are compiled; kernels that the process has loaded
+    are used again. `threads` is the most that share a command, at most and by default `available`.
+    `built` are object files from `build_objects`, which are used instead of those in the cache;
+    they need no IR text.
+    Raises CompileError if there is no such machine here, and for invalid IR.
+    """
+
+    def __init__(
+        self,
+        kernels: Mapping[str, str],
+        machine: str | None = None,
+        threads: int | None = None,
+        built: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.machine = _machine(machine)
+        self.threads = min(threads or available(), available())
+        given = built or {}
+        kernels = {**dict.fromkeys(given, ""), **kernels}
+        kernels.pop(EXECUTOR, None)
+        self._executor = executor(self.machine, given.get(EXECUTOR))
+        self._code = _code(kernels, self.machine, given)
+        self.addresses = {name: code.addresses[name] for name, code in self._code.items()}
+        self._recorder: Recorder | None = None
+        self._calls: dict[str, _Call] = {}
+
+    def feed(self, index: int, dtype: str) -> Feed:
+        """A placeholder for feed number `index` of the sequence, a C-contiguous array."""
+        return Feed(index, dtype)
+
+    def call(self, kernel: str, arguments: Sequence[Array | int], units: int) -> None:
+        """Run one kernel, whose arguments are known in the step only."""
+        if units > 0:
+            made = self._calls.get(kernel)
+            if made is None:
+                made = self._calls[kernel] = _Call(self, kernel, len(arguments), self._executor)
+            made(arguments, units)
+
+    def timed(self, recorder: Recorder) -> NativeCode:
+        """The same kernels, of which each call of a sequence reports its times."""
+        timed = object.__new__(NativeCode)
+        timed.__dict__ |= self.__dict__ | {"_recorder": recorder}
+        return timed
+
+    def __call__(self, commands: Iterable[Command]) -> Run:
+        """Prepare commands for running in order; those without units are left out.
+
+        Arrays must be C-contiguous. Raises CompileError for an unknown kernel and for an array that
+        is not contiguous.
+        """
+        wanted = [_full(each) for each in commands if each[2] > 0]
+        sequence = _Sequence(self, wanted, self._executor)
+        return sequence.untimed() if self._recorder is None else sequence.timed(self._recorder)
+
+
+class _Call:
+    """The records of a call of one kernel, on the calling thread alone."""
+
+    def __init__(self, code: NativeCode, kernel: str, count: int, native: Executor) -> None:
+        self._slots = (ctypes.c_int64 * max(1, count))()
+        words = (_address(code, kernel), ctypes.addressof(self._slots), 0, ALONE)
+        self._command = (ctypes.c_int64 * COMMAND_WORDS)(*words)
+        self._record = (ctypes.c_int64 * SEQUENCE_WORDS)(
+            ctypes.addressof(self._command), 1, 1, 0, 0
+        )
+        self._run, self._at = native.run, ctypes.addressof(self._record)
+
+    def __call__(self, arguments: Sequence[Array | int], units: int) -> None:
+        """Run the kernel; arrays must be C-contiguous."""
+        slots = self._slots
+        for place, each in enumerate(arguments):
+            slots[place] = each if isinstance(each, int) else address(each)
+        self._command[2] = units
+        self._run(self._at)
+
+
+class _Sequence:
+    """The records of a sequence: commands, arguments, and the arrays that they refer to."""
+
+    def __init__(self, code: NativeCode, commands: Sequence[FullCommand], native: Executor) -> None:
+        self._names = [name for name, *_ in commands]
+        self._executor = native
+        self._held = [code, commands]
+        starts = [*accumulate((len(each[1]) for each in commands), initial=0)]
+        self._slots = (ctypes.c_int64 * max(1, starts[-1]))()
+        self._feeds: list[tuple[int, int]] = []
+        for start, (_, arguments, *_rest) in zip(starts, commands, strict=False):
+            for place, argument in enumerate(arguments, start):
+                self._set(place, argument)
+        sharing = share([(units, work) for *_, units, work in commands])
+        most = code.threads if any(sharing) else 1
+        base = ctypes.addressof(self._slots)
+        words = [
+            word
+            for (name, _, units, _), start, shared in zip(commands, starts, sharing, strict=False)
+            for word in (_address(code, name), base + 8 * start, units, shared)
+        ]
+        assert len(words) == COMMAND_WORDS * len(commands)
+        self._commands = (ctypes.c_int64 * max(1, len(words)))(*words)
+        self._record = (ctypes.c_int64 * SEQUENCE_WORDS)(
+            ctypes.addressof(self._commands), len(commands), most,
+            pool().address if most > 1 else 0, 0,
+        )  # fmt: skip
+
+    def _set(self, place: int, argument: Argument) -> None:
+        """Fill in an argument, or note the feed that will."""
+        if isinstance(argument, Feed):
+            self._feeds.append((place, argument.index))
+        elif isinstance(argument, np.ndarray):
+            if not argument.flags.c_contiguous:
+                raise CompileError(f"an array of strides {argument.strides} is not contiguous")
+            self._slots[place] = argument.ctypes.data
+        else:
+            self._slots[place] = argument
+
+    def untimed(self) -> Run:
+        """The function that runs the sequence."""
+        if not self._names:
+            return _nothing
+        call, record, start = self._executor.run, ctypes.addressof(self._record), self._start
+        slots, feeds, word, data = self._slots, self._feeds, ctypes.c_int64.from_address, _DATA
+
+        def run(*arrays: Array) -> None:
+            for place, index in feeds:
+                slots[place] = word(id(arrays[index]) + data).value  # as `_read_address`
+            if call(record):
+                start()
+
+        def run_portably(*arrays: Array) -> None:
+            for place, index in feeds:
+                slots[place] = address(arrays[index])
+            if call(record):
+                start()
+
+        return run if address is _read_address else run_portably
+
+    def timed(self, recorder: Recorder) -> Run:
+        """The function that runs the sequence and reports the time of each command."""
+        stamps = (ctypes.c_int64 * (len(self._names) + 1))()
+        self._record[4] = ctypes.addressof(stamps)
+        scale = 1e9 / ticks_per_second(self._executor)
+        run = self.untimed()
+
+        def run_timed(*arrays: Array) -> None:
+            run(*arrays)
+            recorder(self._names, [(end - begin) * scale for begin, end in pairwise(stamps)])
+
+        return run_timed if self._names else _nothing
+
+    def _start(self) -> None:
+        """Start the workers that the executor would have shared commands with."""
+        pool().start(self._executor)
+
+
+def _nothing(*_: Array) -> None:
+    """Run a sequence without commands."""
+
+
+def share(costs: Sequence[tuple[int, int]]) -> list[int]:
+    """How to share each command, from its units and its work.
+
+    Threads are woken for a command that is shared if enough of them follow.
+    """
+    chosen: list[int] = []
+    ahead = 0
+    for units, work in reversed(costs):
+        if units < 2 or work < SHARED_FROM:
+            chosen.append(ALONE)
+            continue
+        ahead += work
+        chosen.append(WAKES if ahead >= WAKES_FROM else SHARED)
+    return chosen[::-1]
+
+
+def _full(command: Command) -> FullCommand:
+    """A command with its work; one that does not tell is taken to be large."""
+    name, arguments, units, *work = command
+    return name, arguments, units, sum(work) if work else WAKES_FROM
+
+
+def _address(code: NativeCode, name: str) -> int:
+    if name not in code.addresses:
+        raise CompileError(f"there is no kernel {name!r}")
+    return code.addresses[name]
+
+
+_loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()
+"""The code in memory, by the digest of each kernel in it: of its object file if that was given."""
+
+
+def build_objects(kernels: Mapping[str, str], machine: str) -> dict[str, bytes]:
+    """Object files of kernels and of the executor, for a machine that this CPU need not be.
+
+    With them, `NativeCode` needs neither the cache nor llvmlite. Raises CompileError on systems
+    where LLVM writes no ELF objects by itself, and for invalid IR.
+    """
+    if sys.platform != "linux":
+        raise CompileError(f"object files for CPUs are built on Linux only, not on {sys.platform}")
+    target = MACHINES[machine]
+    return {EXECUTOR: executor_object(target), **objects(kernels, target, available())}
+
+
+def _code(
+    kernels: Mapping[str, str], machine: Machine, built: Mapping[str, bytes]
+) -> dict[str, Code]:
+    """Load kernels, except those that are in memory already."""
+    keys = {
+        name: sha256(built[name]).hexdigest() if name in built else digest(text, machine)
+        for name, text in kernels.items()
+    }
+    found = {name: code for name, key in keys.items() if (code := _loaded.get(key)) is not None}
+    missing = {name: text for name, text in kernels.items() if name not in found}
+    if missing:
+        unbuilt = {name: text for name, text in missing.items() if name not in built}
+        files = {name: built[name] for name in missing if name in built}
+        files |= objects(unbuilt, machine, available())
+        code = load(files, {name: [name] for name in files})
+        for name in missing:
+            _loaded[keys[name]] = found[name] = code
+    return found
+
+
+def _machine(name: str | None) -> Machine:
+    return host_machine() if name is None else host_machine({VARIABLE: name})
+
+
+_DATA = object.__basicsize__
+"""Where NumPy's array object has the address of its elements: behind the head of every object."""
+
+
+def _documented_address(array: Any) -> int:
+    """The address of an array's elements, by the documented interface, in a microsecond."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _read_address(array: Any) -> int:
+    """The address of an array's elements, read from NumPy's object in memory."""
+    return ctypes.c_int64.from_address(id(array) + _DATA).value
+
+
+def _finds_addresses() -> bool:
+    """Whether `_read_address` is right, with this Python and this NumPy."""
+    arrays = [np.zeros(3), np.zeros((2, 5), np.int8)[1:], np.zeros(0)]
+    return all(_read_address(each) == _documented_address(each) for each in arrays)
+
+
+address = _read_address if _finds_addresses() else _documented_address

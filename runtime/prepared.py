@@ -1,0 +1,150 @@
+"""Arrays that kernels prepare from state, such as packed weights: computed when the state changed.
+
+`bind` asks for them by `native.prepared`; the bindings of an Executable share those of equal
+inputs. What is made of watched state is computed again, in place, before the first step after the
+state changed. Where nobody would notice a change, it is computed before every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from compiler.ir.types import Array
+from runtime.memory.arena import new_array
+from runtime.tensors.contents import Clock
+
+__all__ = ["PreparedArrays", "StatefulCode"]
+
+T = TypeVar("T")
+
+
+class Code(Protocol):
+    """Native code: placeholders of feeds, and functions that run sequences of commands."""
+
+    def feed(self, index: int, dtype: str) -> Any:
+        """Return the placeholder of a feed."""
+        ...
+
+    def call(self, kernel: str, arguments: Sequence[Any], units: int) -> None:
+        """Run one kernel."""
+        ...
+
+    def __call__(self, commands: Sequence[Any]) -> Callable[..., None]:
+        """Return the function that runs commands in order."""
+        ...
+
+
+class Source(Protocol):
+    """State that is watched, such as a `LoDTensor` of a scope."""
+
+    @property
+    def version(self) -> int | None:
+        """Differs after every change; None if there may be changes that nobody notices."""
+        ...
+
+
+Find = Callable[[str], "Source | None"]
+"""Returns the state of a name; None if nobody would notice its changes."""
+
+
+class _Prepared:
+    """One array, the function that computes it, and the state by name that it is made of."""
+
+    def __init__(
+        self, array: Array, compute: Callable[..., None], sources: dict[str, Source | None],
+        inputs: Sequence[Array],
+    ) -> None:  # fmt: skip
+        self.array = array
+        self.sources = sources
+        self._inputs = inputs  # kept, so that no other array has their address
+        self._compute = compute
+        self._versions: list[int | None] | None = None
+
+    def refresh(self) -> bool:
+        """Compute it unless it is up to date; False if changes of its state may go unnoticed."""
+        versions = [None if each is None else each.version for each in self.sources.values()]
+        if versions != self._versions or None in versions:
+            self._versions = None  # while it is computed, and if that fails
+            self._compute()
+            self._versions = versions
+        return None not in versions
+
+
+class PreparedArrays:
+    """The prepared arrays of one binding; `clock` is that of the state they are made of."""
+
+    def __init__(self, arrays: Sequence[_Prepared], clock: Clock) -> None:
+        self._arrays = arrays
+        self._watching = [each for each in arrays if each.sources]
+        self._clock = clock
+        self._seen: int | None = None if self._watching else clock.contents
+        self.is_watching = bool(self._watching)
+
+    @property
+    def nbytes(self) -> int:
+        """Their size in bytes."""
+        return sum(each.array.nbytes for each in self._arrays)
+
+    def refresh(self) -> None:
+        """Compute those that are not up to date."""
+        if self._clock.contents == self._seen:
+            return
+        contents, self._seen = self._clock.contents, None
+        steady = [each.refresh() for each in self._watching]
+        self._seen = contents if all(steady) else None
+
+    def are_made_of(self, find: Find) -> bool:
+        """Whether the names of watched state still refer to the same state."""
+        pairs = [pair for each in self._watching for pair in each.sources.items()]
+        return all(find(name) is source for name, source in pairs)
+
+
+class StatefulCode:
+    """Native code as the module of one Executable calls it: with arrays prepared from state."""
+
+    def __init__(self, code: Code, find: Find, clock: Clock) -> None:
+        self.feed = code.feed
+        self.call = code.call
+        self._code = code
+        self._find = find
+        self._clock = clock
+        self._known: WeakValueDictionary[tuple[Any, ...], _Prepared] = WeakValueDictionary()
+        self._bound: dict[_Prepared, None] = {}
+
+    def __call__(self, commands: Sequence[Any]) -> Callable[..., None]:
+        """Return the function that runs commands in order."""
+        return self._code(commands)
+
+    def bind(self, make: Callable[[], T]) -> tuple[T, PreparedArrays]:
+        """Return what `make` returns, and the arrays that it asked for."""
+        self._bound = {}
+        try:
+            return make(), PreparedArrays([*self._bound], self._clock)
+        finally:
+            self._bound = {}
+
+    def prepared(
+        self, kernel: str, inputs: Sequence[Array], units: int, shape: Sequence[int], dtype: str,
+        watched: Sequence[str] = (), sizes: Sequence[int] = (),
+    ) -> Array:  # fmt: skip
+        """The output of a kernel over constant arrays, or over those of the watched names.
+
+        The kernel's arguments are the inputs, the output, which remains the same array, and sizes.
+        That of constants is computed at once, others by `PreparedArrays.refresh`. Raises TooLarge
+        if there is no memory for it.
+        """
+        sources = {name: self._find(name) for name in watched}
+        places = [each.__array_interface__["data"][0] for each in inputs]
+        state = (*watched, *map(id, sources.values()))
+        key = (kernel, units, *shape, dtype, *places, *sizes, *state)
+        made = self._known.get(key)
+        if made is None:
+            out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
+            run = self._code([(kernel, (*inputs, out, *sizes), units)])
+            made = self._known[key] = _Prepared(out, run, sources, inputs)
+            if not watched:
+                made.refresh()
+        self._bound[made] = None
+        return made.array

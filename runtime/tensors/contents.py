@@ -1,0 +1,112 @@
+"""Versions of the elements of tensors: whether they may have changed since they were read.
+
+What steps compute from state that they only read, such as packed weights, is computed once, and
+again after the state changed. Every write gives a tensor a new version: methods such as
+`LoDTensor.set` directly, compiled steps through a `Writer`. Elements that are *exposed* have no
+version: code outside has the array itself, and nobody would notice what it writes.
+
+Versions come from one count of the process and are never used twice. So they are right with
+several threads too: a version is given after the write, and whoever reads takes it before.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from weakref import ref
+
+_numbers = count(1)
+
+
+class Clock:
+    """Counts how often an array of a family of tensors was replaced by another object.
+
+    `written` counts writes of values: by `set`, and by programs that change state; `by_devices`
+    counts those that were steps of programs that run on several devices. `contents` differs after
+    the version of any tensor of the family may have changed.
+    """
+
+    __slots__ = ("by_devices", "contents", "now", "written")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.written = 0
+        self.by_devices = 0
+        self.contents = 0
+
+    def tick(self) -> None:
+        """Record that an array was replaced."""
+        self.now += 1
+        self.contents = next(_numbers)
+
+
+class Writer:
+    """Writes into the same tensors again and again, as the steps of its owner do.
+
+    Between `begin` and `end` these tensors have no version.
+    """
+
+    __slots__ = ("_clock", "_owner", "latest")
+
+    def __init__(self, clock: Clock, owner: object) -> None:
+        self._clock = clock
+        self._owner = ref(owner)
+        self.latest: int | None = 0
+        """The number of its latest write; None while it writes."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its owner is gone, so that it writes no more."""
+        return self._owner() is None
+
+    def begin(self) -> None:
+        """Record that it writes from now on."""
+        self.latest = None
+        self._clock.contents = next(_numbers)
+
+    def end(self) -> None:
+        """Record that it has written."""
+        self.latest = next(_numbers)
+        self._clock.contents = next(_numbers)
+
+
+class Versioned:
+    """The part of a `LoDTensor` that knows whether its elements may have changed."""
+
+    _clock: Clock | None
+    _last_write = 0
+    _writers: tuple[Writer, ...] = ()
+    _is_exposed = True
+
+    @property
+    def version(self) -> int | None:
+        """Differs after every write; None if there may be writes that nobody notices."""
+        if self._is_exposed:
+            return None
+        latest = self._last_write
+        for writer in self._writers:
+            if writer.latest is None:
+                return None
+            if writer.latest > latest:
+                latest = writer.latest
+        return latest
+
+    def expose(self) -> None:
+        """Record that code outside has the storage, and may write into it at any time."""
+        if not self._is_exposed:
+            self._is_exposed = True
+            self.note_write()
+
+    def note_write(self) -> None:
+        """Record that elements were written."""
+        self._last_write = next(_numbers)
+        if self._clock is not None:
+            self._clock.contents = next(_numbers)
+
+    def written_by(self, writer: Writer) -> None:
+        """Record that a writer writes the elements whenever it begins to write."""
+        if writer in self._writers:
+            return
+        live = [each for each in self._writers if not each.is_gone]
+        if len(live) < len(self._writers):
+            self.note_write()
+        self._writers = (*live, writer)

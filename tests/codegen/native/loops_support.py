@@ -1,0 +1,155 @@
+"""Build kernel bodies over NumPy arrays, compile them to machine code and run them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from compiler.codegen.bind_and_run import Frame, NumpyOperand
+from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.loops.lower import LoweredKernel, lower_one
+from compiler.codegen.native.machine import AVX2, AVX512, Machine
+from compiler.ir.dims import Size, evaluate
+from compiler.ir.region import WHOLE, Region
+from compiler.ir.types import DType, Shape, TensorType
+from compiler.plan import Place
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+GUARD = 128
+"""Bytes of a guard zone before and after an array."""
+
+
+def operand(
+    name: str, shape: Sequence[Size], dtype: DType = DType.FP32, region: Region = WHOLE
+) -> NumpyOperand:
+    """An operand of a kernel, in a buffer of its own."""
+    type = TensorType(dtype, tuple(shape))
+    return NumpyOperand(cast(Frame, None), name, type, True, (Place.BUFFER, name, region))
+
+
+class Case:
+    """A kernel under construction: `case.ref("X", shape)` is an operand in it."""
+
+    def __init__(self, shape: Sequence[Size], kernel: KernelBody | None = None) -> None:
+        self.k = KernelBody("case", shape) if kernel is None else kernel
+        self.indices = self.k.indices
+
+    def ref(
+        self, name: str, shape: Sequence[Size], dtype: DType = DType.FP32, region: Region = WHOLE,
+        view: Shape | None = None,
+    ) -> Ref:  # fmt: skip
+        """An operand in the kernel, viewed in a shape."""
+        made = operand(name, shape, dtype, region)
+        return Ref(self.k, made, tuple(shape) if view is None else view)
+
+
+def target(machine: Machine) -> llvm.TargetMachine:
+    """LLVM's code generator for a machine."""
+    features = ",".join(f"+{each}" for each in machine.features)
+    return llvm.Target.from_triple(machine.triple).create_target_machine(
+        cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+def parsed(kernel: NativeKernel, machine: Machine) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    """The verified module of a kernel and its code generator."""
+    code = target(machine)
+    module = llvm.parse_assembly(kernel.text())
+    module.verify()
+    module.triple, module.data_layout = machine.triple, str(code.target_data)
+    return module, code
+
+
+def assembly(kernel: NativeKernel, machine: Machine) -> str:
+    """The assembly of a kernel."""
+    module, code = parsed(kernel, machine)
+    return code.emit_assembly(module)
+
+
+def runnable() -> list[Machine]:
+    """The machines whose code this CPU runs."""
+    has = llvm.get_host_cpu_features()
+    return [each for each in (AVX2, AVX512) if all(has.get(name) for name in each.features)]
+
+
+_loaded: dict[tuple[str, str], tuple[Callable[..., None], object]] = {}
+_linker: list[Any] = []
+
+
+def load(kernel: NativeKernel, machine: Machine) -> Callable[..., None]:
+    """The entry of a kernel as a ctypes function."""
+    key = (kernel.text(), machine.name)
+    if key not in _loaded:
+        module, code = parsed(kernel, machine)
+        if not _linker:
+            _linker.append(llvm.create_lljit_compiler())
+        builder = llvm.JITLibraryBuilder().add_object_img(code.emit_object(module))
+        builder = builder.add_current_process().export_symbol(kernel.name)
+        library = builder.link(_linker[0], f"loops{len(_loaded)}")
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        _loaded[key] = (kind(library[kernel.name]), library)
+    return _loaded[key][0]
+
+
+class Guarded:
+    """An array between guard zones that must not change."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        base = values if values.base is None else np.ascontiguousarray(values)
+        self.bytes = np.full(base.nbytes + 2 * GUARD, 0xFF, np.uint8)
+        flat = self.bytes[GUARD : GUARD + base.nbytes]
+        self.array = flat.view(base.dtype).reshape(base.shape)
+        self.array[...] = base
+
+    def check(self, name: str) -> None:
+        """Fail if a guard zone was written."""
+        for side in (self.bytes[:GUARD], self.bytes[len(self.bytes) - GUARD :]):
+            assert (side == 0xFF).all(), f"{name}: written out of bounds"
+
+
+def call(
+    lowered: LoweredKernel, machine: Machine, arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, int], division: int = 1,
+) -> int:  # fmt: skip
+    """Run a lowered kernel, its units divided into some calls; returns the status word."""
+    entry, status = load(lowered.kernel, machine), ctypes.c_int64(0)
+    slots = [arrays[each.name].ctypes.data for each in lowered.operands]
+    if lowered.checked:
+        slots += [arrays[each.name].nbytes for each in lowered.operands]
+        slots.append(ctypes.addressof(status))
+    slots += [evaluate(size, dims) for size in lowered.sizes]
+    words = (ctypes.c_int64 * max(len(slots), 1))(*slots)
+    units = evaluate(lowered.kernel.units, dims)
+    step = max(1, -(-units // division))
+    for first in range(0, units, step):
+        entry(ctypes.addressof(words), first, min(first + step, units))
+    return status.value
+
+
+def run(
+    kernel: KernelBody, machine: Machine, arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, int] | None = None, checked: bool = False,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Run a kernel on copies of arrays between guard zones; the same bits however it is divided."""
+    lowered = lower_one(kernel, machine, checked)
+    found: list[dict[str, np.ndarray]] = []
+    for division in (1, 3, 1000):
+        guarded = {name: Guarded(array) for name, array in arrays.items()}
+        status = call(
+            lowered, machine, {n: g.array for n, g in guarded.items()}, dims or {}, division
+        )
+        assert status == 0, f"operand {lowered.operands[status - 1].name} is read out of bounds"
+        for name, each in guarded.items():
+            each.check(name)
+        found.append({name: each.array for name, each in guarded.items()})
+    for other in found[1:]:
+        for name, array in found[0].items():
+            assert array.tobytes() == other[name].tobytes(), f"{name} depends on the division"
+    return found[0]

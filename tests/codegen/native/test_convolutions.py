@@ -1,0 +1,231 @@
+"""Convolutions of native code and their gradients equal their definition in float64."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.codegen.native.llvm_ir import F32, F64
+from compiler.codegen.native.machine import NEON, Machine
+from compiler.codegen.native.products.convolution import Convolution, convolution
+from compiler.codegen.native.products.epilogue import Epilogue, bias
+from compiler.codegen.native.products.filter_gradient import filter_gradient
+from compiler.codegen.native.products.image_gradient import image_gradient
+from compiler.ir.dims import Dim, Size, evaluate
+from tests.codegen.native.support import assembly, on_machines, run_steps
+
+N, H = Dim.named("N"), Dim.named("H")
+VALUES = {"N": 5, "H": 11}
+
+
+def _conv(
+    images: Size, channels: int, size: Sequence[Size], filters: int, kernel: int, stride: int = 1,
+    dilation: int = 1, padding: tuple[int, int] = (0, 0), groups: int = 1,
+) -> Convolution:  # fmt: skip
+    """A convolution that is alike on all axes."""
+    axes = len(size)
+    return Convolution(
+        images, channels, tuple(size), filters, (kernel,) * axes, (stride,) * axes,
+        (dilation,) * axes, (padding,) * axes, groups,
+    )  # fmt: skip
+
+
+CASES = [
+    _conv(1, 3, (20, 21), 19, 7, 2, 1, (3, 3)),
+    _conv(2, 16, (9, 9), 32, 3, 1, 1, (1, 1)),
+    _conv(2, 5, (9, 11), 7, 3, 1, 2, (1, 2)),
+    _conv(2, 5, (9, 11), 7, 3, 2, 2, (1, 2)),
+    _conv(2, 5, (9, 11), 7, 3, 3, 2),
+    _conv(1, 8, (10, 10), 20, 1),
+    _conv(3, 8, (10, 10), 20, 1, 2),
+    _conv(2, 12, (7, 8), 18, 3, 2, 1, (1, 1), 3),
+    _conv(2, 4, (30,), 9, 5, 2, 1, (2, 2)),
+    _conv(1, 3, (5, 6, 7), 10, 3, 1, 1, (1, 1)),
+    _conv(N, 8, (7, 7), 20, 1),
+    _conv(N, 8, (7, 7), 20, 3, 1, 1, (1, 1)),
+    _conv(N, 8, (H, N), 20, 3, 2, 1, (1, 1)),
+    _conv(2, 16, (70, 60), 16, 3, 1, 1, (1, 1)),
+    _conv(300, 3, (10, 9), 5, 3, 1, 1, (1, 1)),
+]
+"""Odd sizes, strides, dilations and paddings; groups; 1-D and 3-D; open batch and size; parts."""
+
+
+def known(conv: Convolution) -> Convolution:
+    """The convolution with numbers for open sizes."""
+    number = lambda size: evaluate(size, VALUES)  # noqa: E731
+    return replace(conv, images=number(conv.images), size=tuple(map(number, conv.size)))
+
+
+def windows(conv: Convolution, padded: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
+    """The view [n, y…, c] of padded images that an entry of the kernel multiplies."""
+    axes = zip(place, conv.strides, conv.dilations, conv.out_size, strict=True)
+    spans = [
+        slice(k * dilation, k * dilation + stride * (evaluate(size, {}) - 1) + 1, stride)
+        for k, stride, dilation, size in axes
+    ]
+    return padded[(slice(None), *spans)]
+
+
+def pads(conv: Convolution) -> list[tuple[int, int]]:
+    """The paddings of an array of images, for NumPy."""
+    return [(0, 0), *conv.paddings, (0, 0)]
+
+
+def entries(conv: Convolution) -> list[tuple[int, ...]]:
+    """The places in the kernel."""
+    return list(product(*map(range, conv.kernel)))
+
+
+def _groups(conv: Convolution) -> list[tuple[slice, slice]]:
+    c, f = conv.group_channels, conv.group_filters
+    return [(slice(g * c, g * c + c), slice(g * f, g * f + f)) for g in range(conv.groups)]
+
+
+def defined(conv: Convolution, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The convolution of images [n, y…, c] and filters [k…, c, f]."""
+    padded = np.pad(x, pads(conv))
+    out = np.zeros([*windows(conv, padded, entries(conv)[0]).shape[:-1], conv.filters])
+    for place, (c, f) in product(entries(conv), _groups(conv)):
+        out[..., f] += windows(conv, padded, place)[..., c] @ w[place][..., f]
+    return out
+
+
+def defined_gradients(
+    conv: Convolution, x: np.ndarray, w: np.ndarray, d: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The gradients by images and by filters [k…, c, f]."""
+    padded = np.pad(x, pads(conv))
+    d_padded, d_w = np.zeros_like(padded), np.zeros_like(w)
+    for place, (c, f) in product(entries(conv), _groups(conv)):
+        windows(conv, d_padded, place)[..., c] += d[..., f] @ w[place][..., f].T
+        seen = windows(conv, padded, place)[..., c].reshape(-1, conv.group_channels)
+        d_w[place][..., f] = seen.T @ d[..., f].reshape(len(seen), -1)
+    inside = [
+        slice(before, before + size)
+        for (before, _), size in zip(conv.paddings, x.shape[1:-1], strict=True)
+    ]
+    return d_padded[(slice(None), *inside)], d_w
+
+
+def stored(conv: Convolution, w: np.ndarray) -> np.ndarray:
+    """Filters [k…, c, f] in the layout of the convolution."""
+    axes = list(range(w.ndim))
+    return w if conv.filters_last else np.ascontiguousarray(w.transpose(-1, -2, *axes[:-2]))
+
+
+def drawn(conv: Convolution, dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images, filters [k…, c, f] and a gradient of the output."""
+    at = known(conv)
+    random = np.random.default_rng(0)
+    out = [at.images, *at.out_size, at.filters]
+    shapes = ([at.images, *at.size, at.channels], [*at.kernel, at.group_channels, at.filters], out)
+    return tuple(random.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+def close(got: np.ndarray, want: np.ndarray, bound: float) -> None:
+    """Compare, relative to the largest element."""
+    assert got.shape == want.shape
+    assert abs(got - want).max() <= bound * abs(want).max()
+
+
+@on_machines
+@pytest.mark.parametrize("conv", CASES, ids=str)
+def test_convolutions(machine: Machine, conv: Convolution) -> None:
+    x, w, d = drawn(conv)
+    c = np.arange(conv.filters, dtype=np.float32)
+    want = defined(known(conv), x.astype(float), w.astype(float)) + c
+    for filters_last in (False, True):
+        conv = replace(conv, filters_last=filters_last)
+        epilogue = bias(F32, 2 + len(conv.size))
+        steps = convolution(machine, F32, conv, epilogue=epilogue, constant=filters_last)
+        arrays = {"input": x, "filter": stored(conv, w), "bias": c, "out": np.zeros_like(d)}
+        close(run_steps(steps, machine, arrays, VALUES, (30, 55))["out"], want, 3e-6)
+
+
+@on_machines
+@pytest.mark.parametrize("conv", CASES, ids=str)
+def test_gradients(machine: Machine, conv: Convolution) -> None:
+    x, w, d = drawn(conv)
+    by_image, by_filter = defined_gradients(
+        known(conv), *(each.astype(float) for each in (x, w, d))
+    )
+    for filters_last in (False, True):
+        conv = replace(conv, filters_last=filters_last)
+        filters = stored(conv, w)
+        arrays = {"d_out": d, "filter": filters, "out": np.full_like(x, np.nan)}
+        steps = image_gradient(machine, F32, conv)
+        close(run_steps(steps, machine, arrays, VALUES, (30, 55))["out"], by_image, 3e-6)
+        arrays = {"input": x, "d_out": d, "out": np.full_like(filters, np.nan)}
+        steps = filter_gradient(machine, F32, conv)
+        got = run_steps(steps, machine, arrays, VALUES, (30, 55))["out"]
+        close(got, stored(conv, by_filter), 2e-5)
+
+
+@on_machines
+def test_doubles(machine: Machine) -> None:
+    conv = CASES[1]
+    x, w, d = drawn(conv, np.float64)
+    arrays = {"input": x, "filter": stored(conv, w), "out": np.zeros_like(d)}
+    got = run_steps(convolution(machine, F64, conv), machine, arrays)["out"]
+    close(got, defined(conv, x, w), 1e-14)
+
+
+@on_machines
+@pytest.mark.parametrize(
+    "conv", [CASES[0], CASES[8], CASES[12], replace(CASES[3], halo=2)], ids=str
+)
+def test_images_with_channels_first_or_zeros_around_them(
+    machine: Machine, conv: Convolution
+) -> None:
+    x, w, d = drawn(conv)
+    want = defined(known(conv), x.astype(float), w.astype(float))
+    images = x if conv.halo else np.ascontiguousarray(np.moveaxis(x, -1, 1))
+    if conv.halo:
+        images = np.pad(x, [(0, 0), *[(conv.halo,) * 2] * len(conv.size), (0, 0)])
+    conv = replace(conv, channels_first=not conv.halo)
+    arrays = {"input": images, "filter": stored(conv, w), "out": np.zeros_like(d)}
+    steps = convolution(machine, F32, conv)
+    assert "padded" not in steps.scratch or not conv.halo
+    close(run_steps(steps, machine, arrays, VALUES)["out"], want, 3e-6)
+
+
+@on_machines
+def test_gradients_can_be_added_to_what_is_there(machine: Machine) -> None:
+    """Pixels that no window reads keep what was there."""
+    conv = CASES[6]
+    x, w, d = drawn(conv)
+    by_image, _ = defined_gradients(conv, x.astype(float), w.astype(float), d.astype(float))
+    arrays = {"d_out": d, "filter": stored(conv, w), "out": x}
+    steps = image_gradient(machine, F32, conv, epilogue=Epilogue("add", start="out"))
+    close(run_steps(steps, machine, arrays)["out"], by_image + x, 3e-6)
+
+
+@on_machines
+@given(st.data())
+@settings(max_examples=12)
+def test_convolutions_of_any_size(machine: Machine, data: st.DataObject) -> None:
+    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
+    groups, kernel, dilation = number(1, 2), number(1, 4), number(1, 2)
+    least = dilation * (kernel - 1) + 1
+    size = [number(least, least + 12) for _ in range(number(1, 2))]
+    paddings = (number(0, kernel), number(0, kernel))
+    conv = _conv(
+        number(1, 3), groups * number(1, 20), size, groups * number(1, 40), kernel, number(1, 3),
+        dilation, paddings, groups,
+    )  # fmt: skip
+    test_convolutions(machine, conv)
+    test_gradients(machine, conv)
+
+
+@pytest.mark.parametrize("conv", [CASES[0], CASES[1], CASES[7], CASES[12]], ids=str)
+def test_code_for_arm(conv: Convolution) -> None:
+    """It is verified and becomes assembly; nothing runs it here."""
+    for steps in (
+        convolution(NEON, F32, conv), image_gradient(NEON, F32, conv), filter_gradient(NEON, F32, conv)
+    ):  # fmt: skip
+        texts = [assembly(call.kernel, NEON) for call in (*steps.prepare, *steps.calls)]
+        assert any("fmla" in text for text in texts)

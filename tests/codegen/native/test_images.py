@@ -1,0 +1,329 @@
+"""Depthwise convolution and pooling as native kernels, against NumPy in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.codegen.native.images.axes import WindowAxis
+from compiler.codegen.native.images.cells import Cells, pool_cells, pool_cells_gradient
+from compiler.codegen.native.images.depthwise import depthwise
+from compiler.codegen.native.images.depthwise_gradient import (
+    depthwise_filter_gradient,
+    depthwise_image_gradient,
+)
+from compiler.codegen.native.images.pooling import pool, pool_gradient
+from compiler.codegen.native.images.sliding import Windows
+from compiler.codegen.native.images.vectors import Channels
+from compiler.codegen.native.llvm_ir import F32, F64, Type
+from compiler.codegen.native.machine import NEON, Machine
+from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.ir.dims import Dim
+from compiler.ops.image import pool_numpy
+from tests.codegen.native import images_support as support
+
+MACHINES = pytest.mark.parametrize("machine", support.runnable(), ids=lambda each: each.name)
+NUMPY = {F32: np.float32, F64: np.float64}
+
+
+def axis(size: int, kernel: int, stride: int, dilation: int, before: int, after: int | None = None,
+         ceil: bool = False) -> WindowAxis:  # fmt: skip
+    """An axis with as many windows as fit."""
+    room = size + before + (before if after is None else after) - dilation * (kernel - 1) - 1
+    return WindowAxis(
+        size, kernel, stride, dilation, before, (room + ceil * (stride - 1)) // stride + 1
+    )
+
+
+def opened(windows: Windows) -> tuple[Windows, dict[str, int]]:
+    """The same windows with every size of images open, and the sizes' numbers."""
+    rows, columns = windows.rows, windows.columns
+    sizes = {"N": windows.batch, "H": rows.size, "W": columns.size}
+    sizes |= {"OH": rows.count, "OW": columns.count}
+    found = {name: Dim.named(name) for name in sizes}
+    rows = replace(rows, size=found["H"], count=found["OH"])
+    columns = replace(columns, size=found["W"], count=found["OW"])
+    return replace(windows, batch=found["N"], rows=rows, columns=columns), sizes
+
+
+def activated(element: Type) -> Epilogue:
+    """min(max(bias + sum + residual, 0), 6); a NaN stays one."""
+    operands = (Operand("bias", element, (0, 0, 0, 1)), Operand("residual", element))
+
+    def finish(f, values, place):
+        value = f.add(values[0], place.load("residual"))
+        low, high = f.constant(value.type, 0.0), f.constant(value.type, 6.0)
+        value = f.select(f.compare("olt", value, low), low, value)
+        return [f.select(f.compare("ogt", value, high), high, value)]
+
+    return Epilogue("relu6", operands, finish, start="bias")
+
+
+def empty(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.full(shape, np.nan, dtype)
+
+
+def convolved(images: np.ndarray, filters: np.ndarray, rows: WindowAxis, columns: WindowAxis):
+    """A depthwise convolution tap by tap, in float64; the absent positions add nothing."""
+    N, _, _, C = images.shape
+    multiplier = filters.shape[0] // C
+    output = np.zeros((N, rows.count, columns.count, filters.shape[0]))
+    images = images.astype(np.float64).repeat(multiplier, axis=3)
+    for y in range(rows.count):
+        for x in range(columns.count):
+            for r in range(rows.kernel):
+                for u in range(columns.kernel):
+                    i, j = rows.element(y, r), columns.element(x, u)
+                    if i is None or j is None:
+                        continue
+                    if 0 <= i < rows.size and 0 <= j < columns.size:
+                        output[:, y, x] += images[:, i, j] * filters[:, 0, r, u]
+    return output
+
+
+# N, H, W, C, kernel, stride, dilation, padding before, padding after, filters per channel
+DEPTHWISE = {
+    "same padding": (2, 9, 11, 24, 3, 1, 1, 1, 1, 1),
+    "stride 2, rest of channels": (1, 7, 7, 19, 3, 2, 1, 1, 1, 1),
+    "5x5, one side padded": (1, 13, 30, 5, 5, 2, 1, 2, 0, 1),
+    "dilation, two filters": (2, 9, 11, 10, 3, 1, 2, 2, 2, 2),
+    "three filters": (1, 9, 11, 6, 3, 1, 1, 1, 1, 3),
+    "more padding than taps": (1, 4, 5, 33, 2, 1, 1, 3, 4, 1),
+    "long rows": (1, 5, 67, 16, 7, 1, 1, 3, 3, 1),
+    "stride above kernel": (1, 10, 23, 17, 2, 3, 1, 0, 0, 1),
+}
+
+
+@MACHINES
+@pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("case", DEPTHWISE.values(), ids=DEPTHWISE)
+def test_depthwise_is_the_sum_of_products(
+    machine: Machine, element: Type, is_open: bool, case
+) -> None:
+    N, H, W, C, kernel, stride, dilation, before, after, multiplier = case
+    random = np.random.default_rng(0)
+    rows, columns = (axis(size, kernel, stride, dilation, before, after) for size in (H, W))
+    known = Windows(N, rows, columns, Channels(machine, element, C * multiplier))
+    windows, sizes = opened(known) if is_open else (known, {})
+    shape, dtype = (N, rows.count, columns.count, C * multiplier), NUMPY[element]
+    arrays = {
+        "images": random.normal(size=(N, H, W, C)).astype(dtype),
+        "filters": random.normal(size=(C * multiplier, 1, kernel, kernel)).astype(dtype),
+        "bias": random.normal(size=C * multiplier).astype(dtype),
+        "residual": random.normal(size=shape).astype(dtype),
+        "out": empty(*shape, dtype=dtype),
+    }
+    sequence = depthwise(windows, multiplier, activated(element))
+    [found] = support.run(sequence, machine, arrays, sizes=sizes)
+    expected = convolved(arrays["images"], arrays["filters"], rows, columns)
+    expected = np.clip(expected + arrays["bias"] + arrays["residual"], 0, 6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5 if element == F32 else 1e-12)
+
+
+@MACHINES
+@pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("case", DEPTHWISE.values(), ids=DEPTHWISE)
+def test_depthwise_gradients(machine: Machine, element: Type, is_open: bool, case) -> None:
+    """The gradients of a linear function: sum(d_out * conv(x, w)) is linear in x and in w."""
+    N, H, W, C, kernel, stride, dilation, before, after, multiplier = case
+    random, dtype = np.random.default_rng(0), NUMPY[element]
+    rows, columns = (axis(size, kernel, stride, dilation, before, after) for size in (H, W))
+    known = Windows(N, rows, columns, Channels(machine, element, C * multiplier))
+    windows, sizes = opened(known) if is_open else (known, {})
+    images = random.normal(size=(N, H, W, C)).astype(dtype)
+    filters = random.normal(size=(C * multiplier, 1, kernel, kernel)).astype(dtype)
+    d_out = random.normal(size=(N, rows.count, columns.count, C * multiplier)).astype(dtype)
+    d_images, d_filters = np.zeros((N, H, W, C)), np.zeros(filters.shape)
+    for y, x, r, u in np.ndindex(rows.count, columns.count, kernel, kernel):
+        i, j = rows.element(y, r), columns.element(x, u)
+        if 0 <= i < H and 0 <= j < W:
+            pixel = images[:, i, j].astype(np.float64).repeat(multiplier, axis=1)
+            d_filters[:, 0, r, u] += (pixel * d_out[:, y, x]).sum(axis=0)
+            share = filters[:, 0, r, u].astype(np.float64) * d_out[:, y, x]
+            d_images[:, i, j] += share.reshape(N, C, multiplier).sum(axis=2)
+    arrays = {"images": images, "filters": filters, "d_out": d_out}
+    tolerance = 1e-4 if element == F32 else 1e-12
+    given = arrays | {"d_images": np.full_like(images, np.nan)}
+    steps = depthwise_image_gradient(windows, multiplier)
+    [found] = support.run(steps, machine, given, ["d_images"], sizes)
+    np.testing.assert_allclose(found, d_images, atol=tolerance)
+    given = arrays | {"d_filters": np.full_like(filters, np.nan)}
+    steps = depthwise_filter_gradient(windows, multiplier)
+    [found] = support.run(steps, machine, given, ["d_filters"], sizes)
+    np.testing.assert_allclose(found, d_filters, atol=tolerance)
+
+
+@MACHINES
+def test_depthwise_keeps_nan_where_it_is(machine: Machine) -> None:
+    """A NaN reaches the windows that cover it, through the activation, and no others."""
+    rows = axis(9, 3, 1, 1, 1)
+    images = np.ones((1, 9, 9, 20), np.float32)
+    images[0, 4, 4, 7] = np.nan
+    arrays = {"images": images, "filters": np.ones((20, 1, 3, 3), np.float32)}
+    arrays["out"] = empty(1, 9, 9, 20)
+    windows = Windows(1, rows, rows, Channels(machine, F32, 20))
+    arrays |= {"bias": np.zeros(20, np.float32), "residual": np.zeros((1, 9, 9, 20), np.float32)}
+    sequence = depthwise(windows, epilogue=activated(F32))
+    [found] = support.run(sequence, machine, arrays)
+    assert found[0, 1, 1, 0] == 6
+    expected = np.zeros((1, 9, 9, 20), bool)
+    expected[0, 3:6, 3:6, 7] = True
+    assert (np.isnan(found) == expected).all()
+
+
+# N, H, W, C, kernel, stride, padding, ceil_mode
+POOLS = {
+    "3x3 by 2": (2, 9, 11, 24, 3, 2, 1, False),
+    "3x3 by 1": (1, 7, 7, 19, 3, 1, 1, False),
+    "2x2, ceil": (1, 13, 31, 5, 2, 2, 0, True),
+    "3x3 by 3, ceil": (2, 10, 11, 8, 3, 3, 0, True),
+    "5x5 by 3": (1, 9, 31, 6, 5, 3, 2, True),
+    "gaps": (1, 9, 13, 17, 2, 3, 0, False),
+}
+
+
+def pooled(images: np.ndarray, windows: Windows, largest: bool, divisor: int, upstream=None):
+    """The pooling of the op's reference implementation, or its gradient."""
+    cells = [
+        [pool_numpy.covered(i * a.stride - a.before, i * a.stride - a.before + a.kernel, a.size)
+         for i in range(a.count)]
+        for a in (windows.rows, windows.columns)
+    ]  # fmt: skip
+    images = images.transpose(0, 3, 1, 2)
+    if upstream is None:
+        found = pool_numpy.pool_cells(images, cells, largest, divisor)
+    else:
+        upstream = upstream.transpose(0, 3, 1, 2)
+        found = pool_numpy.pool_cells_gradient(images, upstream, cells, largest, divisor)
+    return np.ascontiguousarray(found.transpose(0, 2, 3, 1))
+
+
+def pool_windows(machine: Machine, element: Type, case) -> Windows:
+    N, H, W, C, kernel, stride, padding, ceil = case
+    rows, columns = (axis(size, kernel, stride, 1, padding, None, ceil) for size in (H, W))
+    return Windows(N, rows, columns, Channels(machine, element, C))
+
+
+@MACHINES
+@pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("case", POOLS.values(), ids=POOLS)
+def test_pooling_is_that_of_the_op(machine: Machine, element: Type, is_open: bool, case) -> None:
+    known = pool_windows(machine, element, case)
+    windows, sizes = opened(known) if is_open else (known, {})
+    N, H, W, C, kernel = case[:5]
+    random, dtype = np.random.default_rng(0), NUMPY[element]
+    images = random.integers(-3, 3, size=(N, H, W, C)).astype(dtype)
+    shape = (N, known.rows.count, known.columns.count, C)
+    plain = {"images": images, "d_out": random.normal(size=shape).astype(dtype)}
+    special = images.copy()
+    special[0, 2, 2, :3], special[0, 5:, 5:, 1], special[0, :2, :2, 2] = np.nan, -np.inf, np.inf
+    for largest, divisor in ((True, 0), (False, 0), (False, kernel * kernel)):
+        given = {"images": special, "out": empty(*shape, dtype=dtype)}
+        [found] = support.run(pool(windows, largest, divisor), machine, given, sizes=sizes)
+        with np.errstate(invalid="ignore"):
+            expected = pooled(special, known, largest, divisor)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        arrays = plain | {"out": pooled(images, known, largest, divisor)}
+        arrays["d_images"] = empty(N, H, W, C, dtype=dtype)
+        sequence = pool_gradient(windows, largest, divisor)
+        [found] = support.run(sequence, machine, arrays, ["d_images"], sizes)
+        expected = pooled(images, known, largest, divisor, arrays["d_out"])
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@MACHINES
+def test_a_maximum_that_is_nan_has_no_gradient(machine: Machine) -> None:
+    windows = pool_windows(machine, F32, (1, 4, 4, 3, 2, 2, 0, False))
+    images = np.ones((1, 4, 4, 3), np.float32)
+    images[0, 1, 1, 0] = np.nan
+    output = np.ones((1, 2, 2, 3), np.float32)
+    output[0, 0, 0, 0] = np.nan
+    arrays = {"images": images, "out": output, "d_out": np.ones_like(output)}
+    arrays["d_images"] = empty(1, 4, 4, 3)
+    [found] = support.run(pool_gradient(windows, True), machine, arrays, ["d_images"])
+    assert not found[0, :2, :2, 0].any()
+    assert found.sum() == 11
+
+
+# N, H, W, C, rows, columns
+CELLS = {
+    "whole image": (2, 7, 7, 130, 1, 1),
+    "uneven cells": (1, 9, 11, 19, 3, 4),
+    "more cells than elements": (2, 5, 6, 64, 7, 3),
+    "large channels": (1, 3, 4, 200, 1, 1),
+}
+
+
+@MACHINES
+@pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("case", CELLS.values(), ids=CELLS)
+def test_cells_are_pooled_as_by_the_op(
+    machine: Machine, element: Type, is_open: bool, case
+) -> None:
+    N, H, W, C, height, width = case
+    random, dtype = np.random.default_rng(0), NUMPY[element]
+    images = random.integers(-3, 3, size=(N, H, W, C)).astype(dtype)
+    images[0, 1, 1, 3] = images[0, 2, 2, 3] = np.nan
+    images[0, 1, 1, 4] = np.inf
+    names = {"N": N, "H": H, "W": W, "A": height, "B": width}
+    dims = [Dim.named(name) if is_open and size > 1 else size for name, size in names.items()]
+    cells = Cells(*dims, Channels(machine, element, C))
+    spans = [[(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+             for size, count in ((H, height), (W, width))]  # fmt: skip
+    planes, shape = images.transpose(0, 3, 1, 2), (N, height, width, C)
+    upstream = random.normal(size=shape).astype(dtype)
+    for largest in (True, False):
+        arrays = {"images": images, "out": empty(*shape, dtype=dtype)}
+        [found] = support.run(pool_cells(cells, largest), machine, arrays, sizes=names)
+        expected = pool_numpy.pool_cells(planes, spans, largest, 0).transpose(0, 2, 3, 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        if largest and height > 1:
+            continue
+        arrays = {
+            "images": images,
+            "d_out": upstream,
+            "d_images": empty(N, H, W, C, dtype=dtype),
+        }
+        sequence = pool_cells_gradient(cells, largest)
+        [found] = support.run(sequence, machine, arrays, ["d_images"], names)
+        d_output = upstream.transpose(0, 3, 1, 2)
+        expected = pool_numpy.pool_cells_gradient(planes, d_output, spans, largest, 0)
+        np.testing.assert_allclose(found, expected.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [144, 21])
+def test_kernels_assemble_for_neon(channels: int) -> None:
+    windows = pool_windows(NEON, F32, (1, 28, 28, channels, 3, 2, 1, False))
+    cells = Cells(1, 7, 7, 1, 1, windows.channels)
+    sequences = [depthwise(windows, epilogue=activated(F32))]
+    sequences += [
+        make(windows, largest) for make in (pool, pool_gradient) for largest in (True, False)
+    ]
+    sequences += [make(cells, largest) for make in (pool_cells, pool_cells_gradient)
+                  for largest in (True, False)]  # fmt: skip
+    for sequence in sequences:
+        for call in (*sequence.prepare, *sequence.calls):
+            text = support.assembly(call.kernel, NEON)
+            assert "\tbl\t" not in text, "calls a function"
+
+
+@MACHINES
+@pytest.mark.parametrize("channels", [144, 17])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_keeps_its_sums_in_registers(
+    machine: Machine, channels: int, stride: int
+) -> None:
+    rows = axis(56, 3, stride, 1, 1)
+    windows = Windows(1, rows, rows, Channels(machine, F32, channels))
+    [call] = depthwise(windows, epilogue=activated(F32)).calls
+    text = support.assembly(call.kernel, machine)
+    assert "vfmadd" in text
+    assert "call" not in text
+    assert support.spills_among(text, "vfmadd") == []
