@@ -17,6 +17,7 @@ SCRIPT = """
 import numpy as np
 import paddle.fluid as fluid
 
+fluid.default_startup_program().random_seed = 1
 words = fluid.layers.data(name="words", shape=[1], dtype="int64", lod_level=1)
 label = fluid.layers.data(name="label", shape=[1], dtype="float32")
 vectors = fluid.layers.embedding(words, size=[50, 8], is_sparse=True)

@@ -53,8 +53,7 @@ def text(kind: str, rows: Any = 4) -> str:
 
 def module_of(source: str, target: Any) -> Any:
     graph = parse(source)
-    supports = target.supports if isinstance(target, TritonTarget) else None
-    run_passes(graph, pipeline(Options(), supports), Context())
+    run_passes(graph, pipeline(Options(), target), Context())
     return target.emit(freeze(graph))
 
 
