@@ -26,11 +26,13 @@ from compiler.escape import one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, Plan
+from compiler.plan import Place, Plan, PlannedOp
 
 Argument: TypeAlias = "NumpyOperand | Size"
 """An argument of a command: an array, by its address, or a size."""
 
+STEP_DEPTH = 2
+"""The depth of the lines of a step, inside `bind`."""
 _TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR"})
 """Names that the module uses itself, in addition to those of NumPy code."""
 
@@ -98,7 +100,8 @@ class NativeFrame(KernelFrame):
         self._before_loop: int | None = None
         self._outer_depth = 0
         self._begun: _Sequence | None = None
-        self.body = _StepWriter(2, self.end_sequence)
+        self._expected: dict[str, None] = {}
+        self.body = _StepWriter(STEP_DEPTH, self.end_sequence)
 
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
@@ -262,6 +265,26 @@ class NativeFrame(KernelFrame):
         self.setup.line("])")
         self.body.line(f"{name}({', '.join(begun.given)})")
 
+    @contextmanager
+    def checks(self, op: PlannedOp, of_feeds: bool) -> Generator[None]:
+        """Write the lines written inside, which check an op's numbers; equal ones of feeds once.
+
+        Feeds do not change in a step, so their checks come before the sequence begun.
+        """
+        step, self.body = self.body, Writer(self.body.depth)
+        yield
+        checks, self.body = self.body.lines, step
+        if of_feeds and step.depth == STEP_DEPTH:
+            checks = [each for each in checks if each not in self._expected]
+            self._expected |= dict.fromkeys(checks)
+        if not checks:
+            return
+        if not of_feeds:
+            self.end_sequence()
+        comment = Writer(step.depth)
+        comment.comment(op.text + f"  {op.source}" * bool(op.source))
+        step.lines += [*comment.lines, *checks]
+
     def check_sizes(self, kernel: KernelBody, exactly: bool = False) -> None:
         """Write the checks of a kernel's sizes into `bind`.
 
@@ -299,7 +322,7 @@ class NativeFrame(KernelFrame):
     def _appended(self) -> list[list[Any] | dict[Any, Any]]:
         """What only grows while a step is written."""
         kept = [*self._kept, self._operands, self.texts, self._names, self._carried, self._checked]
-        lists = [self.setup.lines, self.body.lines, self.buffers, self.costs]
+        lists = [self._expected, self.setup.lines, self.body.lines, self.buffers, self.costs]
         return [*kept, *lists, self.functions, self.globals, self.comments]
 
     def _copy_of_begun(self) -> _Sequence | None:

@@ -17,6 +17,7 @@ from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
 from compiler.escape import expect_one_line, one_line
@@ -102,6 +103,7 @@ def _emit(frame: Frame, step: Step) -> None:
     frame.comments = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     try:
         with frame.attempt():
+            check_values(frame, named)
             _emit_native(frame, named)
     except NotLowered as why:
         frame.comments = []

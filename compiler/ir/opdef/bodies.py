@@ -18,6 +18,7 @@ GRADIENT_BODIES = {
     "compute": "grad",
     "numpy": "grad",
     "lower": "lower_grad",
+    "check_values": "check_values",
     "kernel": "kernel_grad",
     "infer": "infer_grad",
 }

@@ -11,10 +11,16 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import crf_kernels as crf_kernels
 from compiler.ops.loss.crf_steps import line_rows
+from compiler.ops.loss.padded import expect_labels_of_lines
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_dtype, shown
 
 
@@ -225,6 +231,12 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Emission = np.zeros((Label.size, shape[-1]), powers.dtype)
         d_Emission[row_at[valid]] = (likely[0] - real[0])[valid]
         return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
+
+    def check_values(
+        self, k: SourceBuilder, Emission: Operand, Label: Operand, Length: Operand | None
+    ) -> None:
+        check = k.function(expect_labels_of_lines)
+        k.line(f"{check}({Label}, {Length}, {Emission.shape[-1]}, 'tags')")
 
     def kernel(
         self,

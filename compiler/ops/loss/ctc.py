@@ -14,10 +14,15 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import ctc_kernels as ctc_kernels
-from compiler.ops.loss.padded import rows_by_length, rows_by_lod
+from compiler.ops.loss.padded import expect_labels_of_lines, rows_by_length, rows_by_lod
 from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds
 from compiler.ops.type_checks import differ, numeric, require_dtype, shown
 
@@ -224,6 +229,12 @@ class WarpCtc(OpDef, op="warpctc"):
         d_Logits = np.zeros(numeric(Logits), scaled.dtype)
         d_Logits[label_at[valid]] = scaled.transpose(1, 0, 2)[valid]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
+
+    def check_values(
+        self, k: SourceBuilder, Logits: Operand, Label: Operand, LabelLength: Operand | None
+    ) -> None:
+        check = k.function(expect_labels_of_lines)
+        k.line(f"{check}({Label}, {LabelLength}, {Logits.shape[-1]}, 'classes')")
 
     def kernel(
         self,

@@ -7,7 +7,12 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.binary import SameTypePointwise
 from compiler.ops.shared_kernels import copy, inside, number
@@ -232,6 +237,16 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
 
 
+def expect_centers(labels: Array, count: int) -> None:
+    """Raise ValueError for a label without a center."""
+    wrong = (labels < 0) | (labels >= count)
+    if wrong.any():
+        raise ValueError(
+            f"center_loss: label {labels[wrong][0]} in row {int(wrong.argmax())} is not a "
+            f"class: expected 0 to {count - 1}"
+        )
+
+
 class CenterLoss(OpDef, op="center_loss"):
     """Loss = half the squared distance between each row of X and the center of its class.
 
@@ -267,12 +282,7 @@ class CenterLoss(OpDef, op="center_loss"):
         self, X: Array, Label: Array, Centers: Array, CenterUpdateRate: Array
     ) -> dict[str, Array]:
         labels = Label.reshape(-1)
-        wrong = (labels < 0) | (labels >= len(Centers))
-        if wrong.any():
-            raise ValueError(
-                f"center_loss: label {labels[wrong][0]} in row {int(wrong.argmax())} is not a "
-                f"class: expected 0 to {len(Centers) - 1}"
-            )
+        expect_centers(labels, len(Centers))
         difference = X - Centers[labels]
         loss = 0.5 * np.square(difference).sum(1, keepdims=True)
         centers = Centers.copy()
@@ -285,6 +295,9 @@ class CenterLoss(OpDef, op="center_loss"):
 
     def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
         return {"X": SampleCenterDiff * d_Loss}
+
+    def check_values(self, k: SourceBuilder, Label: Operand, Centers: Operand) -> None:
+        k.line(f"{k.function(expect_centers)}({Label}, {Centers.shape[0]})")
 
     def kernel(
         self,

@@ -18,6 +18,19 @@ from compiler.ops.train.sparse_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
+def expect_nodes(table: Array, forks: int) -> None:
+    """Raise ValueError for a node that a path table names but the tree lacks."""
+    if (table >= forks).any():
+        raise ValueError(f"PathTable has {table.max()}, expected nodes up to {forks - 1}")
+
+
+def expect_leaves(labels: Array, classes: int) -> None:
+    """Raise ValueError for a label that is not a class."""
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        raise ValueError(f"label {labels[wrong][0]} is not a class: expected 0 to {classes - 1}")
+
+
 def node_paths(
     Label: Array, PathTable: Array | None, PathCode: Array | None, classes: int, forks: int
 ) -> tuple[Array, Array, Array]:
@@ -28,13 +41,10 @@ def node_paths(
     """
     if PathTable is not None and PathCode is not None:
         valid = np.logical_and.accumulate(PathTable >= 0, axis=1)
-        if (PathTable >= forks).any():
-            raise ValueError(f"PathTable has {PathTable.max()}, expected nodes up to {forks - 1}")
+        expect_nodes(PathTable, forks)
         return np.where(valid, PathTable, 0), np.where(valid, PathCode, 0), valid
     labels = Label.reshape(-1, 1)
-    wrong = (labels < 0) | (labels >= classes)
-    if wrong.any():
-        raise ValueError(f"label {labels[wrong][0]} is not a class: expected 0 to {classes - 1}")
+    expect_leaves(labels, classes)
     bits = np.arange((classes - 1).bit_length())
     nodes = (labels + classes) >> (bits + 1)
     valid = nodes > 0
@@ -201,6 +211,14 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         """Return the paths as kernels use them."""
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
         return TreePaths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
+
+    def check_values(
+        self, k: SourceBuilder, W: Operand, Label: Operand, PathTable: Operand | None
+    ) -> None:
+        if PathTable is not None:
+            k.line(f"{k.function(expect_nodes)}({PathTable}, {W.shape[0]})")
+        else:
+            k.line(f"{k.function(expect_leaves)}({Label}, {self.num_classes})")
 
     def kernel(
         self,

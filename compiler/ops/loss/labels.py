@@ -16,7 +16,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.cross_entropy_kernels import known_label, label_loss
-from compiler.ops.loss.loss import known_labels
+from compiler.ops.loss.loss import check_labels, known_labels
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_dtype, shown
 
@@ -141,6 +141,9 @@ class NllLoss(OpDef, op="nll_loss"):
         share = -weights * d_Out / over
         np.put_along_axis(d_X, np.expand_dims(known, 1), np.expand_dims(share, 1), 1)
         return {"X": d_X}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+        check_labels(k, Label, X.shape[1], self.ignore_index)
 
     def kernel(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.dims import product
+from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -35,20 +35,35 @@ def locate_labels(
 ) -> None:
     """Set index to starts + labels * stride, 0 for ignored labels; counted to a mask of the others.
 
-    Generated modules copy this function. Labels are viewed as unsigned to detect negative ones too.
+    Generated modules copy this function.
     Raises ValueError for a label that is neither a class nor `ignore`.
     """
     counted.fill(True)
+    expect_labels(labels, classes, ignore)
     if 0 <= ignore < classes or labels.view(np.uint64).max(initial=0) >= classes:
         np.not_equal(labels, ignore, out=counted)
-        wrong = counted & ((labels < 0) | (labels >= classes))
-        if wrong.any():
-            raise ValueError(
-                f"label {labels[wrong][0]} in row {int(wrong.argmax())} is not a class: "
-                f"expected 0 to {classes - 1}, or {ignore} to ignore the row"
-            )
         labels = np.where(counted, labels, 0)
     np.add(labels if stride == 1 else labels * stride, starts, out=index)
+
+
+def expect_labels(labels: Array, classes: int, ignore: int) -> None:
+    """Raise ValueError for a label, int64, that is neither a class nor `ignore`.
+
+    Labels are viewed as unsigned to detect negative ones too.
+    """
+    if labels.view(np.uint64).max(initial=0) < classes:
+        return
+    wrong = (labels != ignore) & ((labels < 0) | (labels >= classes))
+    if wrong.any():
+        raise ValueError(
+            f"label {labels[wrong][0]} in row {int(wrong.argmax())} is not a class: "
+            f"expected 0 to {classes - 1}, or {ignore} to ignore the row"
+        )
+
+
+def check_labels(k: SourceBuilder, labels: Operand, classes: Size, ignore: int) -> None:
+    """Write the check of labels by `expect_labels`."""
+    k.line(f"{k.function(expect_labels)}({labels}, {classes}, {ignore})")
 
 
 def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array]:
@@ -137,6 +152,10 @@ class CrossEntropy(OpDef, op="cross_entropy"):
             d_X = np.zeros_like(X)
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+        if not self.soft_label:
+            check_labels(k, Label, X.shape[-1], self.ignore_index)
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
@@ -229,6 +248,9 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         k.line(f"np.negative({share}, out={share})")
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
+
+    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+        check_labels(k, Label, X.shape[-1], self.ignore_index)
 
     def kernel(
         self,

@@ -10,7 +10,12 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import nce_kernels as nce_kernels
 from compiler.ops.loss import sampled_class_kernels as class_kernels
@@ -238,6 +243,9 @@ class Nce(OpDef, op="nce"):
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why it has no device kernel; empty if it has one."""
         return too_many(len(self.custom_neg_classes))
+
+    def check_values(self, k: SourceBuilder, Label: Operand) -> None:
+        k.line(f"{k.function(row_labels)}({Label}, {self.num_total_classes})")
 
     def kernel(
         self,

@@ -24,6 +24,19 @@ def rows_by_lod(offsets: Array) -> tuple[Array, Array]:
     return np.where(valid, offsets[:-1, None] + steps, 0), valid
 
 
+def expect_labels_of_lines(labels: Array, lengths: Array | None, count: int, what: str) -> None:
+    """Raise ValueError for a label that is not in [0, count).
+
+    With `lengths`, labels are padded lines, of which those beyond a line's length do not count.
+    """
+    if lengths is not None:
+        lines = labels.reshape(len(lengths), -1)
+        labels = lines[np.arange(lines.shape[1]) < lengths.reshape(-1, 1)]
+    if labels.view(f"u{labels.itemsize}").max(initial=0) >= count:
+        wrong = labels[(labels < 0) | (labels >= count)]
+        raise ValueError(f"Label has {wrong[0]}, expected {what} from 0 to {count - 1}")
+
+
 def rows_by_length(lengths: Array, longest: int, name: str) -> tuple[Array, Array]:
     """Return rows and mask as `rows_by_lod`, for padded lines of `longest` rows.
 

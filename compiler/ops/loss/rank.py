@@ -10,11 +10,17 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.binary import SameTypePointwise, sigmoid, softplus
 from compiler.ops.loss.cross_entropy_kernels import row_table
-from compiler.ops.loss.loss import known_labels
+from compiler.ops.loss.loss import check_labels, known_labels
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import require_dtype, require_same_shape
 
@@ -123,6 +129,9 @@ class BprLoss(OpDef, op="bpr_loss"):
         np.put_along_axis(slope, labels, 0, axis=-1)
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+        check_labels(k, Label, X.shape[-1], -1)
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand

@@ -9,7 +9,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.nce import row_labels
 from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
@@ -130,6 +135,9 @@ class SampleLogits(OpDef, op="sample_logits"):
     def host_only(self, types: Mapping[str, Any]) -> str:
         given_samples = "Samples" in types or types.get("CustomizedSamples")
         return "" if given_samples else "it samples until enough distinct classes are found"
+
+    def check_values(self, k: SourceBuilder, Logits: Operand, Labels: Operand) -> None:
+        k.line(f"{k.function(row_labels)}({Labels}, {Logits.shape[1]})")
 
     def kernel(
         self,

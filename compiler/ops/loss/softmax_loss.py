@@ -10,7 +10,7 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
-from compiler.ops.loss.loss import known_labels, lower_labels
+from compiler.ops.loss.loss import check_labels, known_labels, lower_labels
 from compiler.ops.math.axes import normalize_axis
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
@@ -142,6 +142,10 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         k.line(f"np.multiply({d_Loss.view(index.shape)}, {counted}, out={share})")
         k.line(f"np.multiply({Softmax.view(table)}, {column}, out={d_Logits.view(table)})")
         k.line(f"{flat}[{index}] -= {share}")
+
+    def check_values(self, k: SourceBuilder, Logits: Operand, Label: Operand) -> None:
+        if not self.soft_label:
+            check_labels(k, Label, Logits.shape[self.axis % Logits.type.rank], self.ignore_index)
 
     def kernel(
         self,

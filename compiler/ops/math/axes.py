@@ -73,8 +73,11 @@ def element_type(code: int) -> Any:
 
 
 def check_indices(positions: Array, size: int, op: str) -> None:
-    """Raise ValueError unless all indices are in [0, size)."""
-    if positions.size and (positions.min() < 0 or positions.max() >= size):
+    """Raise ValueError unless all indices, int32 or int64, are in [0, size).
+
+    They are viewed as unsigned, so that one comparison finds negative ones too.
+    """
+    if positions.view(f"u{positions.itemsize}").max(initial=0) >= size:
         wrong = positions[(positions < 0) | (positions >= size)].reshape(-1)[0]
         raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 

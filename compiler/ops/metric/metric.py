@@ -146,6 +146,11 @@ class MeanIou(OpDef, op="mean_iou"):
         total = np.array([mean], np.float32) + sum(InMeanIou or [])
         return {"OutMeanIou": total, "OutWrong": wrong, "OutCorrect": correct}
 
+    def check_values(self, k: SourceBuilder, Predictions: Operand, Labels: Operand) -> None:
+        check = k.function(checked_classes)
+        k.line(f"{check}({Predictions}, 'Predictions', {self.num_classes})")
+        k.line(f"{check}({Labels}, 'Labels', {self.num_classes})")
+
     def kernel(
         self,
         k: KernelBuilder,

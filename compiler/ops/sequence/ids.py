@@ -7,7 +7,12 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.sequence import (
     count_of,
@@ -83,13 +88,18 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
 def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:
     """The row and column of each update; ValueError if a column is out of range."""
     places = ids.reshape(-1)
+    expect_columns(places, width)
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), places
+
+
+def expect_columns(places: Array, width: int) -> None:
+    """Raise ValueError for a column out of range."""
     wrong = (places < 0) | (places >= width)
     if wrong.any():
         raise ValueError(
             f"sequence_scatter: Ids has {places[wrong][0]}, but a row of X has the columns 0 to "
             f"{width - 1}"
         )
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), places
 
 
 class SequenceScatter(OpDef, op="sequence_scatter"):
@@ -132,6 +142,9 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         rows = d_Out.reshape(len(d_Out), -1)
         taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
         return {"X": d_Out, "Updates": reshaped(taken, Updates)}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Ids: Operand) -> None:
+        k.line(f"{k.function(expect_columns)}({Ids}, {X.shape[1]})")
 
     def kernel(
         self,

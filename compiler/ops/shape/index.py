@@ -108,6 +108,10 @@ class Gather(OpDef, op="gather"):
         else:
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
+    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+        size = X.shape[self.axis % X.type.rank]
+        k.line(f"{k.function(check_indices)}({Index}, {size}, {self.kind!r})")
+
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
@@ -150,6 +154,10 @@ class IndexSelect(OpDef, op="index_select"):
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
+    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+        size = X.shape[self.dim % X.type.rank]
+        k.line(f"{k.function(check_indices)}({Index}, {size}, {self.kind!r})")
+
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
@@ -187,6 +195,9 @@ class IndexSample(OpDef, op="index_sample"):
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
 
+    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+        k.line(f"{k.function(check_indices)}({Index}, {X.shape[1]}, {self.kind!r})")
+
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
     ) -> None:
@@ -212,6 +223,13 @@ def split_index(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, .
     for axis, size in enumerate(sizes[: len(indices)]):
         check_indices(indices[axis], size, op)
     return tuple(indices)
+
+
+def check_tuples(k: SourceBuilder, op: str, X: Operand, Index: Operand) -> None:
+    """Write checks of the bounds of Index, [.., axes], on each of the leading axes of X."""
+    check = k.function(check_indices)
+    for axis, size in enumerate(X.shape[: int(str(Index.shape[-1]))]):
+        k.line(f"{check}({Index}[..., {axis}], {size}, {op!r})")
 
 
 def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
@@ -247,6 +265,9 @@ class GatherNd(OpDef, op="gather_nd"):
         d_X = zeros_shaped(X, d_Out)
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+        check_tuples(k, self.kind, X, Index)
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
@@ -301,6 +322,9 @@ class Scatter(OpDef, op="scatter"):
 
     def grad(self, Ids: Array, Updates: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out, "Updates": d_Out[Ids]}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Ids: Operand) -> None:
+        k.line(f"{k.function(check_indices)}({Ids}, {X.shape[0]}, {self.kind!r})")
 
     def kernel(
         self,
@@ -365,6 +389,9 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         if not Index.shape[-1]:
             return {"X": d_Out, "Updates": broadcast_array(d_Out, Updates)}
         return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+        check_tuples(k, self.kind, X, Index)
 
     def kernel(
         self,

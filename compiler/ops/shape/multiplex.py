@@ -6,11 +6,24 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.shape.concat import common_shape
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ
+
+
+def expect_choices(ids: Array, count: int) -> None:
+    """Raise ValueError for a number that is not one of `count` tensors."""
+    if ids.size and not 0 <= ids.min() <= ids.max() < count:
+        raise ValueError(
+            f"multiplex: Ids are {ids.min()} to {ids.max()}, expected 0 to {count - 1}"
+        )
 
 
 class Multiplex(OpDef, op="multiplex"):
@@ -36,15 +49,15 @@ class Multiplex(OpDef, op="multiplex"):
 
     def numpy(self, X: list[Array], Ids: Array) -> Array:
         chosen = Ids.reshape(-1)
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(X):
-            raise ValueError(
-                f"multiplex: Ids are {chosen.min()} to {chosen.max()}, expected 0 to {len(X) - 1}"
-            )
+        expect_choices(chosen, len(X))
         return np.stack(X)[chosen, np.arange(len(chosen))]
 
     def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:
         chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
         return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
+
+    def check_values(self, k: SourceBuilder, X: list[Operand], Ids: Operand) -> None:
+        k.line(f"{k.function(expect_choices)}({Ids}, {len(X)})")
 
     def kernel(
         self, k: KernelBuilder, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand

@@ -10,7 +10,12 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
@@ -148,17 +153,27 @@ class OneHot(OpDef, op="one_hot"):
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return one_hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
+    def check_values(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+        if not self.allow_out_of_range:
+            k.line(f"{k.function(expect_below)}({X}, {Out.shape[-1]})")
+
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*Out.shape)
         hot = X.reshaped(Out.shape[:-1])[indices[:-1]]
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
+def expect_below(X: Array, depth: int) -> None:
+    """Raise ValueError for an index that is not below the depth of a one-hot row."""
+    known = (X >= 0) & (depth > X)
+    if not known.all():
+        raise ValueError(f"one_hot: {X[~known][0]} is out of range, expected 0 to {depth - 1}")
+
+
 def one_hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
     """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
-    known = (X >= 0) & (depth > X)
-    if not lenient and not known.all():
-        raise ValueError(f"one_hot: {X[~known][0]} is out of range, expected 0 to {depth - 1}")
+    if not lenient:
+        expect_below(X, depth)
     return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
 
 
@@ -175,6 +190,12 @@ class OneHotV2(OneHot, op="one_hot_v2"):
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return one_hot_rows(X, depth, self.allow_out_of_range, self.dtype)
+
+
+def expect_sharded(X: Array, count: int) -> None:
+    """Raise ValueError for an index that is not one of those that shards divide."""
+    if X.size and not 0 <= X.min() <= X.max() < count:
+        raise ValueError(f"shard_index: X is {X.min()} to {X.max()}, expected 0 to {count - 1}")
 
 
 class ShardIndex(OpDef, op="shard_index"):
@@ -203,12 +224,12 @@ class ShardIndex(OpDef, op="shard_index"):
         return X
 
     def numpy(self, X: Array) -> Array:
-        if X.size and not 0 <= X.min() <= X.max() < self.index_num:
-            raise ValueError(
-                f"shard_index: X is {X.min()} to {X.max()}, expected 0 to {self.index_num - 1}"
-            )
+        expect_sharded(X, self.index_num)
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
+
+    def check_values(self, k: SourceBuilder, X: Operand) -> None:
+        k.line(f"{k.function(expect_sharded)}({X}, {self.index_num})")
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         size = -(-self.index_num // self.nshards)

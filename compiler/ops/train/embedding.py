@@ -21,18 +21,22 @@ from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
 from compiler.ops.type_checks import differ, numeric, require_dtype
 
 
-def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
-    """Set out[i] to table[ids[i]]; ValueError if an id is not a row of the table.
+def expect_rows(ids: Array, count: int, name: str) -> None:
+    """Raise ValueError for an id that is not one of the `count` rows of a table.
 
-    Ids are viewed as unsigned, so that one comparison finds negative ones too.
+    Ids, int64, are viewed as unsigned, so that one comparison finds negative ones too.
     """
-    count = table.shape[0]
     if ids.view(np.uint64).max(initial=0) >= count:
         wrong = (ids < 0) | (ids >= count)
         raise ValueError(
             f"id {ids[wrong][0]} at position {int(wrong.argmax())} is not a row of the table "
             f"{name}: expected 0 to {count - 1}"
         )
+
+
+def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
+    """Set out[i] to table[ids[i]]; ValueError if an id is not a row of the table."""
+    expect_rows(ids, table.shape[0], name)
     table.take(ids, axis=0, out=out, mode="clip")
 
 
@@ -127,6 +131,10 @@ class Lookup(OpDef):
             lower_add_rows(k, d_W, Ids, d_Out)
         if padding >= 0:
             k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
+
+    def check_values(self, k: SourceBuilder, W: Operand, Ids: Operand) -> None:
+        ids = Ids.view((Ids.type.numel,))
+        k.line(f"{k.function(expect_rows)}({ids}, {W.shape[0]}, {str(W)!r})")
 
     def kernel(
         self, k: KernelBuilder, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand

@@ -17,7 +17,7 @@ from compiler.codegen.native.loops.forms import (
     split_axes,
 )
 from compiler.codegen.native.loops.rewrite import parts_of, simplified
-from compiler.codegen.trace import Expr, Term
+from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.region import strides
@@ -89,6 +89,19 @@ class Body:
         """The form of a store."""
         return self.address(store.operand, store.indices, store.shape)
 
+    def is_read(self, form: Form) -> bool:
+        """True if numbers in memory decide a place, rather than sizes alone."""
+        return any(
+            atom in self._read_axes if isinstance(atom, Axis) else _reads(atom)
+            for atom, _ in form.terms
+        )
+
+    @cached_property
+    def _read_axes(self) -> Axes:
+        """The axes of loops whose number of iterations is read from memory."""
+        ends = (loop for loop, end in self.ends.items() if _reads(end))
+        return frozenset(axis for loop in ends for axis in self.forms.loops[loop])
+
     # ---- dependencies ----
 
     def axes(self, term: Term) -> Axes:
@@ -142,6 +155,11 @@ class Body:
         """The axes that a store's place, value or condition depends on."""
         where = 0 if store.where is None else store.where
         return self.all_axes([store.value, where]) | self.form_axes(self.store_address(store))
+
+
+def _reads(term: Term) -> bool:
+    """True if an expression loads a number from memory."""
+    return isinstance(term, Expr) and any(part.fn == "load" for part in all_parts([term]))
 
 
 def _with_part(axis: Axis) -> Axes:

@@ -4,8 +4,9 @@ Here alone addresses meet memory: contiguous lanes are loaded as a vector, an ad
 share once, all others by gathers. A condition is a mask, or for a scalar chooses between the
 address and that of a number of the function's own, so that nothing is read where it is false.
 
-In checking mode every element's index is compared with its operand's size; an access out of bounds
-is noted in the status word and does not happen.
+An element whose index was read from memory is compared with its operand's size: out of bounds, it
+reads as 0 and is not written. In checking mode this holds for every element, and an access out of
+bounds is noted in the status word.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Store
 from compiler.codegen.native.llvm_ir import I1, I32, I64, POINTER, Value, constant, zero
-from compiler.codegen.native.loops.forms import Form
+from compiler.codegen.native.loops.forms import Form, exact_quotient
 from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.types import (
     convert,
@@ -28,6 +29,7 @@ from compiler.codegen.native.loops.types import (
 )
 from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Size
+from compiler.ir.region import end
 from compiler.ir.types import DType
 
 
@@ -177,8 +179,8 @@ class Memory(Scopes):
         mask = where
         if lanes and self.mask is not None:
             mask = self.mask if where is None else self.f.binary("and", self.mask, where)
-        if self.checked:
-            mask = self._checked(operand, form, further, mask, lanes)
+        if self.checked or self.body.is_read(form):
+            mask = self._within(operand, form, further, mask, lanes)
         itemsize = operand.type.dtype.itemsize
         return Access(self.address(operand, form), further, mask, itemsize, is_single)
 
@@ -198,26 +200,32 @@ class Memory(Scopes):
         small = isinstance(span, int) and span * operand.type.dtype.itemsize < 2**31
         return self.lane_index(form, I32 if small else I64), False
 
-    def _checked(
+    def _within(
         self, operand: NumpyOperand, form: Form, further: Value | None, mask: Value | None,
         lanes: int,
     ) -> Value:  # fmt: skip
-        """The lanes that are live and in bounds; others are noted in the status word."""
+        """The lanes that are live and in bounds; in checking mode, others are noted."""
         f, index = self.f, self.f.splat(self.index(form), lanes)
         if further is not None:
             index = f.add(index, convert(f, further, DType.INT64, I64))
         elif lanes and self.lane is not None and form.coefficient(self.lane) == 1:
             index = f.add(index, self.lane_index(form, I64))
-        slot = list(self.operands).index(operand.name)
-        count = self.at_depth(0, ("bytes", slot), lambda: self._count(operand, slot))
-        inside = f.compare("ult", index, f.splat(count, lanes))
-        live = mask or constant(I1.vector(lanes), 1)
-        outside = f.binary("and", live, f.binary("xor", inside, constant(inside.type, 1)))
-        self._note(f.reduce("or", outside) if lanes else outside, slot)
-        return f.binary("and", live, inside)
+        inside = f.compare("ult", index, f.splat(self._count(operand), lanes))
+        if self.checked:
+            live = mask or constant(I1.vector(lanes), 1)
+            outside = f.binary("and", live, f.binary("xor", inside, constant(inside.type, 1)))
+            slot = list(self.operands).index(operand.name)
+            self._note(f.reduce("or", outside) if lanes else outside, slot)
+        return inside if mask is None else f.binary("and", mask, inside)
 
-    def _count(self, operand: NumpyOperand, slot: int) -> Value:
-        """The elements that an operand has, from its bytes."""
+    def _count(self, operand: NumpyOperand) -> Value:
+        """The elements that an operand has: in checking mode, from its bytes as they were given."""
+        if not self.checked:
+            return self.size(_count(operand))
+        slot = list(self.operands).index(operand.name)
+        return self.at_depth(0, ("count", slot), lambda: self._given_count(operand, slot))
+
+    def _given_count(self, operand: NumpyOperand, slot: int) -> Value:
         nbytes = self._argument(len(self.operands) + slot, I64)
         return self.f.binary("udiv", nbytes, constant(I64, operand.type.dtype.itemsize))
 
@@ -235,3 +243,11 @@ def _span(operand: NumpyOperand) -> Size:
     if not region.is_strided:
         return operand.type.numel
     return region.pitch * operand.type.numel
+
+
+def _count(operand: NumpyOperand) -> Size:
+    """The elements from the first to the last one of an operand, with gaps."""
+    nbytes = end(operand.type, operand.region) - operand.region.offset
+    count = exact_quotient(nbytes, operand.type.dtype.itemsize)
+    assert count is not None, "a region holds whole elements"
+    return count

@@ -1,0 +1,60 @@
+"""Checks of numbers that kernels take for granted: ids are rows of a table, labels are classes.
+
+An op writes them as lines of the step, by its body `check_values`. Its gradient makes the same
+checks, since the op itself may be gone when only its gradient is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.reference_calls import ShapeOf
+from compiler.ir.opdef import call, has, parameters
+from compiler.ir.program import GRAD
+from compiler.plan import Place, PlannedOp, Step, Value
+
+
+def check_values(frame: NativeFrame, step: Step) -> None:
+    """Write the checks of a step's ops: before the sequence begun if they concern feeds alone.
+
+    Raises NotLowered if a number to check is never stored.
+    """
+    for op in step.ops:
+        values = _parameters(op) if has(op.defn, "check_values") else None
+        if values is None:
+            continue
+        numbers = [v for each in values.values() for v in each if not v.type.dtype.is_float]
+        if any(value.place is Place.INNER for value in numbers):
+            raise NotLowered(f"{op.kind} checks numbers that are not stored")
+        with frame.checks(op, all(value.place is Place.FEED for value in numbers)):
+            call(op.defn, "check_values", _operands(frame, op, values), frame)
+
+
+def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
+    """The values of the body's parameters by slot; None if one is missing.
+
+    Of a forward input that a gradient op does not have, the gradient has the shape.
+    """
+    owner, body = op.defn.body_owner("check_values")
+    found: dict[str, Sequence[Value]] = {}
+    for name, kind in parameters(type(owner), body)[1:]:
+        values = op.inputs.get(name) or op.outputs.get(name) or op.outputs.get(name + GRAD)
+        if not values and "None" not in kind:
+            return None
+        found[name] = values or ()
+    return found
+
+
+def _operands(
+    frame: NativeFrame, op: PlannedOp, values: Mapping[str, Sequence[Value]]
+) -> dict[str, Any]:
+    """The operands of values by slot; those that are never stored have a shape only."""
+    slots = op.defn.body_owner("check_values")[0].slots
+    operands = {
+        slot: [ShapeOf(v) if v.place is Place.INNER else frame.operand(v) for v in each]
+        for slot, each in values.items()
+    }
+    return {slot: slots[slot].hold(each) for slot, each in operands.items()}
