@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import reads
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image import precise_region_kernels
 from compiler.ops.image.region_numpy import (
@@ -75,6 +80,13 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
             box = (horizontal[0], vertical[0], horizontal[1], vertical[1])
             d_rois[number] = np.array(box) * self.spatial_scale
         return {"X": d_x, "ROIs": d_rois}
+
+    def check_values(
+        self, k: SourceBuilder, X: Operand, ROIs: Operand, BatchRoINums: Operand | None
+    ) -> None:
+        if BatchRoINums is not None:
+            starts = f"{k.function(offsets_of_counts)}({BatchRoINums})"
+            k.line(f"{k.function(image_indices)}({ROIs.shape[0]}, {X.shape[0]}, {starts}, None)")
 
     def kernel(
         self,

@@ -20,7 +20,7 @@ from compiler.ir.opdef.kernel_builder import (
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.binary import SameTypePointwise, sigmoid, softplus
 from compiler.ops.loss.cross_entropy_kernels import row_table
-from compiler.ops.loss.loss import check_labels, known_labels
+from compiler.ops.loss.nce import row_labels
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import require_dtype, require_same_shape
 
@@ -96,6 +96,11 @@ def score_margins(X: Array, labels: Array) -> Array:
     return X - np.take_along_axis(X, labels, axis=-1)
 
 
+def true_labels(Label: Array, classes: int) -> Array:
+    """Return the labels [..., 1]; raise ValueError for one that is not a class."""
+    return row_labels(Label.reshape(-1, 1), classes).reshape(Label.shape)
+
+
 class BprLoss(OpDef, op="bpr_loss"):
     """Y = the mean over all other classes j of log(1 + exp(X[j] - X[Label])): [..., C] → [..., 1].
 
@@ -118,20 +123,20 @@ class BprLoss(OpDef, op="bpr_loss"):
         return {"X": X}
 
     def numpy(self, X: Array, Label: Array) -> Array:
-        labels = known_labels(Label, X.shape[-1], -1)[0]
+        labels = true_labels(Label, X.shape[-1])
         each = np.logaddexp(0, score_margins(X, labels))
         np.put_along_axis(each, labels, 0, axis=-1)
         return each.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
-        labels = known_labels(Label, X.shape[-1], -1)[0]
+        labels = true_labels(Label, X.shape[-1])
         slope = 0.5 + 0.5 * np.tanh(0.5 * score_margins(X, labels))
         np.put_along_axis(slope, labels, 0, axis=-1)
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
 
     def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
-        check_labels(k, Label, X.shape[-1], -1)
+        k.line(f"{k.function(true_labels)}({Label}, {X.shape[-1]})")
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand

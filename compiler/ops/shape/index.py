@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, Value, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
-    broadcast_array,
     check_indices,
     int_values,
     normalize_axis,
@@ -27,7 +26,6 @@ from compiler.ops.shared_kernels import (
     copy,
     fill,
     gather_slices,
-    indexed_grid,
     inside,
     last_uses,
     scatter_slices,
@@ -214,76 +212,6 @@ class IndexSample(OpDef, op="index_sample"):
         k.add(d_X, (i, index), d_Out[i, j], inside(k, index, d_X.shape[1]))
 
 
-# ---- indices along several axes -----------------------------------------------------------------
-
-
-def split_index(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:
-    """Split Index, [.., axes], into one index array per leading axis, checking bounds."""
-    indices = np.moveaxis(Index, -1, 0)
-    for axis, size in enumerate(sizes[: len(indices)]):
-        check_indices(indices[axis], size, op)
-    return tuple(indices)
-
-
-def check_tuples(k: SourceBuilder, op: str, X: Operand, Index: Operand) -> None:
-    """Write checks of the bounds of Index, [.., axes], on each of the leading axes of X."""
-    check = k.function(check_indices)
-    for axis, size in enumerate(X.shape[: int(str(Index.shape[-1]))]):
-        k.line(f"{check}({Index}[..., {axis}], {size}, {op!r})")
-
-
-def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
-    """Return the shape of the slices at Index, [.., axes]; raise ShapeError for too many axes."""
-    require_index_dtype(op, Index=Index)
-    count = Index.shape[-1]
-    if Index.rank < 2 or not isinstance(count, int) or count > X.rank:
-        raise ShapeError(f"{op}: Index is {Index}, expected a known last size, up to {X.rank}")
-    return (*Index.shape[:-1], *X.shape[count:])
-
-
-class GatherNd(OpDef, op="gather_nd"):
-    """Out = the slice of X at each index tuple in Index's last axis; gradients are summed.
-
-    Reference: gather_nd_op.h.
-    """
-
-    X = reads()
-    Index = reads(no_grad=True)
-    Out = writes()
-
-    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
-        return X.with_shape(slices_shape(self.kind, X, Index))
-
-    def numpy(self, X: Array, Index: Array) -> Array:
-        if not Index.shape[-1]:
-            return np.broadcast_to(X, (*Index.shape[:-1], *X.shape))
-        return X[split_index(Index, X.shape, "gather_nd")]
-
-    def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
-        if not Index.shape[-1]:
-            return {"X": d_Out.reshape(-1, *X).sum(axis=0)}
-        d_X = zeros_shaped(X, d_Out)
-        np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
-        return {"X": d_X}
-
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        check_tuples(k, self.kind, X, Index)
-
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        output_index, indices, where = indexed_grid(k, Index, X.shape)
-        value = X.at(*indices, where=where, other=0)
-        k.store(Out, output_index, value)
-
-    def kernel_grad(
-        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        fill(k, d_X, 0)
-        output_index, indices, where = indexed_grid(k, Index, d_X.shape)
-        k.add(d_X, indices, d_Out[output_index], where)
-
-
 class Scatter(OpDef, op="scatter"):
     """Out = X with the slices at the indices Ids replaced by Updates.
 
@@ -354,68 +282,3 @@ class Scatter(OpDef, op="scatter"):
             copy(k, d_Out, d_X)
         if d_Updates is not None:
             gather_slices(k, d_Out, Ids, d_Updates, 0)
-
-
-class ScatterNdAdd(OpDef, op="scatter_nd_add"):
-    """Out = X plus each update at its index tuple in Index's last axis.
-
-    Reference: scatter_nd_add_op.h.
-    """
-
-    X = reads()
-    Index = reads(no_grad=True)
-    Updates = reads()
-    Out = writes()
-
-    def infer(self, X: TensorType, Index: TensorType, Updates: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Updates=Updates)
-        slices = X.with_shape(slices_shape(self.kind, X, Index))
-        require_same_shape(self.kind, Updates=Updates, slices=slices)
-        return X
-
-    def numpy(self, X: Array, Index: Array, Updates: Array) -> Array:
-        if not Index.shape[-1]:
-            return X + Updates.reshape((-1, *X.shape)).sum(axis=0)
-        Out = X.copy()
-        np.add.at(Out, split_index(Index, X.shape, "scatter_nd_add"), Updates)
-        return Out
-
-    def infer_grad(
-        self, Index: TensorType, Updates: TensorType, d_Out: TensorType
-    ) -> dict[str, TensorType]:
-        return {"X": d_Out, "Updates": Updates}
-
-    def grad(self, Index: Array, Updates: Shape, d_Out: Value) -> dict[str, Value]:
-        if not Index.shape[-1]:
-            return {"X": d_Out, "Updates": broadcast_array(d_Out, Updates)}
-        return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
-
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        check_tuples(k, self.kind, X, Index)
-
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Index: DeviceOperand,
-        Updates: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        copy(k, X, Out)
-        output_index, indices, where = indexed_grid(k, Index, X.shape)
-        k.add(Out, indices, Updates[output_index], where)
-
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Index: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Updates: DeviceOperand | None,
-    ) -> None:
-        if d_X is not None:
-            copy(k, d_Out, d_X)
-        if d_Updates is not None:
-            output_index, indices, where = indexed_grid(k, Index, d_Out.shape)
-            value = d_Out.at(*indices, where=where, other=0)
-            k.store(d_Updates, output_index, value)

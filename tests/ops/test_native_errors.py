@@ -1,0 +1,97 @@
+"""Native programs raise what NumPy programs raise for numbers that an op refuses.
+
+An id that is not a row of a table, a label that is not a class: with any of them, no kernel reads
+or writes outside of an array, whether the op refuses it or not.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.native.host import detected
+from compiler.codegen.native.target import NativeTarget
+from compiler.codegen.numpy import NumpyTarget
+from compiler.errors import CompileError
+from compiler.freeze import freeze
+from compiler.ir.opdef import find, has, listed
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
+from tests.ops.samples import Sample, samples
+from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of
+from tests.ops.test_native import BACKWARD, FORWARD, is_supported, wanted
+
+pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+
+
+def compiled(case: Case, target: Any) -> tuple[Any, dict[str, Any]]:
+    graph, feed = graph_of(case, wanted(case), NOBODY)
+    run_passes(graph, pipeline(Options(), target), Context())
+    return runtime.load(target.emit(freeze(graph))), feed
+
+
+def raised(compute: Any, feed: dict[str, Any]) -> str:
+    """The message of the error that a step raises; empty if it raises none."""
+    try:
+        compute(feed)
+    except CompileError as error:
+        return str(error)
+    return ""
+
+
+def with_a_wrong_number(case: Case, feed: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Feeds of which one number is far out of range; lengths of sequences remain."""
+    slots = [s for s, value in case.values.items() if value is not None for _ in listed(value)]
+    for (name, array), slot in zip(feed.items(), slots, strict=True):
+        if array.dtype.kind != "i" or not array.size or "lod" in slot.lower():
+            continue
+        for wrong, place in ((-7, 0), (30_000, array.size - 1)):
+            changed = array.copy()
+            changed.reshape(-1)[place] = min(wrong, np.iinfo(array.dtype).max)
+            yield feed | {name: changed}
+
+
+CHECKED = sorted({s.op for s in samples() if has(find(s.op)(s.attrs), "check_values")})
+
+
+def refusals(case: Case) -> int:
+    """How many wrong numbers NumPy refuses; native code must raise the same errors."""
+    (meant, feed), (native, _) = compiled(case, NumpyTarget()), compiled(case, NativeTarget())
+    count = 0
+    for wrong in with_a_wrong_number(case, feed):
+        expected = raised(meant, wrong)
+        assert raised(native, wrong) == expected or "out of bounds for axis" in expected
+        count += bool(expected)
+    native(feed)
+    return count
+
+
+@pytest.mark.parametrize("kind", CHECKED)
+def test_the_error_is_that_of_numpy(kind: str) -> None:
+    cases = [forward(sample) for sample in samples() if sample.op == kind]
+    native = [case for case in cases if is_supported(case)]
+    assert not native or sum(map(refusals, native))
+
+
+def stay_inside(case: Case) -> None:
+    """Run a case with wrong numbers; a kernel that left its arrays would end the process."""
+    if is_supported(case):
+        compute, feed = compiled(case, NativeTarget())
+        for wrong in with_a_wrong_number(case, feed):
+            raised(compute, wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", FORWARD)
+def test_kernels_stay_inside_their_arrays(sample: Sample) -> None:
+    stay_inside(forward(sample))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", BACKWARD)
+def test_kernels_of_gradients_stay_inside_their_arrays(sample: Sample) -> None:
+    stay_inside(backward(sample))
