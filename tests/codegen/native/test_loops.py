@@ -19,13 +19,12 @@ from compiler.ir.region import Region
 from compiler.ir.types import DType
 from tests.codegen.native.loops_support import Case, assembly, call, operand, run, runnable
 
-RNG = np.random.default_rng(0)
 N, M = Dim.named("N"), Dim.named("M")
 ON_EACH = pytest.mark.parametrize("machine", runnable(), ids=lambda machine: machine.name)
 
 
 def floats(*shape: int) -> np.ndarray:
-    return RNG.normal(size=shape).astype(np.float32)
+    return np.random.default_rng().normal(size=shape).astype(np.float32)
 
 
 def check(
@@ -104,7 +103,7 @@ def test_arithmetic_in_other_types(machine: Machine, dtype: DType) -> None:
     (i,) = case.indices
     x, y, out = (case.ref(name, (301,), dtype) for name in ("X", "Y", "Out"))
     case.k.store(out, (i,), case.k.where(x[i] < y[i], x[i] + y[i], x[i] - y[i]))
-    a, b = (RNG.integers(0, 100, 301).astype(dtype.numpy) for _ in range(2))
+    a, b = (np.random.default_rng().integers(0, 100, 301).astype(dtype.numpy) for _ in range(2))
     want = np.where(a < b, a + b, a - b)
     check(case, machine, {"X": a, "Y": b, "Out": np.zeros_like(a)}, {"Out": want}, exact=True)
 
@@ -168,7 +167,7 @@ def test_gather_rows(machine: Machine, dtype: DType, width: int) -> None:
     row = case.ref("Ids", (31,), dtype)[i]
     inside = (row >= 0) & (row < 10)
     case.k.store(out, (i, j), x.at(row, j, where=inside, other=-1))
-    given, ids = floats(10, width), RNG.integers(-2, 12, 31).astype(dtype.numpy)
+    given, ids = floats(10, width), np.random.default_rng().integers(-2, 12, 31).astype(dtype.numpy)
     good = (ids >= 0) & (ids < 10)
     want = np.where(good[:, None], given[np.clip(ids, 0, 9)], np.float32(-1))
     arrays = {"X": given, "Ids": ids, "Out": np.zeros_like(want)}
@@ -183,7 +182,7 @@ def test_scatter_add_in_order(machine: Machine, width: int) -> None:
     x, out = case.ref("X", (500, width)), case.ref("Out", (10, width))
     row = case.ref("Ids", (500,), DType.INT64)[i]
     case.k.add(out, (row, j), x[i, j], row >= 0)
-    given, ids = floats(500, width), RNG.integers(-2, 10, 500)
+    given, ids = floats(500, width), np.random.default_rng().integers(-2, 10, 500)
     want = np.ones((10, width), np.float32)
     np.add.at(want, ids[ids >= 0], given[ids >= 0])
     arrays = {"X": given, "Ids": ids, "Out": np.ones((10, width), np.float32)}
@@ -329,7 +328,11 @@ def test_reductions_of_other_types(machine: Machine, dtype: DType) -> None:
     x, most, least = case.ref("X", (5, 90), dtype), *(case.ref(n, (5,), dtype) for n in "AB")
     case.k.store(most, (i,), case.k.max(x[i, r], r))
     case.k.store(least, (i,), case.k.min(x[i, r], r))
-    given = RNG.integers(0, 3 if dtype is DType.BOOL else 120, (5, 90)).astype(dtype.numpy)
+    given = (
+        np.random.default_rng()
+        .integers(0, 3 if dtype is DType.BOOL else 120, (5, 90))
+        .astype(dtype.numpy)
+    )
     arrays = {"X": given, "A": np.zeros(5, dtype.numpy), "B": np.zeros(5, dtype.numpy)}
     check(case, machine, arrays, {"A": given.max(1), "B": given.min(1)}, exact=True)
 
@@ -341,7 +344,7 @@ def test_argmax_takes_the_first(machine: Machine) -> None:
     r = case.k.loop(83)
     x, out = case.ref("X", (6, 83)), case.ref("Out", (6,), DType.INT64)
     case.k.store(out, (i,), case.k.argmax(x[i, r], r))
-    given = RNG.integers(0, 5, (6, 83)).astype(np.float32)
+    given = np.random.default_rng().integers(0, 5, (6, 83)).astype(np.float32)
     arrays = {"X": given, "Out": np.zeros(6, np.int64)}
     check(case, machine, arrays, {"Out": given.argmax(1)}, exact=True)
 
@@ -373,7 +376,7 @@ def test_argsort_is_stable_and_nan_is_the_largest(
     order = case.k.argsort(x[i, r, j], r, descending)
     case.k.store(out, (i, r, j), order)
     case.k.store(values, (i, r, j), x[i, order, j])
-    given = RNG.integers(-5, 5, (3, size, 2)).astype(np.float32)
+    given = np.random.default_rng().integers(-5, 5, (3, size, 2)).astype(np.float32)
     given[0, ::7] = np.nan
     given[1, ::5] = -0.0
     ranks = np.where(np.isnan(given), np.float32(99), given)
@@ -421,7 +424,7 @@ def test_loop_with_its_own_end(machine: Machine) -> None:
     r = case.k.loop(33, until=case.ref("Ends", (9,), DType.INT64)[i])
     x, out = case.ref("X", (9, 33, 20)), case.ref("Out", (9, 20))
     case.k.store(out, (i, j), case.k.sum(x[i, r, j], r))
-    given, ends = floats(9, 33, 20), RNG.integers(0, 34, 9)
+    given, ends = floats(9, 33, 20), np.random.default_rng().integers(0, 34, 9)
     want = np.stack([each[:n].sum(0) for each, n in zip(given, ends, strict=True)])
     arrays = {"X": given, "Ends": ends, "Out": np.zeros_like(want)}
     check(case, machine, arrays, {"Out": want})
