@@ -145,7 +145,7 @@ def test_what_caused_an_error_stays_reachable() -> None:
     assert isinstance(error, StepError)
     assert error.__cause__ is None
     assert isinstance(error.__context__, ValueError)
-    assert "look_up" in frames(error.__context__)
+    assert "expect_rows" in frames(error.__context__)
 
 
 def test_an_error_that_the_user_handles_is_shown_before_ours() -> None:

@@ -294,10 +294,9 @@ class NativeFrame(KernelFrame):
             if each in self._checked or not each.names <= self.bound_dims:
                 continue
             self._checked[each] = None
-            differ = "!=" if exactly else ">"
-            text = f"an axis of {each.operand} has {{{each.size}}} elements, not {{{each.visited}}}"
+            differ = "!=" if exactly or each.whole else ">"
             self.setup.line(f"if {each.visited} {differ} {each.size}:")
-            self.setup.line(f"    raise ValueError(f{text!r})")
+            self.setup.line(f"    raise ValueError(f{each.text!r})")
 
     # ---- attempts ----
 

@@ -15,17 +15,27 @@ from compiler.codegen.kernel.analysis import needed
 from compiler.codegen.kernel.body import KernelBody, Source, number_of
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.errors import CompileError
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import Shape
 
 
 @dataclass(frozen=True)
 class SizeCheck:
-    """An axis of an operand, and how many of its elements a kernel visits."""
+    """An axis of an operand, and how many of its elements a kernel visits.
+
+    With `whole`, all elements of an operand, and how many the shape has that it is read in.
+    """
 
     operand: str
     visited: Size
     size: Size
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is wrong, as an f-string of the sizes."""
+        what = self.operand if self.whole else f"an axis of {self.operand}"
+        return f"{what} has {{{self.size}}} elements, not {{{self.visited}}}"
 
     @property
     def names(self) -> set[str]:
@@ -48,7 +58,21 @@ def size_checks(kernel: KernelBody) -> list[SizeCheck]:
             found[SizeCheck(operand, visited, size)] = None
         elif visited > size:
             raise CompileError(f"{visited} elements of {operand} are needed, it has {size}")
+    found |= dict.fromkeys(_reshapes(kernel))
     return list(found)
+
+
+def _reshapes(kernel: KernelBody) -> Iterator[SizeCheck]:
+    """The shapes that operands are read or written in, if they may have other sizes in all."""
+    parts = (part for part in all_parts(needed(kernel)) if part.fn == "load")
+    sources = (cast(Source, part.extra) for part in parts)
+    for operand, shape in [
+        *((source.operand, source.shape) for source in sources),
+        *((store.operand, store.shape) for store in kernel.stores),
+    ]:
+        visited, size = product(shape), operand.type.numel
+        if visited != size and (isinstance(visited, Dim) or isinstance(size, Dim)):
+            yield SizeCheck(operand.name, visited, size, whole=True)
 
 
 def _accesses(kernel: KernelBody) -> Iterator[tuple[str, Term, Size]]:
