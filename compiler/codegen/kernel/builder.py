@@ -104,6 +104,10 @@ class OpKernels(HostWork):
         """The `input_precision` of float32 products."""
         return "ieee"
 
+    def expect_size(self, what: str, size: Size, expected: Size) -> None:
+        """Require a size to be another one, which inference took for equal, when it is known."""
+        self._frame.expect_size(what, size, expected)
+
     def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
         """Emit the target's own kernels of a kind of op; false if it has none for them."""
         return False

@@ -65,3 +65,11 @@ class KernelFrame(Frame):
         if size in names and size not in self.defined_sizes:
             self.defined_sizes.add(size)
             self.line(f"{size} = {expression}")
+
+    def expect_size(self, what: str, size: Size, expected: Size) -> None:
+        """Write into `bind` that two sizes must be equal, unless only a step knows them."""
+        names = {name for each in (size, expected) if isinstance(each, Dim) for name in each.names}
+        if size != expected and names and names <= self.bound_dims:
+            self.setup.line(f"if {size} != {expected}:")
+            text = f"{what}: {{{size}}}, expected {{{expected}}}"
+            self.setup.line(f"    raise ValueError(f{text!r})")

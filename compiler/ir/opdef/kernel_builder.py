@@ -294,6 +294,10 @@ class KernelBuilder(Protocol):
         """Emit a kernel for out = scale * a @ b over batches of matrices, optionally transposed."""
         ...
 
+    def expect_size(self, what: str, size: Size, expected: Size) -> None:
+        """Require a size to be another one, which inference took for equal, when it is known."""
+        ...
+
     def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
         """Emit the target's own kernels of a kind of op; false if it has none for these operands.
 

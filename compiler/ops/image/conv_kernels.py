@@ -77,6 +77,17 @@ def output_store(
     return store
 
 
+def expect_channels(
+    k: KernelBuilder, g: Windows, images: DeviceOperand, filters: DeviceOperand,
+    outputs: DeviceOperand,
+) -> None:  # fmt: skip
+    """Require images and outputs to have the channels of the filters."""
+    count, depth = g.sides(filters)
+    given = channels_first(g.layout, images.shape)[1], channels_first(g.layout, outputs.shape)[1]
+    k.expect_size("channels of the images", given[0], depth * g.groups)
+    k.expect_size("channels of the outputs", given[1], count)
+
+
 def convolve(
     k: KernelBuilder,
     g: Windows,
@@ -86,6 +97,7 @@ def convolve(
     bias: DeviceOperand | None = None,
 ) -> None:
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
+    expect_channels(k, g, images, filters, outputs)
     given = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
     if k.specialised("convolution", g, **given):
         return
@@ -118,6 +130,7 @@ def image_gradient(
     bias: DeviceOperand | None = None,
 ) -> None:
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
+    expect_channels(k, g, images, filters, outputs)
     given = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
     if k.specialised("image_gradient", g, **given):
         return
@@ -151,6 +164,7 @@ def filter_gradient(
     filters: DeviceOperand,
 ) -> None:
     """filters[f, c, i] = Σ outputs[n, f, y] images[n, c, s·y + d·i - p] over n and y."""
+    expect_channels(k, g, images, filters, outputs)
     if k.specialised("filter_gradient", g, images=images, outputs=outputs, filters=filters):
         return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
