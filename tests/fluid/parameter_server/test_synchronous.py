@@ -43,7 +43,7 @@ NETS = ("digits_mlp", "lenet_bn", "word2vec", "ctr_wide_deep", "two_layers_wide"
 OPTIMIZERS = ("sgd", "momentum+l2", "adam", "adagrad", "sgd@piecewise", "momentum+clip_global")
 COUNTS = list(product((1, 2, 3), (1, 2, 3)))
 """Trainers and servers."""
-WITHIN = 1e-6
+WITHIN = 2e-6
 """How far the parameters of a job may be from those of one process, as a share of their norm."""
 
 

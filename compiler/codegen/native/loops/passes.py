@@ -173,7 +173,7 @@ def effective_lanes(lane: Axis | None, lanes: int, machine: Machine) -> float:
         return 1.0
     size = hint(lane.size)
     steps = math.ceil(size / lanes) if machine.has_masks else size // lanes + size % lanes
-    return size / max(steps, 1)
+    return max(size, 1) / max(steps, 1)
 
 
 def _count(axes: Axes, lane: Axis | None, width: float) -> float:
