@@ -47,9 +47,9 @@ class Options:
     the order of summation of duplicate rows on a device, which takes longer; `tf32` lets its
     float32 products round their operands to TF32, which is faster (docs/gpu.md).
 
-    `target` is the code generator for programs on the CPU: "numpy" (readable NumPy calls, the
-    default) or "native" (machine code, docs/native.md). Without `winograd` native convolutions are
-    direct sums: slower, and their rounding errors are smaller.
+    `target` is the code generator for programs on the CPU: "native" (machine code, docs/native.md)
+    or "numpy" (readable NumPy calls); by default native where it runs. Without `winograd` native
+    convolutions are direct sums: slower, and their rounding errors are smaller.
 
     `check_numbers` stops a step at the first op that computes NaN or infinity, and names op and
     tensor; ops are then neither fused nor moved. `bucket_bytes` is how many bytes of gradients are

@@ -91,20 +91,6 @@ def missing_gpu() -> str | None:
     return None if torch.cuda.is_available() else "torch sees no CUDA GPU"
 
 
-NATIVE = frozenset(
-    "test_control_flow test_control_flow_programs test_executor_errors test_inference_golden "
-    "test_native test_native_fluid test_new_lengths test_watched_state test_cpu_packages".split()
-)
-"""Test modules whose programs on the CPU run natively."""
-
-
-@pytest.fixture(autouse=True)
-def _target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the target of programs on the CPU."""
-    if request.module.__name__.rpartition(".")[2] in NATIVE:
-        monkeypatch.setenv("FLUID_TARGET", "native")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep compiled kernels apart from those of the user, for this run of the tests."""
