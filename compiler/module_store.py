@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import accumulate
 from math import prod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -93,21 +92,24 @@ class ModuleStore:
         added = arrays or {}
         if 2 * sum(each.nbytes for each in added.values()) > self.limit:
             return
-        data = b"".join(each.tobytes() for each in added.values())
         held: dict[str, Any] = {}
         with suppress(OSError):
             if added:
                 each = [[name, array.dtype.name, array.shape] for name, array in added.items()]
-                held = {"each": each, "sha256": hashlib.sha256(data).hexdigest()}
-                self._write(self._arrays_path(key), data)
-            self._write(self._entry_path(key), json.dumps(_entry(module, held)).encode())
+                digest = self._write(self._arrays_path(key), map(_bytes, added.values()))
+                held = {"each": each, "sha256": digest}
+            self._write(self._entry_path(key), [json.dumps(_entry(module, held)).encode()])
             trim({each: each for each in self.root.iterdir()}, self.limit)
 
-    def _write(self, place: Path, data: bytes) -> None:
-        """Write a file atomically."""
+    def _write(self, place: Path, parts: Iterable[bytes | memoryview]) -> str:
+        """Write a file atomically, and return its digest."""
+        digest = hashlib.sha256()
         with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
-            draft.write(data)
+            for part in parts:
+                digest.update(part)
+                draft.write(part)
         Path(draft.name).replace(place)
+        return digest.hexdigest()
 
     def _arrays_path(self, key: str) -> Path:
         """Return the path of an entry's arrays."""
@@ -134,8 +136,13 @@ def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
         array = params.get(name)
         if array is not None:
             digest.update(repr((name, array.dtype.name, array.shape)).encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            digest.update(_bytes(array))
     return digest.hexdigest()
+
+
+def _bytes(array: Array) -> memoryview:
+    """The bytes of an array, in C order; without a copy if they lie in memory like that."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 @cache
@@ -167,20 +174,21 @@ def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the arrays of an entry as copies; raise ValueError if they are damaged."""
+    """Return the arrays of an entry; raise ValueError if they are damaged."""
     if not held:
         return {}
     types = [(name, DType.of(dtype).numpy, shape) for name, dtype, shape in held["each"]]
     sizes = [dtype.itemsize * prod(shape) for _, dtype, shape in types]
     if place.stat().st_size != sum(sizes):
         raise ValueError("the arrays were damaged")
-    data = place.read_bytes()
-    if hashlib.sha256(data).hexdigest() != held["sha256"]:
+    found = {name: np.empty(shape, dtype) for name, dtype, shape in types}
+    digest = hashlib.sha256()
+    with place.open("rb") as file:
+        for array in found.values():
+            file.readinto(_bytes(array))
+            digest.update(_bytes(array))
+    if digest.hexdigest() != held["sha256"]:
         raise ValueError("the arrays were damaged")
-    found: dict[str, Array] = {}
-    for (name, dtype, shape), start in zip(types, accumulate(sizes, initial=0), strict=False):
-        flat = np.frombuffer(data, dtype, prod(shape), start)
-        found[name] = flat.reshape(shape).copy()
     return found
 
 

@@ -32,5 +32,5 @@ def add_state(g: Graph, name: str, array: Array, dtype: DType, ctx: Context) -> 
     ending = name[name.rindex("@") :]
     while g.find(name) is not None:
         name += ending
-    ctx.params[name] = array.astype(dtype.numpy)
+    ctx.params[name] = array.astype(dtype.numpy, order="C")
     return g.param(name, TensorType(dtype, cast("tuple[int, ...]", array.shape)))

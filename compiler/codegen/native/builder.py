@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,6 +64,10 @@ class NativeKernelBuilder(SpecialBuilder):
     def is_constant(self, operand: DeviceOperand) -> bool:
         """True for state whose values never change."""
         return self._native.is_constant(operand.operand)
+
+    def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
+        """What a function returns, which is called once for equal arguments."""
+        return self._native.made(make, *arguments, **more)
 
     def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
         """Append calls to the step; `arrays` are the operands by name."""

@@ -6,7 +6,7 @@ runs the sequence by one call. A line of NumPy ends the sequence, since it reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -93,8 +93,10 @@ class NativeFrame(KernelFrame):
         self.winograd = plan.winograd
         self.watched = plan.watched
         self.costs: list[Call] = []
+        self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
         self._names: dict[str, str] = {}
+        self._written: dict[int, tuple[NativeKernel, str]] = {}
         self._checked: dict[SizeCheck, None] = {}
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
@@ -118,6 +120,11 @@ class NativeFrame(KernelFrame):
 
     def kernel_name(self, kernel: NativeKernel) -> str:
         """The name of a kernel in the module; kernels of equal text are one."""
+        if id(kernel) not in self._written:
+            self._written[id(kernel)] = kernel, self._name_of(kernel)
+        return self._written[id(kernel)][1]
+
+    def _name_of(self, kernel: NativeKernel) -> str:
         text = kernel.text()
         anonymous = text.replace(f"@{kernel.name}(", "@(")
         if anonymous not in self._names:
@@ -188,6 +195,13 @@ class NativeFrame(KernelFrame):
         text = f"native.call({name!r}, ({listed}), {kernel.units})"
         self.body.lines.insert(self._before_loop, "    " * self._outer_depth + text)
         self._before_loop += 1
+
+    def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
+        """The kernels of a product or of images, which are written once for equal arguments."""
+        key = (make, arguments, *sorted(more.items()))
+        if key not in self._made:
+            self._made[key] = make(*arguments, **more)
+        return self._made[key]
 
     def steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
         """Append the calls of a product; `arrays` are its operands by name, but for scratch."""
@@ -321,7 +335,14 @@ class NativeFrame(KernelFrame):
     def _appended(self) -> list[list[Any] | dict[Any, Any]]:
         """What only grows while a step is written."""
         kept = [*self._kept, self._operands, self.texts, self._names, self._carried, self._checked]
-        lists = [self._expected, self.setup.lines, self.body.lines, self.buffers, self.costs]
+        lists: list[list[Any] | dict[Any, Any]] = [
+            self._written,
+            self._expected,
+            self.setup.lines,
+            self.body.lines,
+            self.buffers,
+            self.costs,
+        ]
         return [*kept, *lists, self.functions, self.globals, self.comments]
 
     def _copy_of_begun(self) -> _Sequence | None:

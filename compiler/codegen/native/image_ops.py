@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -76,6 +76,10 @@ class SpecialBuilder(OpKernels):
         """True for state whose values never change."""
         raise NotImplementedError
 
+    def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
+        """What a function returns, which is called once for equal arguments."""
+        raise NotImplementedError
+
     def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
         """Append calls to the step; `arrays` are the operands by name."""
         raise NotImplementedError
@@ -130,7 +134,7 @@ def emit_pool(
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs)
     after = k.result_epilogue(outputs)
-    steps = pool(windows, largest, p.divisor, after.epilogue)
+    steps = k.made(pool, windows, largest, p.divisor, after.epilogue)
     k.emit_steps(steps, {**after.arrays, "images": images.operand}, windows.channels.element)
 
 
@@ -141,7 +145,7 @@ def emit_mean_gradient(
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs)
     after = k.result_epilogue(images)
-    steps = pool_gradient(windows, False, p.divisor, after.epilogue)
+    steps = k.made(pool_gradient, windows, False, p.divisor, after.epilogue)
     arrays = {**after.arrays, "d_out": outputs.operand, "d_images": after.arrays["out"]}
     k.emit_steps(steps, arrays, windows.channels.element)
 
@@ -154,7 +158,7 @@ def emit_largest_gradient(
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs)
     after = k.result_epilogue(gradient)
-    steps = pool_gradient(windows, True, p.divisor, after.epilogue)
+    steps = k.made(pool_gradient, windows, True, p.divisor, after.epilogue)
     arrays = {
         **after.arrays, "images": images.operand, "out": found.operand, "d_out": outputs.operand,
         "d_images": after.arrays["out"],
@@ -198,12 +202,12 @@ def emit_convolution(
         windows = _windows(k.machine, g.axes, outputs)
         each = conv.filters // conv.groups
         made, last = after.epilogue, conv.filters_last
-        steps = depthwise(windows, each, made, constant, filters_last=last)
+        steps = k.made(depthwise, windows, each, made, constant, filters_last=last)
     elif constant and k.winograd and (m := _winograd_tile(k.machine, conv, element)):
-        steps = _winograd(k.machine, element, conv, m, after.epilogue)
+        steps = k.made(_winograd, k.machine, element, conv, m, after.epilogue)
     else:
         made = after.epilogue
-        steps = convolution(k.machine, element, conv, epilogue=made, constant=constant)
+        steps = k.made(convolution, k.machine, element, conv, epilogue=made, constant=constant)
     k.emit_steps(steps, arrays, element)
 
 
@@ -236,8 +240,13 @@ def emit_image_gradient(
     """Append the gradient of a convolution by its images, with what is fused after it."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
     after = k.result_epilogue(images, bias)
-    steps = image_gradient(
-        k.machine, element, conv, epilogue=after.epilogue, constant=k.is_constant(filters)
+    steps = k.made(
+        image_gradient,
+        k.machine,
+        element,
+        conv,
+        epilogue=after.epilogue,
+        constant=k.is_constant(filters),
     )
     arrays = {**after.arrays, "d_out": outputs.operand, "filter": filters.operand}
     k.emit_steps(steps, arrays, element)
@@ -250,7 +259,7 @@ def emit_filter_gradient(
     """Append the gradient of a convolution by its filters."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
     arrays = {"input": images.operand, "d_out": outputs.operand, "out": filters.operand}
-    k.emit_steps(filter_gradient(k.machine, element, conv), arrays, element)
+    k.emit_steps(k.made(filter_gradient, k.machine, element, conv), arrays, element)
 
 
 # ---- transposes --------------------------------------------------------------------------------
@@ -265,7 +274,7 @@ def emit_transpose(
 ) -> None:
     """Append a transposition; axis i of the output is axis order[i] of the source."""
     element = _BITS[source.type.dtype.itemsize]
-    steps = transpose(k.machine, element, source.shape, order)
+    steps = k.made(transpose, k.machine, element, source.shape, tuple(order))
     k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
 
 

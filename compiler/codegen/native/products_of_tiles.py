@@ -36,9 +36,10 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
     b_strides, b_array = _factor(b, [*batch, right, j], {i, left})
     made = epilogue.epilogue
     arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
-    steps = matmul(
-        frame.machine, TYPES[dot.dtype], stack, rows, tiles.loops[0], columns,
-        a=a_strides, b=b_strides, epilogue=made, constant=frame.is_constant(b_array),
+    steps = frame.made(
+        matmul, frame.machine, TYPES[dot.dtype], tuple(stack), rows, tiles.loops[0], columns,
+        a=tuple(a_strides), b=tuple(b_strides), epilogue=made,
+        constant=frame.is_constant(b_array),
     )  # fmt: skip
     frame.steps(steps, arrays, TYPES[dot.dtype])
 

@@ -6,7 +6,7 @@ ops fused after it, are expressions of one node, the result; they are evaluated 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -34,6 +34,17 @@ class Place(Protocol):
     def load(self, name: str) -> Value:
         """An operand's elements there."""
         ...
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """Computes the vectors to store; equal `key`s compute the same from equal operands."""
+
+    key: tuple[object, ...]
+    run: Callable[[Function, list[Value], Place], list[Value]] = field(compare=False)
+
+    def __call__(self, function: Function, values: list[Value], place: Place) -> list[Value]:
+        return self.run(function, values, place)
 
 
 @dataclass
@@ -65,7 +76,24 @@ class RegisterEpilogue:
         if plain:
             return Epilogue(operands=operands)
         names = tuple(each.name for each in outputs)
-        return Epilogue(self.kernel.name, operands, self._finish, names)
+        return Epilogue(self.kernel.name, operands, _Finish(self._key(), self._finish), names)
+
+    def _key(self) -> tuple[object, ...]:
+        """What is computed, by the numbers of the parts that it is computed from."""
+        numbers: dict[Term, int] = {self.result: 0}
+        rows: list[object] = [self.result.dtype]
+        for part in self._order:
+            if part.fn == "load":
+                row: object = self._loads[part], cast(Source, part.extra).operand.type.dtype
+            else:
+                is_part = [isinstance(each, Expr) for each in part.args]
+                given = [numbers[each] if isinstance(each, Expr) else each for each in part.args]
+                row = part.extra, (*is_part,), (*given,)
+            rows.append((part.fn, part.dtype, row))
+            numbers[part] = len(numbers)
+        stores = self.kernel.stores
+        kept = [(numbers[cast(Expr, e.value)], e.operand.type.dtype) for e in stores]
+        return (*rows, *kept)
 
     def _parts(self) -> list[Expr]:
         """What is computed from the result, operands first."""

@@ -120,7 +120,7 @@ def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
 
 def _is_uniform(array: Array) -> bool:
     """Whether all elements are equal, including the sign of zero; False for NaN."""
-    if array.size == 0 or not (array == array.flat[0]).all():
+    if array.size == 0 or array.flat[0] != array.flat[-1] or not (array == array.flat[0]).all():
         return False
     signs = np.signbit(array) if is_floating(array.dtype) else array
     return bool((signs == signs.flat[0]).all())
