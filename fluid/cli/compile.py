@@ -22,6 +22,7 @@ from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
 from fluid.cli.model import load_model
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
+from fluid.running.targets import chosen_target
 
 COMPILE = """\
 Compile a saved model ahead of time into a package: a folder with generated code, the parameters
@@ -101,7 +102,7 @@ def add_compile(commands: Any) -> None:
 
 def compile_model(given: argparse.Namespace) -> int:
     """Write the package with its compiled kernels and print what they use."""
-    target = given.target or Options.from_env().target or "numpy"
+    target = given.target or chosen_target("", Options.from_env())
     levels = cpu_levels(target)
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
     if levels:
