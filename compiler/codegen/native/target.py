@@ -106,7 +106,6 @@ def _emit(frame: Frame, step: Step) -> None:
             check_values(frame, named)
             _emit_native(frame, named)
     except NotLowered as why:
-        frame.comments = []
         frame.fallbacks[step.index] = str(why)
         frame.line(f"# in NumPy: {one_line(str(why))}")
         emit_step(frame, step)
