@@ -52,6 +52,24 @@ class Span:
         """
         return "+".join(_OP.sub(r"\1", text) for text in self.ops)
 
+    @property
+    def outputs(self) -> str:
+        """The variables that the last op writes.
+
+        >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).outputs
+        'z'
+        """
+        return ", ".join(_made(self.ops[-1]))
+
+    @property
+    def line(self) -> str:
+        """The user's line of the first op; empty if it is not known.
+
+        >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).line
+        'a.py:3'
+        """
+        return self.ops[0].rpartition(")")[2].strip()
+
 
 @dataclass(frozen=True)
 class Row:
