@@ -35,6 +35,10 @@ class Code(Protocol):
         """Return the function that runs commands in order."""
         ...
 
+    def timed(self, recorder: Callable[[Sequence[str], Sequence[float]], object]) -> Code:
+        """Return the same code, whose sequences report the nanoseconds of each command."""
+        ...
+
 
 class Source(Protocol):
     """State that is watched, such as a `LoDTensor` of a scope."""
@@ -116,6 +120,12 @@ class StatefulCode:
     def __call__(self, commands: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs commands in order."""
         return self._code(commands)
+
+    def timed(
+        self, commands: Sequence[Any], recorder: Callable[[Sequence[str], Sequence[float]], object]
+    ) -> Callable[..., None]:
+        """Return the function that runs commands, and reports the nanoseconds of each."""
+        return self._code.timed(recorder)(commands)
 
     def bind(self, make: Callable[[], T]) -> tuple[T, PreparedArrays]:
         """Return what `make` returns, and the arrays that it asked for."""

@@ -1,29 +1,24 @@
 """Profiler: times of each step of a module, from clocks in its source; spans, a table, a trace.
 
 A module has comments that name the ops above the code of each of its steps. `Recorder.tap` returns
-a module that reads the clock at each of these comments and computes the same results; without it
-there is no overhead.
+a module that reads the clock at each of these comments and computes the same results; native
+commands are timed by the executor that runs them. Without it there is no overhead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol
 
 from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.pack import Lifetime
 from compiler.plan import Buffer
 from runtime.chrome_trace import Event, complete_event, counter_event, thread_name, trace_text
-
-MARK = "mark"
-"""The function that a tapped source calls with the number of the next step."""
-
-START = -1
-"""The number that a tapped source passes before its first step."""
+from runtime.taps import MARK, START, Taps
 
 SORTS = {"calls": "calls", "total": "total", "max": "max", "min": "min", "ave": "average"}
 """User names of the columns to sort a table by, and the field of a `Row`."""
@@ -36,7 +31,8 @@ class Span:
     """A step that ran from `start` to `stop`, in nanoseconds; `ops` as in the module.
 
     `made` are the bytes of the arena that it uses first, `live` those that are in use while it
-    runs.
+    runs. `flops` and `moved` are the operations of native kernels and the bytes that they read and
+    write; 0 for other steps.
     """
 
     ops: tuple[str, ...]
@@ -44,6 +40,8 @@ class Span:
     stop: int
     made: int = 0
     live: int = 0
+    flops: int = 0
+    moved: int = 0
 
     @property
     def kinds(self) -> str:
@@ -53,6 +51,24 @@ class Span:
         'mul+relu'
         """
         return "+".join(_OP.sub(r"\1", text) for text in self.ops)
+
+    @property
+    def outputs(self) -> str:
+        """The variables that the last op writes.
+
+        >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).outputs
+        'z'
+        """
+        return ", ".join(_made(self.ops[-1]))
+
+    @property
+    def line(self) -> str:
+        """The user's line of the first op; empty if it is not known.
+
+        >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).line
+        'a.py:3'
+        """
+        return self.ops[0].rpartition(")")[2].strip()
 
 
 @dataclass(frozen=True)
@@ -85,40 +101,103 @@ class Recorder:
         self.spans.clear()
         self.passes.clear()
 
-    def tap(self, module: Module) -> tuple[Module, dict[str, Callable[[int], None]]]:
+    def tap(self, module: Module) -> tuple[Module, dict[str, StepClock]]:
         """Return an instrumented copy of a module, and the extra globals its source requires."""
-        steps: list[tuple[str, ...]] = []
-        lines = _tapped(module.source.splitlines(), steps, module.dims)
-        tapped = replace(module, source="\n".join([*lines, ""]))
+        taps = Taps(module.source, module.dims)
+        tapped = replace(module, source="\n".join([*taps.lines, ""]))
         self.passes += _passes(module, perf_counter_ns())
-        return tapped, {MARK: self._clock(steps, module)}
+        return tapped, {MARK: StepClock(taps, module, self.spans)}
 
-    def _clock(self, steps: list[tuple[str, ...]], module: Module) -> Callable[..., None]:
-        """Return the function a tapped module calls, with START and its sizes, then with step
-        numbers.
 
-        The last number is the number of steps.
+class TimedCode(Protocol):
+    """Native code that can report times."""
+
+    def timed(
+        self, commands: Sequence[Any], recorder: Callable[[Sequence[str], Sequence[float]], object]
+    ) -> Callable[..., None]:
+        """Return the function that runs commands, and reports the nanoseconds of each."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A time at which a step begins, or at which nothing that is recorded does."""
+
+    step: int
+    at: int
+    flops: int = 0
+    moved: int = 0
+
+
+class StepClock:
+    """The function that an instrumented module calls, with START and its sizes, then with the
+    number of each step as it begins; the last number is the number of steps.
+    """
+
+    def __init__(self, taps: Taps, module: Module, spans: list[Span]) -> None:
+        self._steps, self._order = taps.steps, taps.order
+        self._module = module
+        self._spans = spans
+        self._marks: list[_Mark] = []
+        self._known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self._used: list[tuple[int, int]] = []
+
+    def __call__(self, number: int, *sizes: int) -> None:
+        """Read the clock."""
+        if number == START:
+            self._marks.clear()
+            self._used = self._bytes(sizes)
+            return
+        self._marks.append(_Mark(number, perf_counter_ns()))
+        if number == len(self._steps):
+            self._record()
+
+    def _bytes(self, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+        if sizes not in self._known:
+            given = dict(zip(self._module.dims, sizes, strict=True))
+            lives = buffer_lifetimes(self._module.buffers, given)
+            steps = [self._steps[number] for number in self._order]
+            found = dict(zip(self._order, _bytes(steps, lives, self._module.buffers), strict=True))
+            self._known[sizes] = [found.get(each, (0, 0)) for each in range(len(self._steps))]
+        return self._known[sizes]
+
+    def _record(self) -> None:
+        """Append the spans of a run."""
+        for mark, following in pairwise(self._marks):
+            if mark.step != START:
+                made, live = self._used[mark.step]
+                ops, end = self._steps[mark.step], following.at
+                self._spans.append(Span(ops, mark.at, end, made, live, mark.flops, mark.moved))
+
+    def sequence(self, native: TimedCode, items: Sequence[Any]) -> Callable[..., None]:
+        """Return the function that runs native commands, each timed by the executor.
+
+        `items` are the commands, and in front of them the number of the step that they belong to.
         """
-        times: list[tuple[int, int]] = []
-        known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        used: list[tuple[int, int]] = []
+        commands: list[Any] = []
+        owners: list[_Mark] = []
+        step = START
+        for item in items:
+            if isinstance(item, int):
+                step = item
+            elif item[2] > 0:
+                commands.append(item)
+                owners.append(_Mark(step, 0, *item[3:5]))
+        return native.timed(commands, lambda _, spent: self._mark_commands(owners, spent))
 
-        def mark(number: int, *sizes: int) -> None:
-            if number == START:
-                times.clear()
-                if sizes not in known:
-                    given = dict(zip(module.dims, sizes, strict=True))
-                    known[sizes] = _bytes(
-                        steps, buffer_lifetimes(module.buffers, given), module.buffers
-                    )
-                used[:] = known[sizes]
-                return
-            times.append((number, perf_counter_ns()))
-            if number == len(steps):
-                for (step, start), (_, stop) in pairwise(times):
-                    self.spans.append(Span(steps[step], start, stop, *used[step]))
-
-        return mark
+    def _mark_commands(self, owners: Sequence[_Mark], spent: Sequence[float]) -> None:
+        """Append the marks of commands that just ran; those of one step are one."""
+        now = perf_counter_ns()
+        starts = accumulate(spent, initial=now - sum(spent))
+        step = START
+        for owner, start in zip(owners, starts, strict=False):
+            flops, moved = owner.flops, owner.moved
+            if owner.step == step:
+                last = self._marks.pop()
+                start, flops, moved = last.at, flops + last.flops, moved + last.moved
+            step = owner.step
+            self._marks.append(_Mark(step, int(start), flops, moved))
+        self._marks.append(_Mark(START, now))
 
 
 def _passes(module: Module, now: int) -> list[Span]:
@@ -160,35 +239,6 @@ def _made(op: str) -> list[str]:
     """
     left, equals, _ = op.partition(" = ")
     return [name.strip() for name in left.split(",")] if equals else []
-
-
-def _tapped(
-    lines: Iterable[str], steps: list[tuple[str, ...]], dims: Sequence[str]
-) -> Iterator[str]:
-    """Yield the lines of a module with a mark above each group of comments in its `step`.
-
-    The ops of each group are appended to `steps`.
-    """
-    inside = False
-    group: list[str] = []
-    for line in lines:
-        text = line.lstrip()
-        indent = line[: len(line) - len(text)]
-        if inside and text.startswith("# "):
-            group.append(text[2:])
-            continue
-        if group and not text.startswith(("else", "elif")):
-            yield f"{indent}{MARK}({len(steps)})"
-            steps.append(tuple(group))
-        yield from (f"{indent}# {each}" for each in group)
-        group.clear()
-        if inside and line.startswith("        return "):
-            yield f"{indent}{MARK}({len(steps)})"
-            inside = False
-        yield line
-        if text.startswith("def step("):
-            inside = True
-            yield f"{indent}    {MARK}({', '.join([str(START), *dims])})"
 
 
 # ---- what is shown of spans
@@ -252,4 +302,5 @@ def _event(span: Span, category: str, thread: int) -> Event:
     args: dict[str, Any] = {"ops": list(span.ops)}
     if category == "op":
         args |= {"bytes made": span.made, "bytes alive": span.live}
+        args |= {"flops": span.flops, "bytes moved": span.moved} if span.moved else {}
     return complete_event(span.kinds, category, span.start, span.stop, thread=thread, **args)

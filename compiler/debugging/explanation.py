@@ -30,6 +30,7 @@ from compiler.passes.observers import Recorder
 from compiler.record import Stage
 from compiler.report.kernel_lines import kernels
 from compiler.report.memory import Memory, bars, size_text
+from compiler.report.native_steps import CpuLimits, NativeReport, native_steps
 from compiler.report.page import Report, html
 from compiler.report.roofline import Roofline
 from compiler.report.tables import memory_table, pass_table
@@ -78,17 +79,34 @@ class Study:
         names = [stage.name for stage in self.stages]
         return Roofline(gpu, list(zip(names, self.accounts, strict=True)), self.sizes)
 
+    def native(
+        self,
+        seconds: Mapping[tuple[str, ...], float] | None = None,
+        limits: CpuLimits | None = None,
+        assembly: Mapping[str, str] | None = None,
+    ) -> NativeReport:
+        """Return the kernels of native code by step, and the ops in NumPy with the reason.
+
+        `seconds` are measured times by the ops of a step, `limits` those of the CPU they were
+        measured on, `assembly` that of kernels by name. The module must be native.
+        """
+        module, missed = self.module, self.compiled.context.missed
+        reasons = {each.outputs: each.reason for each in missed if each.name == "assign_targets"}
+        steps = native_steps(self.compiled.plan, self.sizes, module.machine, reasons, seconds or {})
+        return NativeReport(module.machine, steps, module.kernels_ir, assembly or {}, limits)
+
     def html(
         self,
         facts: Mapping[str, str] | None = None,
         sources: Sources | None = None,
         gpu: Gpu | None = None,
+        native: NativeReport | None = None,
     ) -> str:
         """Return an HTML page with every pass, the graph, the arena and the module.
 
         `facts` are shown in the header. `sources` finds the users' source lines, shown next to
         their ops; by default those of the study. With a `gpu` the page has the cost of every pass
-        on it.
+        on it; with `native` the kernels of each step.
         """
         sizes = {name: str(number) for name, number in self.sizes.items()}
         source = self.module.source
@@ -103,6 +121,7 @@ class Study:
             kernels=kernels(source, self.compiled.plan.steps),
             sources=sources or self.sources,
             roofline=None if gpu is None else self.roofline(gpu),
+            native=native,
         )
         return html(report)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.escape import one_line
@@ -24,34 +24,46 @@ class Kernel:
 def kernels(source: str, steps: Sequence[Step]) -> list[Kernel]:
     """Return the kernels of a module in order, found by the comments that name their ops.
 
-    Kernels without such a comment have no lines.
+    Kernels without such a comment have no lines. Those of native code are first searched for in
+    the sequences of `bind`, others in `step`.
     """
     lines = source.splitlines()
-    first_lines = {id(step): _first(lines, step, since) for step, since in _walk(lines, steps)}
-    found: list[Kernel] = []
-    end = _end(lines)
-    for step in reversed(steps):
-        first = first_lines[id(step)]
-        stop = end if first is not None else 0
-        found.append(Kernel(tuple([op.text for op in step.ops]), first or 0, stop))
-        end = first if first is not None else end
-    return found[::-1]
-
-
-def _walk(lines: Sequence[str], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
-    """Yield each step with the line from which to search for it."""
-    since = 0
+    starts = [0, _step(lines)]
+    found: list[int | None] = []
     for step in steps:
-        yield step, since
-        first = _first(lines, step, since)
-        since = since if first is None else first + len(step.ops)
+        part, first = _first(lines, step, starts)
+        if first is not None:
+            starts[part] = first + len(step.ops)
+        found.append(first)
+    ends = sorted({_end(lines), *_ends(lines), *(each for each in found if each is not None)})
+    return [
+        Kernel(
+            tuple([op.text for op in step.ops]),
+            first or 0,
+            0 if first is None else next(each for each in ends if each > first),
+        )
+        for step, first in zip(steps, found, strict=True)
+    ]
 
 
-def _first(lines: Sequence[str], step: Step, since: int) -> int | None:
-    if not step.ops:
-        return None
-    wanted = _comment(step.ops[0])
-    return next((i for i in range(since, len(lines)) if lines[i].strip() == wanted), None)
+def _step(lines: Sequence[str]) -> int:
+    """Return the line on which the function `step` begins."""
+    return next((i for i, line in enumerate(lines) if line.startswith("    def step(")), 0)
+
+
+def _ends(lines: Sequence[str]) -> list[int]:
+    """Return the lines on which sequences of native commands end."""
+    return [i for i, line in enumerate(lines) if line == "    ])"]
+
+
+def _first(lines: Sequence[str], step: Step, starts: Sequence[int]) -> tuple[int, int | None]:
+    """Return the line of a step's comment, and whether it is in `bind` (0) or in `step` (1)."""
+    wanted = _comment(step.ops[0]) if step.ops else None
+    for part, (since, until) in enumerate(((starts[0], _step(lines)), (starts[1], len(lines)))):
+        for index in range(since, until):
+            if lines[index].strip() == wanted:
+                return part, index
+    return 0, None
 
 
 def _comment(op: PlannedOp) -> str:

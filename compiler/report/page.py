@@ -24,6 +24,7 @@ from compiler.report.changes import Change, Row, compare, lines_of
 from compiler.report.changes import text as changes_text
 from compiler.report.kernel_lines import Kernel
 from compiler.report.memory import Bar
+from compiler.report.native_steps import NativeReport
 from compiler.report.roofline import Roofline
 from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources
@@ -31,7 +32,7 @@ from compiler.report.user_lines import Sources
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (
     "dom", "model", "state", "passes", "cost", "changes", "graph", "draw", "detail", "search",
-    "memory", "code", "main",
+    "memory", "native", "code", "main",
 )  # fmt: skip
 
 
@@ -41,7 +42,7 @@ class Report:
 
     `facts` are labels and values of the header; `sizes` the values of symbolic sizes; `bars` the
     arena of `arena` bytes; `source` the generated code with its `kernels`; `roofline` the cost of
-    every stage, optional.
+    every stage, `native` the kernels of native code, both optional.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Report:
     kernels: Sequence[Kernel] = ()
     sources: Sources = field(default_factory=Sources)
     roofline: Roofline | None = None
+    native: NativeReport | None = None
 
 
 def html(report: Report) -> str:
@@ -97,6 +99,7 @@ def data(report: Report) -> dict[str, Any]:
         "memory": _memory(tables, report),
         "code": _code(report),
         "cost": None if report.roofline is None else report.roofline.data(),
+        "native": None if report.native is None else report.native.data(),
         **tables.rows,
     }
 

@@ -21,6 +21,8 @@ from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import SavedModel, load_model, load_package
+from fluid.cli.profile import profiled
+from fluid.cli.target import on_target
 from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.values.images import ImageOptions
@@ -43,7 +45,7 @@ EVERY = 0.1
 
 def infer(given: argparse.Namespace) -> int:
     """Describe a model, or run it, print its outputs, and write, time and compare them."""
-    with within(given.time_limit):
+    with within(given.time_limit), on_target(given.target):
         return _inferred(given)
 
 
@@ -76,6 +78,10 @@ def _inferred(given: argparse.Namespace) -> int:
         print(f"trace of it in {given.trace}: open it in ui.perfetto.dev or chrome://tracing")
     if given.time or given.repeat:
         print(_timed(predictor, feed, given.repeat))
+    if given.profile:
+        with _progress("profiling"):
+            text = profiled(lambda: predictor.run(feed))
+        print(f"\n{text}")
     return _kept(given, _arrays(outputs), theirs)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
+from fluid.cli.target import add_target
 from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
 from fluid.cli.values.results import NUMBERS
@@ -33,6 +34,7 @@ INFER_EXAMPLES = """\
 examples:
   fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
   fluid infer DIR --input x.npy --dtype bf16 --check theirs.npz --tolerance 0.02
+  fluid infer DIR --input x.npy --target native --profile    machine code; the time of each op
   fluid infer DIR --describe                          show feeds, fetches, ops and sizes, do not run
   fluid infer DIR --input img=x.npy --input scale="1.5; 2.5"
   fluid infer DIR --input feeds.npz --check theirs.npz --tolerance 1e-4
@@ -76,6 +78,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--dtype", choices=["fp32", *NARROW],
         help="dtype of matrix products and the ops fused into them (default: fp32)",
     )  # fmt: skip
+    add_target(command)
     command.add_argument(
         "--memory-limit", type=memory_limit, metavar="BYTES",
         help="fail before a run allocates more than this, such as 2GiB or 500MB (default: none)",
@@ -152,6 +155,10 @@ def _add_results(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--repeat", type=positive, metavar="N", help="like --time, with exactly N runs"
     )
+    group.add_argument(
+        "--profile", action="store_true",
+        help="run repeatedly and print the time of each op, with GFLOP/s and GB/s of native code",
+    )  # fmt: skip
     group.add_argument(
         "--trace", type=Path, metavar="FILE",
         help="write a Chrome trace of the first run: passes, steps, bytes",

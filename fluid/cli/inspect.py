@@ -26,6 +26,7 @@ from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from fluid.cli.model import CommandError, SavedModel, shape_text
+from fluid.cli.native_profile import native_report
 from fluid.cli.subject import Subject, kinds, subject
 from runtime.profiler import Span, trace
 
@@ -44,6 +45,8 @@ examples:
   fluid inspect train.pdmodel --html report.html      a training program; its loss is fetched
   fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
   fluid inspect out/demo/model --roofline h200        bytes and minimum time of kernels, per pass
+  fluid inspect out/demo/model --profile --batch 64   native code: times against this CPU's limits
+  fluid inspect out/demo/model --target native --html report.html     LLVM IR, assembly, cost
   fluid inspect DIR --roofline h200 --batch 256 --dtype bf16 --json account.json
   fluid inspect DIR --model-filename model --params-filename params
 """
@@ -87,7 +90,7 @@ def add_inspect(commands: Any) -> None:
     add(
         "--target",
         choices=list(TARGETS),
-        help="code to generate (default: numpy; triton with --roofline)",
+        help="code to generate (default: numpy; triton with --roofline, native with --profile)",
     )
     add(
         "--dtype",
@@ -99,6 +102,10 @@ def add_inspect(commands: Any) -> None:
     )
     add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
     add("--stop-after", metavar="PASS", help="skip the passes after this one")
+    add("--profile", action="store_true",
+        help="compile native code, run it on random inputs, and show the time of each step beside "
+        "what this CPU reaches; with --html also the roofline as a picture")  # fmt: skip
+    add("--chart", type=Path, metavar="FILE", help="write the roofline of --profile as an SVG file")
     add("--roofline", choices=sorted(GPUS), metavar="GPU",
         help=f"launches, bytes and minimum time per pass: {', '.join(sorted(GPUS))}")  # fmt: skip
     add(
@@ -117,7 +124,7 @@ def inspect(given: argparse.Namespace) -> int:
     options, gpu = _options(given), GPUS.get(given.roofline)
     if given.json and gpu is None:
         raise CommandError("--json requires --roofline with the name of a GPU")
-    target = given.target or ("numpy" if gpu is None else "triton")
+    target = _target(given)
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
     seen = _study(found, sizes, options, given.dump, target)
@@ -130,8 +137,14 @@ def inspect(given: argparse.Namespace) -> int:
         print(f"\n{seen.roofline(gpu)}")
     if gpu is not None and given.json:
         _write_json(seen, gpu, given.json)
+    native = native_report(seen, given.profile, bool(given.html)) if target == "native" else None
+    if native is not None:
+        print(f"\n{native}")
+    if native is not None and given.chart:
+        given.chart.write_text(native.chart(), encoding="utf-8")
+        print(f"\nchart    {given.chart}: the steps below the roofline of this CPU")
     if given.html:
-        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu)
+        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu, native)
         given.html.write_text(page, encoding="utf-8")
         spent = time.perf_counter() - start
         print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
@@ -142,6 +155,17 @@ def inspect(given: argparse.Namespace) -> int:
         name = seen.compiled.plan.name
         print(f"\ndumps    {given.dump}: the graph after each pass, {name}.plan and {name}.py")
     return 0
+
+
+def _target(given: argparse.Namespace) -> str:
+    """The code to generate; raises CommandError for options that need another target."""
+    if given.chart and not given.profile:
+        raise CommandError("--chart requires --profile, which measures the times in it")
+    if given.profile and (given.target not in (None, "native") or given.roofline):
+        raise CommandError("--profile is for native code: leave out --target and --roofline")
+    if given.profile:
+        return "native"
+    return given.target or ("triton" if given.roofline else "numpy")
 
 
 def _write_json(seen: Study, gpu: Gpu, path: Path) -> None:

@@ -39,6 +39,7 @@ from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
 from fluid.cli.ps import add_ps
 from fluid.cli.run import INTERRUPTED, prepare, run_script
+from fluid.cli.target import add_target
 from fluid.cli.terminal import escaped_output
 from fluid.cli.weights import add_weights
 from fluid.demo.story import EPOCHS, SEED, demo
@@ -59,6 +60,7 @@ start here:
 'fluid COMMAND --help' describes each command.
 
 environment variables:
+  FLUID_TARGET=native               run on the CPU as machine code instead of NumPy calls
   FLUID_TRACEBACK=full              show all frames in tracebacks, not only those of the script
 """
 
@@ -84,6 +86,7 @@ examples:
   fluid run train.py
   fluid run train.py --use_cuda 0 --epochs 5          arguments after the script go to the script
   fluid run --cpu train.py --use_gpu true             run on the CPU, although it asks for a GPU
+  fluid run --target native train.py                  machine code for this CPU instead of NumPy
   fluid run --trace trace.json train.py               open it in ui.perfetto.dev
   fluid run --force train.py                          even if another paddle is installed
   fluid run -m paddle.distributed.launch train.py     run a module, of paddle or your own
@@ -200,6 +203,7 @@ def _add_run(commands: Any) -> None:
     command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
+    add_target(command)
     command.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
     )

@@ -17,6 +17,7 @@ import numpy as np
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
+from fluid.cli.target import use_target
 from fluid.compatibility.as_paddle import install_as_paddle
 from fluid.compatibility.missing import why_absent
 from fluid.compatibility.old_python import mend
@@ -57,6 +58,7 @@ def prepare(given: argparse.Namespace) -> int:
         mend()
         if given.cpu:
             use_cpu()
+        use_target(given.target)
     except (ImportError, ValueError) as error:
         raise CommandError(str(error)) from error
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
@@ -56,6 +56,8 @@ class _Sequence:
 
     lines: list[str]
     given: list[str]
+    step: int | None = None
+    """The step of the last command, whose ops have been named."""
 
     def argument(self, argument: Argument) -> str:
         """The text of an argument; arrays that are new in every step are numbered."""
@@ -100,6 +102,7 @@ class NativeFrame(KernelFrame):
         self._checked: dict[SizeCheck, None] = {}
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
+        self._called_step: int | None = None
         self._outer_depth = 0
         self._begun: _Sequence | None = None
         self._expected: dict[str, None] = {}
@@ -140,16 +143,33 @@ class NativeFrame(KernelFrame):
         sizes = [each for each in (*arguments, kernel.units) if isinstance(each, Dim)]
         if any({*size.names} - self.bound_dims for size in sizes):
             text = ", ".join(map(str, arguments)) + "," * (len(arguments) == 1)
+            self._comment_call()
             self.line(f"native.call({name!r}, ({text}), {kernel.units})")
             return
-        if self._begun is None:
-            self._begun = _Sequence([], [])
-        texts = list(map(self._begun.argument, arguments))
+        begun = self._sequence()
+        texts = list(map(begun.argument, arguments))
         listed = ", ".join(texts) + "," * (len(texts) == 1)
-        self._begun.lines += [f"# {one_line(each)}" for each in self.comments]
         costs = (self._known(each) for each in (kernel.flops, kernel.nbytes))
-        self._begun.lines.append(f"({name!r}, ({listed}), {kernel.units}, {', '.join(costs)}),")
-        self.comments = []
+        begun.lines.append(f"({name!r}, ({listed}), {kernel.units}, {', '.join(costs)}),")
+
+    def _sequence(self) -> _Sequence:
+        """The sequence begun, or a new one; comments name the ops of the step, once in each."""
+        begun = self._begun = self._begun or _Sequence([], [])
+        if begun.step != self.step:
+            begun.lines += self._comments()
+            begun.step = self.step
+        return begun
+
+    def _comments(self) -> list[str]:
+        """Comments that name the ops of the step."""
+        return [f"# {one_line(each)}" for each in self.comments]
+
+    def _comment_call(self) -> None:
+        """Name the ops of the step above a call in it, once until a sequence runs."""
+        self.end_sequence()
+        if self._called_step != self.step:
+            self.body.lines += ["    " * self.body.depth + each for each in self._comments()]
+            self._called_step = self.step
 
     def _known(self, cost: Size) -> str:
         """A cost as text; 0 if sizes decide it that only an array tells."""
@@ -193,8 +213,9 @@ class NativeFrame(KernelFrame):
         self.costs.append(Call(self.step, name, kernel))
         listed = ", ".join(map(str, arguments))
         text = f"native.call({name!r}, ({listed}), {kernel.units})"
-        self.body.lines.insert(self._before_loop, "    " * self._outer_depth + text)
-        self._before_loop += 1
+        lines = ["    " * self._outer_depth + each for each in (*self._comments(), text)]
+        self.body.lines[self._before_loop : self._before_loop] = lines
+        self._before_loop += len(lines)
 
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """The kernels of a product or of images, which are written once for equal arguments."""
@@ -227,15 +248,13 @@ class NativeFrame(KernelFrame):
         if blocks is None:
             yield
             return
-        self._begun = self._begun or _Sequence([], [])
-        self._begun.lines += [f"# {one_line(each)}" for each in self.comments]
-        self.comments = []
+        begun = self._sequence()
         self.bound_dims |= {*BLOCK.names}
-        self._begun.lines.append(f"*(each for {BLOCK} in range({blocks}) for each in (")
+        begun.lines.append(f"*(each for {BLOCK} in range({blocks}) for each in (")
         self._repeats = blocks
         yield
         self._repeats = 1
-        self._begun.lines.append(")),")
+        begun.lines.append(")),")
 
     def shifted(self, operand: NumpyOperand, offset: Size) -> NumpyOperand:
         """The elements of an array from an offset on."""
@@ -272,6 +291,7 @@ class NativeFrame(KernelFrame):
         begun, self._begun = self._begun, None
         if begun is None:
             return
+        self._called_step = None
         name = self.names.make("run")
         self.setup.line(f"{name} = native([")
         for line in begun.lines:
@@ -320,14 +340,14 @@ class NativeFrame(KernelFrame):
         lists = self._appended()
         marks, begun = [len(each) for each in lists], self._copy_of_begun()
         depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
-        repeats = self._repeats
+        repeats, called = self._repeats, self._called_step
         try:
             yield
         except Exception:
             for each, mark in zip(lists, marks, strict=True):
                 _truncate(each, mark)
             self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
-            self._repeats = repeats
+            self._repeats, self._called_step = repeats, called
             del self._kept[blocks:]
             self._forget_operands()
             raise
@@ -343,11 +363,11 @@ class NativeFrame(KernelFrame):
             self.buffers,
             self.costs,
         ]
-        return [*kept, *lists, self.functions, self.globals, self.comments]
+        return [*kept, *lists, self.functions, self.globals]
 
     def _copy_of_begun(self) -> _Sequence | None:
         begun = self._begun
-        return None if begun is None else _Sequence([*begun.lines], [*begun.given])
+        return None if begun is None else replace(begun, lines=[*begun.lines], given=[*begun.given])
 
     def _forget_operands(self) -> None:
         """Forget the views of buffers that are no longer there."""

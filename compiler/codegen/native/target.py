@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.epilogue import split_anchor
@@ -26,6 +27,9 @@ from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
 from compiler.plan import Plan, Step
+
+_SCRIPT = Path(__file__).with_name("script.py.txt").read_text(encoding="utf-8")
+"""The code that runs when a module is executed as a script."""
 
 TYPES = frozenset(DType) - {DType.TOKEN}
 """The element types of kernels."""
@@ -74,7 +78,7 @@ def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
     """The module whose steps are written into a frame."""
     name = frame.machine.name
     style = Style(
-        "native", f"for CPUs with {name}", NUMPY_STYLE.imports, NUMPY_STYLE.script,
+        "native", f"for CPUs with {name}", NUMPY_STYLE.imports, _SCRIPT,
         lambda: _code(frame),
     )  # fmt: skip
     module = assemble(plan, frame, _emit, style, poison)
@@ -106,7 +110,6 @@ def _emit(frame: Frame, step: Step) -> None:
             check_values(frame, named)
             _emit_native(frame, named)
     except NotLowered as why:
-        frame.comments = []
         frame.fallbacks[step.index] = str(why)
         frame.line(f"# in NumPy: {one_line(str(why))}")
         emit_step(frame, step)

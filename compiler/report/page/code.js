@@ -31,7 +31,7 @@ function showKernel(index) {
   fill(find("kernel"), el("h2", {}, step ? stepText(step) : "kernel", el("small", {}, `kernel ${index} of ${data.code.kernels.length}`)),
     el("h3", {}, "ops"), el("ul", { class: "values" }, (step ? step.ops : []).map(opItem)),
     el("h3", {}, "code"), stop > first ? listing(source.slice(first, stop), first) : el("p", { class: "quiet" }, "The module has no code for it."),
-    functionsOf(source.slice(first, stop)), whole);
+    functionsOf(source.slice(first, stop)), nativeStep(index), whole);
   find("kernel").scrollTop = 0;
 }
 

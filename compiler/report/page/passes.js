@@ -27,7 +27,7 @@ function railItem(stage) {
 
 views.overview = function showOverview() {
   const panel = find("panel-overview");
-  if (!panel.childElementCount) fill(panel, figures(), pipeline(), costTables());
+  if (!panel.childElementCount) fill(panel, figures(), pipeline(), costTables(), rooflineChart());
   panel.querySelectorAll(".pipeline tbody tr").forEach((row, index) => row.classList.toggle("here", index === state.stage));
 };
 

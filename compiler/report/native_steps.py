@@ -1,0 +1,208 @@
+"""Steps of a native plan: kernels, cost, and measured times against the limits of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.machine import MACHINES
+from compiler.codegen.native.target import NativeTarget
+from compiler.cost.plan_cost import call_cost
+from compiler.escape import one_line
+from compiler.plan import Plan, Step
+from compiler.report.memory import size_text
+from compiler.report.roofline import scaled, time_text
+from compiler.report.roofline_chart import Point, roofline_chart
+from compiler.report.table import count, table
+
+SHOWN = 30
+"""Number of steps listed in text, longest first."""
+WIDEST = 40
+"""Most characters of the ops of a row."""
+
+
+@dataclass(frozen=True)
+class CpuLimits:
+    """What a CPU was measured to reach with `threads` threads.
+
+    `flops` are operations of float32 multiply-adds per second; `bandwidths` the bytes per second
+    that copies read and write, by the bytes of what is copied, in ascending order.
+    """
+
+    threads: int
+    flops: float
+    bandwidths: Mapping[int, float]
+
+    def bandwidth(self, moved: int) -> float:
+        """The bandwidth measured for the least memory that holds so many bytes."""
+        return next((rate for held, rate in self.bandwidths.items() if moved <= held),
+                    [*self.bandwidths.values()][-1])  # fmt: skip
+
+    def seconds(self, flops: int, moved: int) -> float:
+        """The least time for operations and bytes: of those two, the longer."""
+        return max(flops / self.flops, moved / self.bandwidth(moved))
+
+
+@dataclass(frozen=True)
+class NativeStep:
+    """Ops that run together: the names of their kernels, operations, bytes, measured seconds.
+
+    `reason` tells why a step without kernels runs in NumPy.
+    """
+
+    ops: tuple[str, ...]
+    kinds: str
+    source: str
+    kernels: tuple[str, ...]
+    flops: int
+    moved: int
+    reason: str
+    seconds: float | None = None
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte; 0 if no bytes are known."""
+        return self.flops / self.moved if self.moved else 0.0
+
+
+@dataclass(frozen=True)
+class NativeReport:
+    """A native plan on the CPUs that `machine` names.
+
+    `kernels` is the LLVM IR of each kernel, `assembly` its assembly, if it was asked for; `limits`
+    are known if times were measured.
+    """
+
+    machine: str
+    steps: Sequence[NativeStep]
+    kernels: Mapping[str, str]
+    assembly: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: CpuLimits | None = None
+
+    def data(self) -> dict[str, Any]:
+        """Return the same as plain values for the page."""
+        names = dict.fromkeys(name for step in self.steps for name in step.kernels)
+        return {
+            "machine": self.machine,
+            "kernels": {each: [self.kernels[each], self.assembly.get(each, "")] for each in names},
+            "steps": [
+                [list(each.kernels), each.flops, each.moved, each.reason, each.seconds,
+                 self.share(each)]
+                for each in self.steps
+            ],
+            "chart": self.chart() if self.limits else "",
+        }  # fmt: skip
+
+    def share(self, step: NativeStep) -> float | None:
+        """The least time of a step ÷ the measured one; None if either is unknown."""
+        if self.limits is None or not step.seconds or not step.kernels:
+            return None
+        return self.limits.seconds(step.flops, step.moved) / step.seconds
+
+    def chart(self) -> str:
+        """The measured steps below the roofline, as SVG. Requires limits."""
+        assert self.limits is not None
+        points = [
+            Point(each.kinds, each.intensity, each.flops / each.seconds / 1e9, each.seconds)
+            for each in self.steps
+            if each.flops and each.moved and each.seconds
+        ]
+        title = f"{self.machine}, {count(self.limits.threads, 'thread')}"
+        slopes = {size_text(n): rate / 1e9 for n, rate in self.limits.bandwidths.items()}
+        return roofline_chart(title, self.limits.flops / 1e9, slopes, points)
+
+    def __str__(self) -> str:
+        """Return the steps, longest first, and the ops in NumPy with the reason, as text."""
+        lines = [_limits_text(self)]
+        native = [each for each in self.steps if each.kernels]
+        lines += [self._table(native)] if native else []
+        lines += [
+            one_line(f"  in NumPy: {each.kinds}{f' ({each.source})' * bool(each.source)}: "
+                     f"{each.reason}")
+            for each in self.steps if each.reason
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+    def _table(self, native: Sequence[NativeStep]) -> str:
+        longest = sorted(native, key=lambda each: -(each.seconds or each.moved))
+        heads = (
+            "ops",
+            "line",
+            "flops",
+            "bytes",
+            "flops/byte",
+            "time",
+            "GFLOP/s",
+            "GB/s",
+            "of roof",
+        )
+        rows = [heads, *(self._row(each) for each in longest[:SHOWN])]
+        left = len(longest) - SHOWN
+        rows += [(f"and {left} more", *[""] * 8)] * (left > 0)
+        cut = len(heads) if self.limits else 5
+        return table([row[:cut] for row in rows], left=2)
+
+    def _row(self, step: NativeStep) -> tuple[str, ...]:
+        name = step.kinds if len(step.kinds) <= WIDEST else step.kinds[: WIDEST - 1] + "…"
+        cost = scaled(step.flops), f"{scaled(step.moved)}B", f"{step.intensity:.2f}"
+        if not step.seconds:
+            return name, step.source, *cost, "", "", "", ""
+        rates = (f"{each / step.seconds / 1e9:.1f}" for each in (step.flops, step.moved))
+        share = self.share(step)
+        roof = "" if share is None else f"{100 * share:.0f} %"
+        return name, step.source, *cost, time_text(step.seconds), *rates, roof
+
+
+def _limits_text(report: NativeReport) -> str:
+    text = f"  native code for CPUs with {report.machine}"
+    if report.limits is None:
+        return text
+    limits = report.limits
+    slopes = (f"{rate / 1e9:.0f} GB/s in {size_text(n)}" for n, rate in limits.bandwidths.items())
+    reached = ", ".join([f"{limits.flops / 1e9:.0f} GFLOP/s", *slopes])
+    return f"{text}; measured with {count(limits.threads, 'thread')}: {reached}"
+
+
+def native_steps(
+    plan: Plan,
+    sizes: Mapping[str, int],
+    machine: str,
+    reasons: Mapping[tuple[str, ...], str],
+    seconds: Mapping[tuple[str, ...], float],
+) -> list[NativeStep]:
+    """The steps of a native plan in order.
+
+    `reasons` tell why ops with these outputs have no kernels; `seconds` are measured times by the
+    ops of a step as in the comments of a module: an op's text, two spaces, its source.
+    """
+    frame = NativeTarget(MACHINES[machine]).frame(plan)
+    return [_step(frame, step, sizes, reasons, seconds) for step in plan.steps]
+
+
+def _step(
+    frame: NativeFrame, step: Step, sizes: Mapping[str, int],
+    reasons: Mapping[tuple[str, ...], str], seconds: Mapping[tuple[str, ...], float],
+) -> NativeStep:  # fmt: skip
+    inside = [each.index for each in _with_nested(step)]
+    calls = [call for call in frame.costs if call.step in inside]
+    costs = [call_cost(call, sizes) for call in calls]
+    comments = tuple(one_line(op.text + f"  {op.source}" * bool(op.source)) for op in step.ops)
+    why = next((frame.fallbacks[each] for each in inside if each in frame.fallbacks), "")
+    first = step.ops[0]
+    if not calls and not why and first.kind != "delete_var":
+        labels = tuple(value.label for slot in first.outputs.values() for value in slot)
+        why = reasons.get(labels, "")
+    return NativeStep(
+        tuple(op.text for op in step.ops), "+".join(op.kind for op in step.ops), first.source,
+        tuple(dict.fromkeys(call.name for call in calls)), sum(flops for flops, _ in costs),
+        sum(moved for _, moved in costs), why, seconds.get(comments),
+    )  # fmt: skip
+
+
+def _with_nested(step: Step) -> Iterator[Step]:
+    """Yield a step and those of its blocks."""
+    yield step
+    for inner in (inner for op in step.ops for inner in op.body):
+        yield from _with_nested(inner)

@@ -1,0 +1,129 @@
+"""Roofline charts as SVG text: GFLOP/s over operations per byte, with logarithmic axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log2
+
+from compiler.escape import html_text, one_line
+
+WIDTH, HEIGHT, MARGIN = 640, 420, 60
+ROOF, DOT = "#d62728", "#1f77b4"
+NAMED = 6
+"""Points that have their name in the chart, the longest first."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel: its operations per byte, its GFLOP/s, and its seconds, which scale the dot."""
+
+    name: str
+    intensity: float
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Powers of two from `low` to `high` along `length` pixels."""
+
+    low: int
+    high: int
+    length: int
+
+    @classmethod
+    def over(cls, values: Sequence[float], length: int) -> _Axis:
+        low, high = floor(log2(min(values))), ceil(log2(max(values)))
+        return cls(low, max(high, low + 1), length)
+
+    def place(self, value: float) -> float:
+        """Pixels from the start."""
+        return (log2(value) - self.low) / (self.high - self.low) * self.length
+
+    def ticks(self) -> list[float]:
+        """Powers of two, at most about ten."""
+        step = max(1, (self.high - self.low) // 8)
+        return [2.0**power for power in range(self.low, self.high + 1, step)]
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """The area between the axes, in pixels of the drawing."""
+
+    x: _Axis
+    y: _Axis
+
+    def at(self, intensity: float, rate: float) -> tuple[float, float]:
+        return MARGIN + self.x.place(intensity), HEIGHT - MARGIN - self.y.place(rate)
+
+
+def roofline_chart(
+    title: str, peak: float, bandwidths: Mapping[str, float], points: Sequence[Point]
+) -> str:
+    """An SVG document: the peak in GFLOP/s, a slope for each bandwidth in GB/s by its name, and a
+    dot for each point, whose title has its numbers.
+    """
+    ridges = [peak / each for each in bandwidths.values()]
+    intensities = [*(each / 4 for each in ridges), *(each * 4 for each in ridges)]
+    intensities += [each.intensity for each in points]
+    plane = _Plane(
+        _Axis.over(intensities, WIDTH - 2 * MARGIN),
+        _Axis.over([peak * 1.2, peak / 64, *(p.rate for p in points)], HEIGHT - 2 * MARGIN),
+    )
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _text(WIDTH / 2, MARGIN / 2, title, "middle"),
+        _text(WIDTH / 2, HEIGHT - MARGIN / 4, "operations per byte", "middle"),
+        _text(MARGIN, MARGIN - 8, "GFLOP/s", "middle"),
+        *_grid(plane), *_roofs(plane, peak, bandwidths), *_dots(plane, points), "</svg>",
+    ]) + "\n"  # fmt: skip
+
+
+def _grid(plane: _Plane) -> Iterable[str]:
+    bottom, right = HEIGHT - MARGIN, WIDTH - MARGIN
+    for tick in plane.x.ticks():
+        at = MARGIN + plane.x.place(tick)
+        yield f'<path d="M{at:.1f} {MARGIN}V{bottom}" stroke="#ddd"/>'
+        yield _text(at, bottom + 16, f"{tick:g}", "middle")
+    for tick in plane.y.ticks():
+        at = bottom - plane.y.place(tick)
+        yield f'<path d="M{MARGIN} {at:.1f}H{right}" stroke="#ddd"/>'
+        yield _text(MARGIN - 6, at + 4, f"{tick:g}", "end")
+
+
+def _roofs(plane: _Plane, peak: float, bandwidths: Mapping[str, float]) -> Iterable[str]:
+    """The peak, and below it the slope of each bandwidth, from where it enters the chart."""
+    right = 2.0**plane.x.high
+    first = min((peak / each for each in bandwidths.values()), default=right)
+    (a, top), (b, _) = plane.at(first, peak), plane.at(right, peak)
+    yield f'<path d="M{a:.1f} {top:.1f}H{b:.1f}" stroke="{ROOF}" fill="none" stroke-width="2"/>'
+    yield _text(b, top - 6, f"{peak:.0f} GFLOP/s", "end", ROOF)
+    for name, bandwidth in bandwidths.items():
+        start = max(2.0**plane.x.low, 2.0**plane.y.low / bandwidth)
+        (a, low), (b, top) = plane.at(start, start * bandwidth), plane.at(peak / bandwidth, peak)
+        yield f'<path d="M{a:.1f} {low:.1f}L{b:.1f} {top:.1f}" stroke="{ROOF}" stroke-width="2"/>'
+        yield _text(a + 6, low - 4, f"{name}: {bandwidth:.0f} GB/s", "start", ROOF)
+
+
+def _dots(plane: _Plane, points: Sequence[Point]) -> Iterable[str]:
+    whole = sum(each.seconds for each in points)
+    longest = sorted(points, key=lambda each: -each.seconds)
+    for place, point in enumerate(longest):
+        x, y = plane.at(point.intensity, point.rate)
+        radius = 3 + 9 * (point.seconds / whole) ** 0.5
+        told = f"{point.name}: {point.rate:.1f} GFLOP/s, {point.seconds * 1e6:.1f} µs"
+        yield (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{DOT}" fill-opacity="0.6">'
+            f"<title>{html_text(one_line(told))}</title></circle>"
+        )
+        if place < NAMED:
+            name = point.name if len(point.name) <= 32 else point.name[:31] + "…"
+            yield _text(x, y - radius - 3, name, "middle", DOT)
+
+
+def _text(x: float, y: float, words: str, anchor: str, colour: str = "black") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"'
+    return f"<text {place}>{html_text(one_line(words))}</text>"

@@ -1,0 +1,74 @@
+"""The table of `fluid infer --profile`: the time of each op of a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from compiler.report.table import count, table
+from fluid.profiler import recording
+from runtime.profiler import Span
+
+__all__ = ["profiled"]
+
+WARM_UPS, RUNS, PATIENCE, LISTED = 2, 50, 1.0, 40
+"""Runs before times are kept, the most that are kept, the seconds after which no more begin, and
+the rows of the table."""
+WIDEST = 40
+"""Most characters of the ops and of the outputs of a row."""
+
+
+def profiled(run: Callable[[], object]) -> str:
+    """Run repeatedly; return a table with the median time of each step, the longest first.
+
+    Ops that run together are one step. Those of native code have their rates; others run in NumPy.
+    """
+    with recording() as recorded:
+        for _ in range(WARM_UPS):
+            run()
+        recorded.clear()
+        until, runs = time.perf_counter() + PATIENCE, 0
+        while runs < RUNS and (not runs or time.perf_counter() < until):
+            run()
+            runs += 1
+        spans = recorded.spans
+    return steps_table(spans, runs)
+
+
+def steps_table(spans: Sequence[Span], runs: int) -> str:
+    """A row for each step: its ops, output, line, calls in a run, median time and share."""
+    steps: dict[tuple[str, ...], list[Span]] = {}
+    for span in spans:
+        steps.setdefault(span.ops, []).append(span)
+    whole = max(sum(span.stop - span.start for span in spans), 1)
+    longest = sorted(steps.values(), key=lambda each: -sum(s.stop - s.start for s in each))
+    rows = [_row(each, runs, whole) for each in longest[:LISTED]]
+    left = len(longest) - LISTED
+    rows += [(f"and {left} shorter ones", *[""] * 7)] * (left > 0)
+    heads = ("ops", "output", "line", "calls", "µs each", "share", "GFLOP/s", "GB/s")
+    total = f"median of {count(runs, 'run')}; all steps take {whole / runs / 1e6:.3f} ms a run"
+    return f"{table([heads, *rows], indent='', left=3)}\n{total}"
+
+
+def _row(spans: Sequence[Span], runs: int, whole: int) -> tuple[str, ...]:
+    times = [span.stop - span.start for span in spans]
+    spent, first = median(times), spans[0]
+    share = f"{100 * sum(times) / whole:.1f} %"
+    rates = ("in NumPy", "")
+    if first.moved or first.flops:
+        rates = tuple(f"{each / max(spent, 1):.1f}" for each in (first.flops, first.moved))
+    calls = f"{len(spans) / runs:g}"
+    return (
+        _short(first.kinds),
+        _short(first.outputs),
+        first.line,
+        calls,
+        f"{spent / 1e3:.2f}",
+        share,
+        *rates,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
