@@ -25,6 +25,17 @@ def factor(x):
         x = x.to(tl.float32)
     return x
 
+def rounded_tf32(x):
+    """Round float32 to the nearest TF32, ties away from 0; a tensor core would truncate."""
+    if CONVERTS_TF32:
+        x = tl.inline_asm_elementwise(
+            "cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        bits = x.to(tl.int32, bitcast=True)
+        x = tl.where(x == x, (bits + 4096) & -8192, bits).to(tl.float32, bitcast=True)
+    return x
+
 def times(a, b):
     """The product."""
     return a * b
@@ -188,8 +199,17 @@ HELPERS: dict[str, str] = {
 
 GLOBALS: dict[str, str] = {
     "INTERPRETED": "INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)",
+    "CONVERTS_TF32": (
+        "CONVERTS_TF32 = tl.constexpr("
+        "torch.version.hip is None and not triton.knobs.runtime.interpret)"
+    ),
 }
 """The source of each constant that helpers use."""
+
+
+def constant_for(name: str, maker: str) -> str:
+    """The source of a constant in a kernel compiled ahead of time for GPUs of one maker."""
+    return f"{name} = tl.constexpr({maker == 'cuda'})" if name == "CONVERTS_TF32" else GLOBALS[name]
 
 
 def with_needed(names: list[str]) -> list[str]:
