@@ -78,3 +78,43 @@ def test_the_assembly_rounds_to_tf32(tmp_path):
     module = tf32_product()
     assert "cvt.rna.tf32.f32" in assembly(module, tmp_path)
     assert "cvt.rna" not in assembly(module, tmp_path, "hip:gfx942")
+
+
+# ---- quotients and square roots ----
+
+
+def remainders(dtype="float32"):
+    return module_of(fluid.layers.elementwise_mod, dtype)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_at_exact_multiples_are_0(dtype):
+    y = RANDOM.uniform(0.1, 9, (8, 64)).astype(np.float16).astype(dtype)
+    x = y * RANDOM.integers(-900, 900, y.shape).astype(dtype)  # exact: 11 + 10 bits
+    y *= np.where(RANDOM.random(y.shape) < 0.5, -1, 1).astype(dtype)
+    assert not run(remainders(dtype), x, y).any()
+
+
+@pytest.mark.device
+def test_remainders_next_to_multiples_and_of_special_values():
+    y = RANDOM.integers(1, 9, (8, 64)).astype(np.float32)
+    x = np.nextafter(y * RANDOM.integers(1, 900, y.shape).astype(np.float32), np.float32(0))
+    special = np.array([1, -1, 0, np.inf, np.nan, 2.5, -0.5, 7], np.float32)
+    x[0, :], y[0, :] = np.repeat(special, 8), np.tile([3, -3, 0, np.inf, -np.inf, np.nan, 1, -1], 8)
+    with np.errstate(all="ignore"):
+        expected = np.remainder(x, y)
+    found = run(remainders(), x, y)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4)  # an interpreter has no FMA
+
+
+def test_the_assembly_divides_exactly(tmp_path):
+    text = assembly(remainders(), tmp_path)
+    assert "div.rn.f32" in text and not re.search(r"div\.(full|approx)", text)
+
+
+def test_the_assembly_takes_exact_square_roots(tmp_path):
+    text = assembly(module_of(lambda x, y: fluid.layers.sqrt(x) + y), tmp_path)
+    assert "sqrt.rn.f32" in text and "sqrt.approx" not in text
+    wide = module_of(lambda x, y: fluid.layers.sqrt(x) + y, "float64")
+    assert "sqrt.rn.f64" in assembly(wide, tmp_path)
