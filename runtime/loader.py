@@ -22,7 +22,7 @@ from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
-from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
+from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block, separate_blocks
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
@@ -147,7 +147,7 @@ class Executable:
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
-        self._memory = Memory(module.buffers, arenas)
+        self._memory = Memory(module.buffers, arenas, separate_blocks(device))
 
     @property
     def nbytes(self) -> int:

@@ -179,6 +179,16 @@ class DeviceArena:
             return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
 
+def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
+    """Return a function that makes a block per device buffer, if FLUID_SEPARATE_BUFFERS is set.
+
+    compute-sanitizer knows where an allocation ends, but not where a buffer of an arena does.
+    """
+    if not device or os.environ.get("FLUID_SEPARATE_BUFFERS", "0") in ("", "0"):
+        return None
+    return lambda: DeviceArena(device)
+
+
 def tensor_over(array: Array) -> Any:
     """A tensor that shares an array's memory; torch does not accept NumPy's bfloat16 directly."""
     torch = import_module("torch")

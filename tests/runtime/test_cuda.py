@@ -90,3 +90,25 @@ def test_what_is_fed_next_does_not_reach_the_step_before() -> None:
         fed[:] = value
         (out,) = executor.run(main, {"x": fed}, [y])
         np.testing.assert_array_equal(out, np.full(4, value * float(1 << 20), np.float32))
+
+
+@pytest.mark.device
+def test_every_buffer_may_be_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[DeviceArena] = []
+
+    def reserve(arena: DeviceArena, nbytes: int, reserve: Any = DeviceArena.reserve) -> None:
+        made.append(arena)
+        reserve(arena, nbytes)
+
+    monkeypatch.setattr(DeviceArena, "reserve", reserve)
+    monkeypatch.setenv("FLUID_SEPARATE_BUFFERS", "1")
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [3, 5], "float32")
+        y = fluid.layers.matmul(fluid.layers.softmax(x), fluid.layers.relu(x), transpose_y=True)
+    fed = np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5)
+    (out,) = fluid.Executor(fluid.CUDAPlace(0)).run(main, {"x": fed}, [y])
+    soft = np.exp(fed) / np.exp(fed).sum(1, keepdims=True)
+    np.testing.assert_allclose(out, soft @ np.maximum(fed, 0).T, rtol=1e-5)
+    sizes = [arena.nbytes for arena in made[1:]]  # the first is the arena
+    assert len(sizes) >= 3 and {60, 36} <= set(sizes)
