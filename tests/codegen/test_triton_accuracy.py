@@ -118,3 +118,18 @@ def test_the_assembly_takes_exact_square_roots(tmp_path):
     assert "sqrt.rn.f32" in text and "sqrt.approx" not in text
     wide = module_of(lambda x, y: fluid.layers.sqrt(x) + y, "float64")
     assert "sqrt.rn.f64" in assembly(wide, tmp_path)
+
+
+# ---- atomics ----
+
+
+def test_sums_of_duplicate_rows_need_no_fence(tmp_path):
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        x, ids = fluid.data("x", [8, 4]), fluid.data("ids", [6], "int64")
+        x.stop_gradient = False
+        (out,) = fluid.gradients([fluid.layers.gather(x, ids, overwrite=False)], [x])
+    module = compile_program(program, feed=["x", "ids"], fetch=[out], target="triton")
+    text = assembly(module, tmp_path)
+    assert "atom.global.gpu.relaxed.add" in text
+    assert "acq_rel" not in text
