@@ -85,15 +85,23 @@ class Recorder:
         self.spans.clear()
         self.passes.clear()
 
-    def tap(self, module: Module) -> tuple[Module, dict[str, Callable[[int], None]]]:
-        """Return an instrumented copy of a module, and the extra globals its source requires."""
+    def tap(
+        self, module: Module, wait: Callable[[], None] | None = None
+    ) -> tuple[Module, dict[str, Callable[[int], None]]]:
+        """Return an instrumented copy of a module, and the extra globals its source requires.
+
+        `wait` is called before each reading of the clock. On a device it waits for the kernels
+        launched so far; without it, spans would be the times of launches.
+        """
         steps: list[tuple[str, ...]] = []
         lines = _tapped(module.source.splitlines(), steps, module.dims)
         tapped = replace(module, source="\n".join([*lines, ""]))
         self.passes += _passes(module, perf_counter_ns())
-        return tapped, {MARK: self._clock(steps, module)}
+        return tapped, {MARK: self._clock(steps, module, wait)}
 
-    def _clock(self, steps: list[tuple[str, ...]], module: Module) -> Callable[..., None]:
+    def _clock(
+        self, steps: list[tuple[str, ...]], module: Module, wait: Callable[[], None] | None
+    ) -> Callable[..., None]:
         """Return the function a tapped module calls, with START and its sizes, then with step
         numbers.
 
@@ -113,6 +121,8 @@ class Recorder:
                     )
                 used[:] = known[sizes]
                 return
+            if wait is not None:
+                wait()
             times.append((number, perf_counter_ns()))
             if number == len(steps):
                 for (step, start), (_, stop) in pairwise(times):

@@ -98,6 +98,17 @@ def stream_of(device: str) -> Callable[[], int]:
     return lambda: int(cuda.current_stream(device).cuda_stream)
 
 
+def waiter(device: str) -> Callable[[], None] | None:
+    """Return a function that waits for the work of this thread's current stream on a device.
+
+    None if kernels have ended when their launch returns, as in the interpreter.
+    """
+    if not device.startswith("cuda"):
+        return None
+    cuda = import_module("torch").cuda
+    return lambda: cuda.current_stream(device).synchronize()
+
+
 def current(device: str) -> AbstractContextManager[object]:
     """A context manager in which kernels are launched on this device."""
     if not device.startswith("cuda"):
