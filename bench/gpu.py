@@ -5,7 +5,9 @@
 
 Tests marked `gpu` and `device` run on the GPU (including recorded ops and trainings), those of
 kernels once more under compute-sanitizer if it is installed, then `kernels.py`. All results are
-written to results/<device>.json, with a readable summary. Nothing is fetched or installed.
+written to results/<device>.json after each stage, with a readable summary. The exit code is 1 if
+any stage fails: a test, a memory error, a case of `kernels.py`, or a limit of time. Nothing is
+fetched or installed.
 """
 
 from __future__ import annotations
@@ -46,8 +48,16 @@ PYTEST = (
     *("-m", "gpu or device"),
 )
 
-OWN = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""Environment of the stages: installed third-party pytest plugins are not loaded."""
+OWN = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "TRITON_INTERPRET": "0",
+}
+"""Environment of the stages: third-party pytest plugins are not loaded, and Triton's interpreter is
+not used, whatever else is found on PATH."""
+
+ALONE = {"FLUID_SEPARATE_BUFFERS": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+"""Environment of the sanitizer: it knows where an allocation ends, so every buffer is one."""
 
 _GRACE = 10
 """Seconds that a command has to report its findings after its time is up."""
@@ -69,10 +79,12 @@ class Ended:
     code: int
 
 
-def ran(command: Sequence[str], seconds: float) -> Ended:
+def ran(
+    command: Sequence[str], seconds: float, variables: Mapping[str, str] | None = None
+) -> Ended:
     """Run a command in the project and show its output; interrupted when late, then killed."""
     begun, lines = time.monotonic(), list[str]()
-    environment = {**os.environ, **OWN, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **OWN, **(variables or {}), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -126,7 +138,7 @@ def sanitizer(seconds: float) -> dict[str, Any]:
     if tool is None:
         return {"left out": "compute-sanitizer is not installed"}
     watched = [tool, "--tool", "memcheck", "--target-processes", "all"]
-    ended = ran([*watched, *PYTEST, "-x", *SANITIZED], seconds)
+    ended = ran([*watched, *PYTEST, *SANITIZED], seconds, ALONE)
     if _REFUSED in ended.text:
         return {"left out": "compute-sanitizer does not support this device or its driver"}
     found = sum(int(number) for number in _FOUND.findall(ended.text))
@@ -147,10 +159,24 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
     command = [sys.executable, "bench/kernels.py", "--json", str(path), "--seconds"]
     ended = ran([*command, str(seconds / 2)], seconds)
     if not path.exists():
-        return {"left out": f"bench/kernels.py ended with {ended.code}", "log": ended.text[-2000:]}
+        return {"failed": f"bench/kernels.py ended with {ended.code}", "log": ended.text[-2000:]}
     found = json.loads(path.read_text())
     path.unlink()
-    return found | {"seconds": round(ended.seconds, 1)}
+    return found | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
+
+
+def failed_stages(results: Mapping[str, Any]) -> list[str]:
+    """The stages that found a failure, were stopped at their limit, or gave no results."""
+    return [name for name in SHARES if _has_failed(results.get(name, {"failed": "not begun"}))]
+
+
+def _has_failed(stage: Mapping[str, Any]) -> bool:
+    if "left out" in stage:
+        return False
+    rows = stage.get("kernels", [])
+    late = stage.get("timed out", False) or len(rows) < stage.get("cases", 0)
+    wrong = stage.get("exit code") or stage.get("memory errors") or kernels.wrong_cases(rows)
+    return bool("failed" in stage or late or wrong)
 
 
 def summary(results: Mapping[str, Any]) -> str:
@@ -163,13 +189,19 @@ def summary(results: Mapping[str, Any]) -> str:
         "",
         f"- tests: {_stage_text(results['tests'])}",
         f"- compute-sanitizer: {_stage_text(results['sanitizer'])}",
-        f"- kernels: {results['kernels'].get('left out', f'{len(rows)} cases')}",
+        f"- kernels: {results['kernels'].get('failed', _case_count(results['kernels']))}",
+        f"- failed: {', '.join(failed_stages(results)) or 'nothing'}",
         "",
         "```",
         kernels.report(rows, limits) if rows else results["kernels"].get("log", ""),
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _case_count(stage: Mapping[str, Any]) -> str:
+    done = len(stage.get("kernels", []))
+    return f"{done} of {stage.get('cases', done)} cases"
 
 
 def _stage_text(stage: Mapping[str, Any]) -> str:
@@ -196,22 +228,23 @@ def main() -> int:
         print("there is no CUDA GPU here: `make test` runs the same kernels in an interpreter")
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
-    results = _all(given.out, given.minutes * 60)
-    name = re.sub(r"\W+", "-", results["device"].lower()).strip("-")
-    (given.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (given.out / f"{name}.md").write_text(summary(results), encoding="utf-8")
-    print(f"\n{summary(results)}\nwritten: {given.out / name}.json and .md")
-    return int(bool(results["tests"]["exit code"]))
+    device = torch.cuda.get_device_name(0)
+    path = given.out / (re.sub(r"\W+", "-", device.lower()).strip("-") + ".json")
+    results = _all({"device": device, "machine": machine()}, path, given.minutes * 60)
+    path.with_suffix(".md").write_text(summary(results), encoding="utf-8")
+    print(f"\n{summary(results)}\nwritten: {path.with_suffix('')}.json and .md")
+    return int(bool(failed_stages(results)))
 
 
-def _all(out: Path, seconds: float) -> dict[str, Any]:
+def _all(results: dict[str, Any], path: Path, seconds: float) -> dict[str, Any]:
+    """Run the stages, and write the results so far after each."""
     begun, left = time.monotonic(), 1.0
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "machine": machine()}
-    stages = {"tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, out)}
+    stages = {"tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, path.parent)}
     for name, stage in stages.items():
         rest = seconds - (time.monotonic() - begun)
         print(f"== {name}: at most {rest * SHARES[name] / left:.0f} s", flush=True)
         results[name] = stage(rest * SHARES[name] / left)
+        kernels.write(path, results)
         left -= SHARES[name]
     return results
 

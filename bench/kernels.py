@@ -7,6 +7,7 @@
 Times are medians of alternating rounds. A limit is a copy's bandwidth, or the throughput of torch's
 matmul, both measured first; bytes are the minimum that a step must move. `worst` is the largest
 difference from torch's numbers, relative to the tolerance: above 1 the result is wrong.
+A case that fails leaves a row with its error; results are written after every case.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,15 +41,19 @@ COLUMNS = {
 def measure(
     chosen: Sequence[Case], limits: Mapping[str, float], on_gpu: bool, seconds: float
 ) -> Iterator[Row]:
-    """A row per case; torch.compile is skipped once `seconds` have passed."""
+    """A row per case; torch.compile is skipped once `seconds` have passed.
+
+    The row of a case that raises has its `error`; the others are measured all the same.
+    """
     begun = time.monotonic()
     for case in chosen:
         late = time.monotonic() - begun > seconds
         try:
-            yield _measured(case, limits, on_gpu, compiled=on_gpu and not late)
-        except Exception as error:
-            error.add_note(f"in the case {case.title!r}")
-            raise
+            row = _measured(case, limits, on_gpu, compiled=on_gpu and not late)
+        except Exception as error:  # noqa: BLE001 - it may be any of three compilers'
+            traceback.print_exception(error)
+            row = {"case": case.title, "error": f"{type(error).__name__}: {error}"[:2000]}
+        yield row
 
 
 def _measured(case: Case, limits: Mapping[str, float], on_gpu: bool, compiled: bool) -> Row:
@@ -97,12 +103,19 @@ def _reached(case: Case, moved: int, ms: float, limits: Mapping[str, float]) -> 
 def report(rows: Sequence[Row], limits: Mapping[str, float]) -> str:
     """The table, and whether numbers are right."""
     peaks = ", ".join(f"{name} {value:,.0f}" for name, value in limits.items())
-    wrong = [row["case"] for row in rows if row["worst"] > 1 or row["worst"] != row["worst"]]
+    wrong = wrong_cases(rows)
     return "\n".join([
         table(f"Kernels ({peaks or 'interpreted: times are meaningless'})", rows, COLUMNS),
-        goal(f"{len(wrong)} of {len(rows)} differ from torch", not wrong, "0"),
+        goal(f"{len(wrong)} of {len(rows)} fail or differ from torch", not wrong, "0"),
         *(f"    {name}" for name in wrong),
     ])  # fmt: skip
+
+
+def wrong_cases(rows: Sequence[Row]) -> list[str]:
+    """The cases that raised an error, with its first line, or whose numbers differ from torch's."""
+    failed = {r["case"]: ": " + r["error"].partition("\n")[0] for r in rows if "error" in r}
+    differing = {r["case"]: "" for r in rows if "error" not in r and not r["worst"] <= 1}
+    return [f"{name}{text}" for name, text in (failed | differing).items()]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -118,8 +131,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main() -> None:
-    """Measure, show, write."""
+def main() -> int:
+    """Measure, show, write; the exit code is 1 if a case fails or its numbers are wrong."""
     given = parser().parse_args()
     on_gpu = torch.cuda.is_available()
     if not on_gpu and not given.small:
@@ -129,10 +142,20 @@ def main() -> None:
     limits, rows = ceilings(on_gpu, given.dtypes), list[Row]()
     for row in measure(chosen, limits, on_gpu, given.seconds):
         rows.append(row)
-        print(f"[{len(rows)}/{len(chosen)}] {row['case']}: {row['ms']:.3f} ms", file=sys.stderr)
+        text = f"{row['ms']:.3f} ms" if "ms" in row else row["error"]
+        print(f"[{len(rows)}/{len(chosen)}] {row['case']}: {text}", file=sys.stderr)
+        if given.json:
+            found = {"limits": limits, "cases": len(chosen), "kernels": rows}
+            write(given.json, found)
     print(report(rows, limits))
-    if given.json:
-        given.json.write_text(json.dumps({"limits": limits, "kernels": rows}, indent=1) + "\n")
+    return int(bool(wrong_cases(rows)))
+
+
+def write(path: Path, found: Mapping[str, Any]) -> None:
+    """Write results as JSON; a reader finds those of before or these, never a part."""
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
 
 
 def _wanted(case: Case, words: Sequence[str]) -> bool:
@@ -140,4 +163,4 @@ def _wanted(case: Case, words: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,11 +21,12 @@ from compiler.codegen.module import Module
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
 from runtime.binding import check_shapes
-from runtime.device import CPUPlace, Place
+from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import NotInitialized, StepError
 from runtime.feeds import Declared, Fed, compare_feeds
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
+from runtime.gpu.cuda import device_of, waiter
 from runtime.loader import Counters, Executable, Params, load
 from runtime.profiler import Recorder
 from runtime.sizes import LOD, Pattern, lod_owners_of
@@ -328,7 +329,9 @@ class Executor(Generic[P]):
         names, recorder = dict(self._names(program, scope)), self._recorder()
         params = self._params(module, scope)
         if recorder is not None:
-            module, clocks = recorder.tap(module)
+            place = self.place
+            wait = waiter(device_of(place)) if isinstance(place, CUDAPlace) else None
+            module, clocks = recorder.tap(module, wait)
             names |= clocks
         return load(module, self.place, params, counters=self.counters, names=names)
 

@@ -22,7 +22,8 @@ from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
-from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
+from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block, separate_blocks
+from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
@@ -139,6 +140,8 @@ class Executable:
         self._arenas = arenas
         self._device = device
         self._mirrors = Mirrors(device)
+        state = (params.clock.streams,) if isinstance(params, Arrays) else ()
+        self._orders = (StreamOrder(), *state)
         self._filename = module.filename
         self._use = StateUse(module, params, self)
         self._native = self._stateful_code() if module.target == "native" else None
@@ -147,7 +150,7 @@ class Executable:
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
-        self._memory = Memory(module.buffers, arenas)
+        self._memory = Memory(module.buffers, arenas, separate_blocks(device))
 
     @property
     def nbytes(self) -> int:
@@ -178,6 +181,8 @@ class Executable:
         if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
         with current(self._device):
+            for order in self._orders:
+                order.follow(self._device)
             step = self._step_for(feeds)
             with self._mirrors:
                 return self._run(step, feeds)

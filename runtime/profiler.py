@@ -101,12 +101,18 @@ class Recorder:
         self.spans.clear()
         self.passes.clear()
 
-    def tap(self, module: Module) -> tuple[Module, dict[str, StepClock]]:
-        """Return an instrumented copy of a module, and the extra globals its source requires."""
+    def tap(
+        self, module: Module, wait: Callable[[], None] | None = None
+    ) -> tuple[Module, dict[str, StepClock]]:
+        """Return an instrumented copy of a module, and the extra globals its source requires.
+
+        `wait` is called before each reading of the clock. On a device it waits for the kernels
+        launched so far; without it, spans would be the times of launches.
+        """
         taps = Taps(module.source, module.dims)
         tapped = replace(module, source="\n".join([*taps.lines, ""]))
         self.passes += _passes(module, perf_counter_ns())
-        return tapped, {MARK: StepClock(taps, module, self.spans)}
+        return tapped, {MARK: StepClock(taps, module, self.spans, wait)}
 
 
 class TimedCode(Protocol):
@@ -134,7 +140,10 @@ class StepClock:
     number of each step as it begins; the last number is the number of steps.
     """
 
-    def __init__(self, taps: Taps, module: Module, spans: list[Span]) -> None:
+    def __init__(
+        self, taps: Taps, module: Module, spans: list[Span], wait: Callable[[], None] | None = None
+    ) -> None:
+        self._wait = wait
         self._steps, self._order = taps.steps, taps.order
         self._module = module
         self._spans = spans
@@ -148,6 +157,8 @@ class StepClock:
             self._marks.clear()
             self._used = self._bytes(sizes)
             return
+        if self._wait is not None:
+            self._wait()
         self._marks.append(_Mark(number, perf_counter_ns()))
         if number == len(self._steps):
             self._record()

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# Without a GPU, kernels run in Triton's interpreter, which asks when triton is imported.
-if shutil.which("nvidia-smi") is None:
+# Without a GPU, kernels run in Triton's interpreter, which asks when triton is imported. A machine
+# with a GPU may lack nvidia-smi, but its driver makes a device file (/dev/dxg under WSL).
+DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+if shutil.which("nvidia-smi") is None and not any(map(os.path.exists, DRIVER_FILES)):
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # A test that fails shows every frame.

@@ -23,6 +23,7 @@ from compiler.ir.types import Array, DType
 from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
+from runtime.gpu.streams import StreamOrder, current_stream
 
 BFLOAT16 = DType.BF16.numpy
 
@@ -98,6 +99,17 @@ def stream_of(device: str) -> Callable[[], int]:
     return lambda: int(cuda.current_stream(device).cuda_stream)
 
 
+def waiter(device: str) -> Callable[[], None] | None:
+    """Return a function that waits for the work of this thread's current stream on a device.
+
+    None if kernels have ended when their launch returns, as in the interpreter.
+    """
+    if not device.startswith("cuda"):
+        return None
+    cuda = import_module("torch").cuda
+    return lambda: cuda.current_stream(device).synchronize()
+
+
 def current(device: str) -> AbstractContextManager[object]:
     """A context manager in which kernels are launched on this device."""
     if not device.startswith("cuda"):
@@ -147,6 +159,8 @@ class DeviceArena:
     def reserve(self, nbytes: int) -> None:
         """Make the block at least this large. Raises TooLarge if the device is out of memory."""
         if nbytes > self.nbytes:
+            if self._bytes.is_cuda:  # a step on this stream may still use the old block
+                self._bytes.record_stream(current_stream(self._device))
             self._bytes = self._empty(0)  # releases the old block before allocating the new one
             self._bytes = self._empty(nbytes)
         if self._poison:
@@ -179,6 +193,16 @@ class DeviceArena:
             return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
 
+def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
+    """Return a function that makes a block per device buffer, if FLUID_SEPARATE_BUFFERS is set.
+
+    compute-sanitizer knows where an allocation ends, but not where a buffer of an arena does.
+    """
+    if not device or os.environ.get("FLUID_SEPARATE_BUFFERS", "0") in ("", "0"):
+        return None
+    return lambda: DeviceArena(device)
+
+
 def tensor_over(array: Array) -> Any:
     """A tensor that shares an array's memory; torch does not accept NumPy's bfloat16 directly."""
     torch = import_module("torch")
@@ -188,10 +212,14 @@ def tensor_over(array: Array) -> Any:
 
 
 class Mirror:
-    """A host array and its device copy; the one last requested for writing is current."""
+    """A host array and its device copy; the one last requested for writing is current.
 
-    def __init__(self, array: Array, device: str) -> None:
+    `order`, if not None, is that of the steps that use the copy: copying waits for them.
+    """
+
+    def __init__(self, array: Array, device: str, order: StreamOrder | None = None) -> None:
         self._torch = import_module("torch")
+        self._order = order
         self.array = array
         self.device = device
         self.shares = device == "cpu"
@@ -204,6 +232,7 @@ class Mirror:
         """Update the device tensor, which is current from now on; True if it was stale."""
         behind = not self.is_ahead and not self.shares
         if behind:
+            self._follow()
             self.tensor.copy_(tensor_over(self.array))
         self.is_ahead = True
         return behind
@@ -212,9 +241,14 @@ class Mirror:
         """Update the host array, which is current from now on; True if it was stale."""
         behind = self.is_ahead and not self.shares
         if behind:
+            self._follow()
             tensor_over(self.array).copy_(self.tensor)
         self.is_ahead = False
         return behind
+
+    def _follow(self) -> None:
+        if self._order is not None:
+            self._order.follow(self.device)
 
 
 class Mirrors:

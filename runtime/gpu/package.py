@@ -79,7 +79,13 @@ def without_kernels(source: str) -> str:
 def _needs_triton(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import):
         return any(each.name.partition(".")[0] == "triton" for each in node.names)
-    return any("triton.jit" in ast.unparse(each) for each in _decorators(node))
+    if isinstance(node, ast.FunctionDef):
+        return any(map(_reads_triton, _decorators(node)))
+    return _reads_triton(node)
+
+
+def _reads_triton(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == "triton" for each in ast.walk(node))
 
 
 def _decorators(node: ast.stmt) -> list[ast.expr]:

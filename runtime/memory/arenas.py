@@ -60,10 +60,20 @@ class Placement:
 
 
 class Memory:
-    """Packs the buffers of a module and returns arrays over them."""
+    """Packs the buffers of a module and returns arrays over them.
 
-    def __init__(self, buffers: Sequence[Buffer], blocks: Sequence[Block]) -> None:
+    `own_block`, if not None, returns a new device block: then every device buffer has a block of
+    its size instead of a part of the arena, so that a memory checker sees accesses beyond its end.
+    """
+
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        blocks: Sequence[Block],
+        own_block: Callable[[], Block] | None = None,
+    ) -> None:
         self._blocks = blocks
+        self._own_block = own_block
         self._names = [each.name for each in buffers]
         self._sides = tuple(int(each.on_device) for each in buffers)
         groups = [list(self._of(side, buffers)) for side in range(len(blocks))]
@@ -99,6 +109,7 @@ class Memory:
 
     def taker(self, placement: Placement, lives: Sequence[Lifetime]) -> Callable[..., Any]:
         """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer."""
+        own: dict[int, Block] = {}
 
         def take(
             buffer: int | None,
@@ -107,6 +118,11 @@ class Memory:
             offset: int = 0,
             strides: Sequence[int] | None = None,
         ) -> Any:
+            if self._own_block is not None and buffer is not None and placement.sides[buffer]:
+                if buffer not in own:
+                    own[buffer] = self._own_block()
+                    own[buffer].reserve(lives[buffer].size)
+                return own[buffer].take(offset, dtype, shape, strides)
             array = self.take(placement, buffer, dtype, shape, offset, strides)
             taken = offset + _span(array, strides)
             if buffer is not None and taken > lives[buffer].size:

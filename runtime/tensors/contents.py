@@ -14,6 +14,8 @@ from __future__ import annotations
 from itertools import count
 from weakref import ref
 
+from runtime.gpu.streams import StreamOrder
+
 _numbers = count(1)
 
 
@@ -22,16 +24,18 @@ class Clock:
 
     `written` counts writes of values: by `set`, and by programs that change state; `by_devices`
     counts those that were steps of programs that run on several devices. `contents` differs after
-    the version of any tensor of the family may have changed.
+    the version of any tensor of the family may have changed. `streams` orders the steps that use
+    device copies of the tensors.
     """
 
-    __slots__ = ("by_devices", "contents", "now", "written")
+    __slots__ = ("by_devices", "contents", "now", "streams", "written")
 
     def __init__(self) -> None:
         self.now = 0
         self.written = 0
         self.by_devices = 0
         self.contents = 0
+        self.streams = StreamOrder()
 
     def tick(self) -> None:
         """Record that an array was replaced."""

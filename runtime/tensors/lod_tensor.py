@@ -108,7 +108,7 @@ class LoDTensor(ElementAccess, Versioned):
         mirror = self._mirror
         if mirror is None or mirror.array is not self._array or mirror.device != device:
             array = cast(Array, self.read())
-            self._mirror = mirror = Mirror(array, device)
+            self._mirror = mirror = Mirror(array, device, self._clock and self._clock.streams)
         if mirror.push() and self._clock is not None:
             self._clock.tick()  # holders of the array must request it again
         return mirror.tensor

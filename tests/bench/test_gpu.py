@@ -1,7 +1,10 @@
 """The command that a GPU machine runs, as far as it can be tried without one."""
 
+import json
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 
 from bench import gpu, kernels
 from bench.device.cases import cases
+from runtime.gpu.cuda import interprets
 
 KINDS = ("relu(x·a + b)", "concat float16", "embedding")
 ENDED = """\
@@ -22,18 +26,65 @@ FAILED tests/codegen/test_triton.py::test_one - AssertionError
 def test_cases_agree_with_torch() -> None:
     pytest.importorskip("triton")
     chosen = [c for c in cases(True, kernels.DTYPES) if any(kind in c.title for kind in KINDS)]
-    rows = list(kernels.measure(chosen, {}, False, 0))
+    rows = list(kernels.measure(chosen, {}, not interprets(), 0))
     assert len(rows) >= len(KINDS)
     assert all(row["worst"] <= 1 for row in rows), rows
     assert "met     0 of" in kernels.report(rows, {})
 
 
-def test_a_case_that_fails_is_named() -> None:
-    (case,) = [c for c in cases(True, ["float32"]) if c.name == "transpose"]
-    broken = type(case)(case.name, "float99", case.inputs, case.build, case.peer)
-    with pytest.raises((TypeError, ValueError)) as caught:
-        list(kernels.measure([broken], {}, False, 0))
-    assert "in the case 'transpose float99'" in caught.value.__notes__
+@pytest.mark.device
+def test_a_case_that_fails_leaves_a_row_and_the_others_are_measured(capsys: Any) -> None:
+    pytest.importorskip("triton")
+    good = [c for c in cases(True, ["float32"]) if c.name in ("transpose", "concat")]
+    broken = replace(good[0], dtype="float99")
+    rows = list(kernels.measure([broken, good[1]], {}, not interprets(), 0))
+    assert [row["case"] for row in rows] == ["transpose float99", "concat float32"]
+    assert "float99" in rows[0]["error"] and "ms" in rows[1]
+    assert [each.partition(":")[0] for each in kernels.wrong_cases(rows)] == ["transpose float99"]
+    assert "MISSED  1 of 2 fail or differ" in kernels.report(rows, {})
+    assert "float99" in capsys.readouterr().err
+
+
+def test_results_are_written_after_every_case_and_counted_in_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "kernels.json", list[int]()
+
+    def measure(*_: Any) -> Iterator[dict[str, Any]]:
+        yield {"case": "a", "ms": 1.0, "worst": 0.5}
+        seen.append(len(json.loads(path.read_text())["kernels"]))
+        yield {"case": "b", "ms": 1.0, "worst": float("nan")}
+
+    monkeypatch.setattr(kernels, "measure", measure)
+    monkeypatch.setattr(kernels, "ceilings", lambda *_: {})
+    monkeypatch.setattr(sys, "argv", ["kernels.py", "--small", "--json", str(path)])
+    assert kernels.main() == 1 and seen == [1]
+
+
+PASSED = {"seconds": 1.0, "timed out": False, "exit code": 0, "failures": []}
+ROW = {"case": "a", "ms": 1.0, "worst": 0.1}
+
+
+@pytest.mark.parametrize(("stage", "found"), [
+    ("tests", PASSED | {"exit code": 1}), ("tests", PASSED | {"timed out": True}),
+    ("sanitizer", PASSED | {"memory errors": 2}), ("sanitizer", PASSED | {"exit code": 1}),
+    ("kernels", {"failed": "bench/kernels.py ended with -9"}),
+    ("kernels", {"kernels": [ROW], "cases": 2}),
+    ("kernels", {"kernels": [ROW | {"worst": 1.5}]}),
+    ("kernels", {"kernels": [{"case": "a", "error": "it broke"}]}),
+])  # fmt: skip
+def test_every_stage_counts(stage: str, found: dict[str, Any]) -> None:
+    good = {"tests": PASSED, "sanitizer": {"left out": "no tool"}, "kernels": {"kernels": [ROW]}}
+    assert gpu.failed_stages(good) == []
+    told = {"device": "H200", "machine": {}, **good, stage: found}
+    assert gpu.failed_stages(told) == [stage]
+    assert f"- failed: {stage}\n" in gpu.summary(told)
+
+
+def test_stages_do_not_use_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    script = "import os; print(os.environ['TRITON_INTERPRET'])"
+    assert gpu.ran([sys.executable, "-c", script], 30).text == "0\n"
 
 
 def test_what_a_limit_applies_to() -> None:

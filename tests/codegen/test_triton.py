@@ -17,6 +17,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
+from runtime.gpu.cuda import device_of
 from tests.codegen.support import inputs
 
 pytest.importorskip("triton")
@@ -221,10 +222,18 @@ def value(call, x, y):
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space = {"tl": tl, "triton": triton, "__name__": "m"}
     exec(compile(text, name, "exec"), space)
-    out = np.empty_like(x)
-    space["apply"][(1,)](*map(torch.from_numpy, (x, y, out)), len(x), LANES=256)
-    return out
+    x, y = (torch.from_numpy(each).to(DEVICE) for each in (x, y))
+    out = torch.empty_like(x)
+    space["apply"][(1,)](x, y, out, len(x), LANES=256)
+    return out.cpu().numpy()
 """
+
+
+def applied(call, x, y):
+    """The value of a call of helpers on two arrays, computed where kernels run."""
+    space = {"DEVICE": device_of(runtime.CUDAPlace(0))}
+    exec(CHECK, space)
+    return space["value"](call, x, y)
 
 
 @pytest.mark.parametrize(
@@ -238,26 +247,33 @@ def value(call, x, y):
     ],
 )  # fmt: skip
 def test_helpers_are_exact_to_a_few_units(helper, function, low, high):
-    space = {}
-    exec(CHECK, space)
     x = np.linspace(low, high, 201, dtype=np.float32)
     x[100:104] = 0.5 if low > 0 else (1e-8, -1e-5, 0.5, 0.0)
-    got = space["value"](f"{helper}(x)", x, x)
+    got = applied(f"{helper}(x)", x, x)
     want = function(x.astype(np.float64))
     np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-7 * (want.max() > 0.5))
 
 
 @pytest.mark.parametrize(
     ("helper", "function"),
-    [("power", np.power), ("remainder", np.remainder), ("fmod", np.fmod), ("larger", np.maximum)],
-)
+    [
+        ("power", np.power), ("remainder", np.remainder), ("fmod", np.fmod),
+        ("floor_divide", np.floor_divide), ("larger", np.maximum),
+    ],
+)  # fmt: skip
 def test_helpers_of_two(helper, function):
-    space = {}
-    exec(CHECK, space)
     x = np.float32([2, -2, -3, 0, 5.5, -5.5, 7, 0.1])
     y = np.float32([3, 3, 2, 2, 2, 2, -2, 0.5])
-    got = space["value"](f"{helper}(x, y)", x, y)
+    got = applied(f"{helper}(x, y)", x, y)
     np.testing.assert_allclose(got, function(x, y), rtol=3e-6)
+
+
+@pytest.mark.parametrize("helper", ["floor_divide", "remainder", "fmod"])
+def test_quotients_at_exact_multiples(helper):
+    random = np.random.default_rng(5)
+    y = random.uniform(0.1, 9, 201).astype(np.float16).astype(np.float32)
+    x = y * random.integers(-900, 900, 201).astype(np.float32)
+    np.testing.assert_array_equal(applied(f"{helper}(x, y)", x, y), getattr(np, helper)(x, y))
 
 
 def test_a_module_runs_as_a_script(tmp_path):

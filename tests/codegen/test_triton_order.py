@@ -6,6 +6,7 @@ import pytest
 import runtime
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.text.printer import parse
+from compiler.ops.math import sort, sort_kernels
 from tests.codegen.test_triton import compare, module_of
 
 pytestmark = pytest.mark.device
@@ -77,3 +78,50 @@ def test_rows_too_long_to_count_in_are_the_hosts(size, why):
     (op,) = graph.ops()
     assert why in TritonTarget().supports(op)
     assert bool(why) == bool(TritonTarget().supports(op))
+
+
+WITH_NAN = np.float32([[3, np.nan, 1, np.nan, 7, -np.inf, np.inf, 2], [np.nan] * 8])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_nan_has_a_rank_of_its_own(dtype, descending, monkeypatch):
+    monkeypatch.setattr(sort_kernels, "MAX_SORTED", 4)  # longer rows count ranks
+    x = WITH_NAN.astype({"f32": np.float32, "f64": np.float64}[dtype])
+    text = f"""graph main {{
+  feed x: {dtype}[2, 8]
+  (Out=y: {dtype}[2, 8], Indices=i: i64[2, 8]) = argsort(X=x) {{'descending': {descending}}}
+  return y, i
+}}
+"""
+    values, places = ordered(text, x=x)
+    want = sort.argsort_along(x, 1, descending)
+    np.testing.assert_array_equal(places, want)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # of the interpreter
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_first_values_may_be_nan(largest):
+    text = f"""graph main {{
+  feed x: f32[2, 8]
+  (Out=y: f32[2, 7], Indices=i: i64[2, 7]) = top_k_v2(X=x) {{'k': 7, 'largest': {largest}}}
+  return y, i
+}}
+"""
+    values, places = ordered(text, x=WITH_NAN)
+    want = sort.top_values(WITH_NAN, 7, 1, largest)
+    np.testing.assert_array_equal(places, want["Indices"])
+    np.testing.assert_array_equal(values, want["Out"])
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # of the interpreter
+@pytest.mark.parametrize("op", ["arg_max", "arg_min"])
+def test_the_first_nan_is_maximum_and_minimum(op):
+    text = f"""graph main {{
+  feed x: f32[2, 8]
+  (Out=y: i64[2]) = {op}(X=x) {{'axis': 1}}
+  return y
+}}
+"""
+    np.testing.assert_array_equal(ordered(text, x=WITH_NAN)[0], [1, 0])

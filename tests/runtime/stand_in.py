@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import torch
 
 DTYPES = {
-    "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64, "i1": torch.bool,
-    "i8": torch.int8, "u8": torch.uint8, "i16": torch.int16, "i32": torch.int32,
+    "bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64,
+    "i1": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i16": torch.int16, "i32": torch.int32,
     "i64": torch.int64,
 }  # fmt: skip
 

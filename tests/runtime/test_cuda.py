@@ -8,7 +8,7 @@ import pytest
 import fluid
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
-from runtime.gpu.cuda import DeviceArena, Mirror, current, device_of, host_block
+from runtime.gpu.cuda import DeviceArena, Mirror, current, device_of, host_block, interprets
 
 torch = pytest.importorskip("torch")
 
@@ -90,3 +90,60 @@ def test_what_is_fed_next_does_not_reach_the_step_before() -> None:
         fed[:] = value
         (out,) = executor.run(main, {"x": fed}, [y])
         np.testing.assert_array_equal(out, np.full(4, value * float(1 << 20), np.float32))
+
+
+@pytest.mark.device
+def test_every_buffer_may_be_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[DeviceArena] = []
+
+    def reserve(arena: DeviceArena, nbytes: int, reserve: Any = DeviceArena.reserve) -> None:
+        made.append(arena)
+        reserve(arena, nbytes)
+
+    monkeypatch.setattr(DeviceArena, "reserve", reserve)
+    monkeypatch.setenv("FLUID_SEPARATE_BUFFERS", "1")
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [3, 5], "float32")
+        y = fluid.layers.matmul(fluid.layers.softmax(x), fluid.layers.relu(x), transpose_y=True)
+    fed = np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5)
+    (out,) = fluid.Executor(fluid.CUDAPlace(0)).run(main, {"x": fed}, [y])
+    soft = np.exp(fed) / np.exp(fed).sum(1, keepdims=True)
+    np.testing.assert_allclose(out, soft @ np.maximum(fed, 0).T, rtol=1e-5)
+    sizes = [arena.nbytes for arena in made[1:]]  # the first is the arena
+    assert len(sizes) >= 3 and {60, 36} <= set(sizes)
+
+
+class Stream:
+    """A stream that records which others it waits for."""
+
+    def __init__(self) -> None:
+        self.awaited: list[Stream] = []
+
+    def wait_stream(self, other: "Stream") -> None:
+        self.awaited.append(other)
+
+
+@pytest.mark.skipif(not interprets(), reason="streams are faked where kernels are interpreted")
+def test_steps_on_another_stream_wait_for_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = first, second = Stream(), Stream()
+    monkeypatch.setattr("runtime.gpu.streams.current_stream", lambda device: streams[turn])
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        loss = fluid.layers.reduce_mean(fluid.layers.fc(fluid.data("x", [2, 3]), 4))
+        test = main.clone(for_test=True)
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        executor, turn = fluid.Executor(fluid.CUDAPlace(0)), 0
+        executor.run(startup)
+        fed = {"x": np.ones((2, 3), np.float32)}
+        executor.run(main, fed, [loss])
+        executor.run(main, fed, [loss])
+        assert not first.awaited, "one stream runs its kernels in order"
+        turn = 1
+        executor.run(test, fed, [loss])
+        assert second.awaited == [first], "the other program has the same state"
+        executor.run(main, fed, [loss])
+        assert second.awaited == [first, first], "and this one an arena"
+        turn = 0
+        executor.run(main, fed, [loss])
+        assert first.awaited == [second, second]

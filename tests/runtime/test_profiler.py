@@ -1,10 +1,15 @@
 """Clocks between the steps of a module: the same numbers, one span a step, tables and traces."""
 
 import json
+from pathlib import Path
+from time import perf_counter_ns
 
+import numpy as np
 import pytest
 
+import fluid
 from compiler.codegen.module import Module
+from runtime import executor
 from runtime.profiler import MARK, Recorder, Row, Span, rows, table, trace
 
 SOURCE = """
@@ -64,6 +69,30 @@ def test_a_step_that_fails_leaves_no_wrong_times() -> None:
     step(2)
     assert [span.kinds for span in recorder.spans][:2] == ["mul+relu", "conditional_block"]
     assert len(recorder.spans) == 4
+
+
+def test_a_device_is_waited_for_before_the_clock_is_read() -> None:
+    recorder, waited = Recorder(), list[int]()
+    module = Module("main", "numpy", SOURCE, (), (), (), (), ())
+    changed, names = recorder.tap(module, lambda: waited.append(perf_counter_ns()))
+    exec(changed.source, names)
+    names["bind"](None, {})(2)
+    times = [recorder.spans[0].start, *(span.stop for span in recorder.spans)]
+    assert len(waited) == len(times) == 5
+    assert all(end <= time for end, time in zip(waited, times, strict=True))
+    assert all(time <= end for time, end in zip(times, waited[1:], strict=False))
+
+
+@pytest.mark.device
+def test_an_executor_on_a_device_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    waited = list[str]()
+    monkeypatch.setattr(executor, "waiter", lambda device: lambda: waited.append(device))
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        out = fluid.layers.relu(fluid.data("x", [2, 3]))
+    with fluid.profiler.profiler("GPU", profile_path=str(tmp_path / "trace")):
+        fluid.Executor(fluid.CUDAPlace(0)).run(program, {"x": np.ones((2, 3), "f4")}, [out])
+    assert waited and len({*waited}) == 1
 
 
 def test_a_module_that_is_not_tapped_has_no_clocks() -> None:

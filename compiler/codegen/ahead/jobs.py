@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.module import KernelSpec, Module
-from compiler.codegen.triton.helpers import GLOBALS
+from compiler.codegen.triton.helpers import GLOBALS, constant_for
 from compiler.codegen.triton.kernel_sharing import structural_key
 from compiler.errors import CompileError
 
@@ -109,8 +109,13 @@ def _job(
     entry += "_" * (entry in called)
     text = text.replace("def v0(", f"def {entry}(", 1)
     bodies = [helpers[name] for name in called]
-    named = [line for name, line in GLOBALS.items() if any(name in body for body in bodies)]
-    parts = [_HEAD, *named, *bodies, f"@triton.jit\n{text}\n"]
+    named = [name for name in GLOBALS if any(name in body for body in bodies)]
+    parts = [
+        _HEAD,
+        *(constant_for(name, gpu.maker) for name in named),
+        *bodies,
+        f"@triton.jit\n{text}\n",
+    ]
     options = {"num_warps": WARPS, "enable_fp_fusion": True} | dict(spec.options)
     return Job(entry, str(gpu), "\n\n".join(parts), types, known, tuple(sorted(options.items())))
 

@@ -136,5 +136,7 @@ class Emitter(Reductions):
             place = self._pointer(store.operand)
             offset = self._offset(store.indices, store.shape)
             mask = self._mask(indices, store.where, extra=store.value)
-            call = "atomic_add" if store.atomic else "store"
-            self.body.line(f"tl.{call}({place} + {offset}, {value}, {mask})")
+            if store.atomic:  # a sum orders no other memory, so it needs no fence
+                self.body.line(f'tl.atomic_add({place} + {offset}, {value}, {mask}, sem="relaxed")')
+            else:
+                self.body.line(f"tl.store({place} + {offset}, {value}, {mask})")

@@ -25,6 +25,17 @@ def factor(x):
         x = x.to(tl.float32)
     return x
 
+def rounded_tf32(x):
+    """Round float32 to the nearest TF32, ties away from 0; a tensor core would truncate."""
+    if CONVERTS_TF32:
+        x = tl.inline_asm_elementwise(
+            "cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        bits = x.to(tl.int32, bitcast=True)
+        x = tl.where(x == x, (bits + 4096) & -8192, bits).to(tl.float32, bitcast=True)
+    return x
+
 def times(a, b):
     """The product."""
     return a * b
@@ -106,7 +117,7 @@ def arctan(x):
 
 def arcsin(x):
     """The inverse sine."""
-    rest = tl.sqrt((1 - x) * (1 + x))
+    rest = square_root((1 - x) * (1 + x))
     inside = arctan(x / tl.where(rest == 0, 1, rest))
     return tl.where(rest == 0, sign(x) * 1.5707963267948966, inside)
 
@@ -130,17 +141,38 @@ def rint(x):
     up = (rest > 0.5) | ((rest == 0.5) & (odd == 1))
     return tl.where(up, down + 1, down)
 
-def floor_divide(a, b):
-    """The quotient, rounded down."""
-    return tl.floor(a / b)
+def divided(a, b):
+    """a / b rounded to nearest; on a GPU, `/` of float32 is off by up to 2 ulp."""
+    quotient = a / b
+    if quotient.dtype == tl.float32:
+        quotient = tl.div_rn(a, b)
+    return quotient
+
+def square_root(x):
+    """The square root rounded to nearest; on a GPU, `tl.sqrt` of float32 is approximate."""
+    root = tl.sqrt(x)
+    if root.dtype == tl.float32:
+        root = tl.sqrt_rn(x)
+    return root
+
+def fmod(a, b):
+    """The remainder of a / b, with the sign of a; exact for quotients below 2^24."""
+    quotient = trunc(divided(a, b))
+    rest = tl.where(quotient == 0, a, tl.fma(-quotient, b, a))
+    beyond = (rest != 0) & ((rest < 0) != (a < 0))
+    return tl.where(beyond, rest + sign(a) * tl.abs(b), rest)
 
 def remainder(a, b):
     """The remainder of a / b, with the sign of b."""
-    return a - tl.floor(a / b) * b
+    rest = fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
-def fmod(a, b):
-    """The remainder of a / b, with the sign of a."""
-    return a - trunc(a / b) * b
+def floor_divide(a, b):
+    """The quotient, rounded down."""
+    rest = fmod(a, b)
+    whole = rint(divided(a - rest, b))
+    whole = tl.where((rest != 0) & ((rest < 0) != (b < 0)), whole - 1, whole)
+    return tl.where(b == 0, divided(a, b), whole)
 
 def floor_divide_whole(a, b):
     """The quotient of integers, rounded down."""
@@ -188,8 +220,17 @@ HELPERS: dict[str, str] = {
 
 GLOBALS: dict[str, str] = {
     "INTERPRETED": "INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)",
+    "CONVERTS_TF32": (
+        "CONVERTS_TF32 = tl.constexpr("
+        "torch.version.hip is None and not triton.knobs.runtime.interpret)"
+    ),
 }
 """The source of each constant that helpers use."""
+
+
+def constant_for(name: str, maker: str) -> str:
+    """The source of a constant in a kernel compiled ahead of time for GPUs of one maker."""
+    return f"{name} = tl.constexpr({maker == 'cuda'})" if name == "CONVERTS_TF32" else GLOBALS[name]
 
 
 def with_needed(names: list[str]) -> list[str]:

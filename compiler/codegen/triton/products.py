@@ -47,6 +47,9 @@ MAX_SPLITS = 32
 _SPLIT_MULTIPLE = 64
 """A split's K range is a multiple of this, so that no tile crosses its end."""
 
+_FACTOR_HELPERS = {DType.BF16: "factor"}
+"""The helper applied to factors of a dtype before they are multiplied."""
+
 _MIN_SIDE = 16
 """Smallest tile side that `tl.dot` accepts."""
 
@@ -133,10 +136,12 @@ class _TileEmitter(Emitter):
         for dot, total in totals.items():
             left = self._factor(dot.parts()[0], ("i", "left"))
             right = self._factor(dot.parts()[1], ("right", "j"))
-            if dot.parts()[0].dtype is DType.BF16:
-                self.helpers["factor"] = None
-                left, right = f"factor({left})", f"factor({right})"
-            precision = self.precision if dot.parts()[0].dtype is DType.FP32 else "ieee"
+            dtype = dot.parts()[0].dtype
+            precision = self.precision if dtype is DType.FP32 else "ieee"
+            helper = "rounded_tf32" if precision == "tf32" else _FACTOR_HELPERS.get(dtype, "")
+            if helper:
+                self.helpers[helper] = None
+                left, right = f"{helper}({left})", f"{helper}({right})"
             options = f'input_precision="{precision}", out_dtype={TYPES[dot.dtype]}'
             self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])

@@ -1,6 +1,7 @@
 """Kernels for top-k, sorting and argmax, and for their gradients.
 
-Operands are viewed as three axes and sorted along the middle one. Ties keep their order.
+Operands are viewed as three axes and sorted along the middle one. Ties keep their order. NaN is
+larger than all numbers and equal to NaN, so that the order is total and every rank has one value.
 """
 
 from __future__ import annotations
@@ -34,8 +35,13 @@ def last_value(X: DeviceOperand, largest: bool) -> float:
 
 def precedes(k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
     """Return whether value a at index i is ordered before value b at index j."""
-    first = k.greater(a, b) if largest else k.less(a, b)
-    return first | (k.equal(a, b) & k.less(i, j))
+    high, low = (a, b) if largest else (b, a)
+    first = k.greater(high, low)
+    same = k.equal(a, b)
+    if a.dtype.is_float:
+        first |= k.isnan(high) & k.equal(low, low)
+        same |= k.isnan(a) & k.isnan(b)
+    return first | (same & k.less(i, j))
 
 
 def top_values(
@@ -57,11 +63,40 @@ def top_values(
             known = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)
         else:
             known = r >= 0
-        candidates = k.where(known, value, last)
-        best = k.max(candidates, r) if largest else k.min(candidates, r)
-        index = k.where(known & k.equal(value, best), r, k.size(size) - 1)
+        best, index = first_of(k, value, r, known, (size, last, largest))
         k.store(values, (i, n, j), best)
-        k.store(indices, (i, n, j), k.min(k.astype(index, DType.INT32), r))
+        k.store(indices, (i, n, j), index)
+
+
+def first_of(
+    k: KernelBuilder, value: Number, r: Number, known: Number, order: tuple[Size, float, bool]
+) -> tuple[Number, Number]:
+    """Return the first candidate of an order and its index; `known` selects candidates of a row.
+
+    `order` is the size of the row, the last value of the order, and whether the largest is first.
+    The smallest is NaN only if all candidates are, whose indices then follow those of the row.
+    """
+    size, last, largest = order
+    beyond = k.size(size) - 1
+    if not value.dtype.is_float:
+        found = k.where(known, value, last)
+        best = k.max(found, r) if largest else k.min(found, r)
+        return best, lowest(k, k.where(known & k.equal(value, best), r, beyond), r)
+    missing = k.isnan(value)
+    if largest:
+        best = k.max(k.where(known, value, last), r)
+        return best, lowest(k, k.where(known & (k.equal(value, best) | missing), r, beyond), r)
+    best = k.min(k.where(known & k.equal(value, value), value, last), r)
+    position = k.where(known & missing, r + k.size(size), 2 * k.size(size) - 1)
+    position = lowest(k, k.where(known & k.equal(value, best), r, position), r)
+    is_number = k.less(position, k.size(size))
+    index = k.where(is_number, position, position - k.size(size))
+    return k.where(is_number, best, float("nan")), index
+
+
+def lowest(k: KernelBuilder, index: Number, r: Number) -> Number:
+    """Return the minimum of indices over a loop, as int32."""
+    return k.min(k.astype(index, DType.INT32), r)
 
 
 def fits_one_sort(x: DeviceOperand) -> bool:
@@ -134,5 +169,8 @@ def arg_min_max(
     r = k.loop(size)
     value = X.reshaped((outer, size, inner))[i, r, j]
     best = k.max(value, r) if largest else k.min(value, r)
-    index = k.where(k.equal(value, best), r, k.size(size) - 1)
-    k.store(Out.reshaped((outer, inner)), (i, j), k.min(k.astype(index, DType.INT32), r))
+    is_best = k.equal(value, best)
+    if X.type.dtype.is_float:
+        is_best |= k.isnan(value)  # then the best is NaN, which equals nothing
+    index = k.where(is_best, r, k.size(size) - 1)
+    k.store(Out.reshaped((outer, inner)), (i, j), lowest(k, index, r))
