@@ -13,10 +13,12 @@ from pathlib import Path
 
 from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.cost.gpu_limits import Gpu
+from compiler.cost.native_steps import native_steps
 from compiler.cost.plan_cost import PlanCost
 from compiler.cost.stage_costs import costs_by_stage
 from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
 from compiler.errors import CompileError
+from compiler.escape import one_line
 from compiler.ir.cached_property import cached_property
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import evaluate
@@ -30,7 +32,7 @@ from compiler.passes.observers import Recorder
 from compiler.record import Stage
 from compiler.report.kernel_lines import kernels
 from compiler.report.memory import Memory, bars, size_text
-from compiler.report.native_steps import CpuLimits, NativeReport, native_steps
+from compiler.report.native_code import CpuLimits, NativeReport
 from compiler.report.page import Report, html
 from compiler.report.roofline import Roofline
 from compiler.report.tables import memory_table, pass_table
@@ -92,8 +94,12 @@ class Study:
         """
         module, missed = self.module, self.compiled.context.missed
         reasons = {each.outputs: each.reason for each in missed if each.name == "assign_targets"}
-        steps = native_steps(self.compiled.plan, self.sizes, module.machine, reasons, seconds or {})
-        return NativeReport(module.machine, steps, module.kernels_ir, assembly or {}, limits)
+        steps = native_steps(self.compiled.plan, self.sizes, module.machine, reasons)
+        timed = [
+            replace(each, seconds=(seconds or {}).get(tuple(map(one_line, each.ops))))
+            for each in steps
+        ]
+        return NativeReport(module.machine, timed, module.kernels_ir, assembly or {}, limits)
 
     def html(
         self,

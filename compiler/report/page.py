@@ -24,7 +24,7 @@ from compiler.report.changes import Change, Row, compare, lines_of
 from compiler.report.changes import text as changes_text
 from compiler.report.kernel_lines import Kernel
 from compiler.report.memory import Bar
-from compiler.report.native_steps import NativeReport
+from compiler.report.native_code import NativeReport
 from compiler.report.roofline import Roofline
 from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources

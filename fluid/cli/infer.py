@@ -20,7 +20,7 @@ from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, check_model_size, within
-from fluid.cli.model import SavedModel, load_model, load_package
+from fluid.cli.model import CommandError, SavedModel, load_model, load_package
 from fluid.cli.profile import profiled
 from fluid.cli.target import on_target
 from fluid.cli.terminal import progress_line
@@ -101,6 +101,8 @@ def _layout(given: argparse.Namespace) -> Layout:
 
 def _loaded(given: argparse.Namespace) -> SavedModel:
     """Load a saved model, or one from a package that `fluid compile` wrote."""
+    if is_package(given.model_dir) and given.target:
+        raise CommandError("--target is for models: a package is compiled already")
     if is_package(given.model_dir):
         return load_package(given.model_dir)
     layout = _layout(given)

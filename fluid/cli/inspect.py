@@ -22,11 +22,12 @@ from compiler.ir.graph import Graph
 from compiler.options import NARROW, Options
 from compiler.passes.pipeline import left_out
 from compiler.report.memory import size_text
+from compiler.report.native_code import NativeReport
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from fluid.cli.model import CommandError, SavedModel, shape_text
-from fluid.cli.native_profile import native_report
+from fluid.cli.native_profile import native_report, write_kernels
 from fluid.cli.subject import Subject, kinds, subject
 from runtime.profiler import Span, trace
 
@@ -137,12 +138,7 @@ def inspect(given: argparse.Namespace) -> int:
         print(f"\n{seen.roofline(gpu)}")
     if gpu is not None and given.json:
         _write_json(seen, gpu, given.json)
-    native = native_report(seen, given.profile, bool(given.html)) if target == "native" else None
-    if native is not None:
-        print(f"\n{native}")
-    if native is not None and given.chart:
-        given.chart.write_text(native.chart(), encoding="utf-8")
-        print(f"\nchart    {given.chart}: the steps below the roofline of this CPU")
+    native = _native(seen, given) if target == "native" else None
     if given.html:
         page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu, native)
         given.html.write_text(page, encoding="utf-8")
@@ -155,6 +151,18 @@ def inspect(given: argparse.Namespace) -> int:
         name = seen.compiled.plan.name
         print(f"\ndumps    {given.dump}: the graph after each pass, {name}.plan and {name}.py")
     return 0
+
+
+def _native(seen: Study, given: argparse.Namespace) -> NativeReport:
+    """Print the steps of native code; write the chart and the kernels that are asked for."""
+    report = native_report(seen, given.profile, bool(given.html or given.dump))
+    print(f"\n{report}")
+    if given.chart:
+        given.chart.write_text(report.chart(), encoding="utf-8")
+        print(f"\nchart    {given.chart}: the steps below the roofline of this CPU")
+    if given.dump:
+        write_kernels(report, given.dump / "kernels")
+    return report
 
 
 def _target(given: argparse.Namespace) -> str:

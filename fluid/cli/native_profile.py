@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -14,14 +15,17 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.debugging.explanation import Study
 from compiler.ir.dims import evaluate
 from compiler.ir.types import Array
-from compiler.report.native_steps import CpuLimits, NativeReport
+from compiler.report.native_code import CpuLimits, NativeReport
 from fluid.cli.model import CommandError
 from runtime.loader import load
 from runtime.native.build import assembly
 from runtime.native.sequence import NativeCode
 from runtime.profiler import Recorder
 
-__all__ = ["cpu_limits", "native_report", "step_seconds"]
+__all__ = ["cpu_limits", "native_report", "step_seconds", "write_kernels"]
+
+LONGEST = 100
+"""Most characters of a kernel's name in the name of its file."""
 
 WARM_UPS, RUNS, PATIENCE = 2, 30, 1.0
 """Runs before times are kept, the most that are kept, the seconds after which no more begin."""
@@ -32,19 +36,28 @@ UNITS, ROUNDS, FEWEST, SECONDS = 256, 50, 4, 0.1
 which no more begin."""
 
 
-def native_report(seen: Study, profile: bool, page: bool) -> NativeReport:
+def native_report(seen: Study, profile: bool, assembled: bool) -> NativeReport:
     """The steps of a native module; with `profile` their times on random feeds and the limits of
-    this CPU, for a `page` the assembly of the kernels.
+    this CPU, with `assembled` the assembly of the kernels.
 
-    Raises CommandError if this CPU does not run the code, or a size is data-dependent.
+    Raises CommandError for a profile of a program with collective ops.
     """
     module = seen.module
     machine = MACHINES[module.machine]
-    shown = module.kernels_ir if page else {}
+    shown = module.kernels_ir if assembled else {}
     texts = {name: assembly(text, machine) for name, text in shown.items()}
     if not profile:
         return seen.native(assembly=texts)
     return seen.native(step_seconds(seen), cpu_limits(module.machine), texts)
+
+
+def write_kernels(report: NativeReport, folder: Path) -> None:
+    """Write the LLVM IR and the assembly of each kernel to files, numbered as in the module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (name, text) in enumerate(report.kernels.items()):
+        stem = f"{number:03d}-{name[:LONGEST]}"
+        (folder / f"{stem}.ll").write_text(text, encoding="utf-8")
+        (folder / f"{stem}.s").write_text(report.assembly[name], encoding="utf-8")
 
 
 def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:

@@ -11,7 +11,7 @@ from typing import Any
 from compiler.codegen.native.host import host_machine
 from compiler.errors import did_you_mean
 from fluid.cli.model import CommandError
-from fluid.running.targets import DEFAULT
+from fluid.running.targets import default_target
 from runtime.native.build import llvm_version
 
 __all__ = ["VARIABLE", "add_target", "on_target", "use_target"]
@@ -22,7 +22,7 @@ KNOWN = ("numpy", "native")
 
 HELP = f"""\
 how programs run on the CPU: numpy calls NumPy, in Python that can be read; native compiles machine
-code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, or {DEFAULT})"""
+code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, or {default_target()})"""
 
 
 def add_target(command: Any) -> None:

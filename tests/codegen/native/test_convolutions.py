@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.codegen.native.llvm_ir import F32, F64
-from compiler.codegen.native.machine import NEON, Machine
+from compiler.codegen.native.machine import AVX512, NEON, Machine
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
@@ -163,6 +163,12 @@ def test_gradients(machine: Machine, conv: Convolution) -> None:
         steps = filter_gradient(machine, F32, conv)
         got = run_steps(steps, machine, arrays, VALUES, (30, 55))["out"]
         close(got, stored(conv, by_filter), 2e-5)
+
+
+def test_the_cost_of_a_gradient_is_that_of_its_images_not_of_whole_parts() -> None:
+    first, *_ = filter_gradient(AVX512, F32, _conv(N, 3, (8, 8), 8, 3)).calls
+    flops = [evaluate(first.kernel.flops, {"N": images}) for images in (2, 4)]
+    assert flops == [2 * images * (6 * 6) * (3 * 3) * 3 * 8 for images in (2, 4)]
 
 
 @on_machines

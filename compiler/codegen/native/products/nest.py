@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -54,19 +54,27 @@ def _with_two_row_axes(spec: Contraction) -> Contraction:
 
 
 def _flops(spec: Contraction) -> Size:
-    steps = [axis.count for axis in (*spec.batch, *spec.rows, *spec.sums, spec.columns)]
-    return product([2, *steps])
+    return product([2, *_counts(spec, [*spec.axes])])
 
 
 def _nbytes(spec: Contraction) -> Size:
     """Bytes of the distinct elements of the operands, where each axis that moves one counts."""
     total: Size = 0
     for name, type in spec.types.items():
-        moving = [axis.count for axis in spec.axes if axis.stride(name) != 0]
+        moving = [axis for axis in spec.axes if axis.stride(name) != 0]
         if name == spec.panels:
-            moving = [axis.count for axis in (*spec.batch, *spec.sums, spec.columns)]
-        total = total + product([type.nbytes, *moving])
+            moving = [*spec.batch, *spec.sums, spec.columns]
+        total = total + product([type.nbytes, *_counts(spec, moving)])
     return total
+
+
+def _counts(spec: Contraction, axes: Sequence[Axis]) -> list[Size]:
+    """The counts of axes; a divided axis and that of its parts count its steps, not whole parts."""
+    divided = [spec.batch[-1], spec.sums[0]] if spec.part_of != 0 else []
+    if divided and all(any(each is axis for axis in axes) for each in divided):
+        others = [axis for axis in axes if all(axis is not each for each in divided)]
+        return [spec.part_of, *(axis.count for axis in others)]
+    return [axis.count for axis in axes]
 
 
 class _Nest:

@@ -9,7 +9,7 @@ from compiler.codegen.native.host import detected
 from compiler.debugging.explanation import Study, study_graph
 from compiler.ir.text.parser import parse
 from compiler.report.kernel_lines import kernels
-from compiler.report.native_steps import CpuLimits
+from compiler.report.native_code import CpuLimits
 from compiler.report.roofline_chart import Point, roofline_chart
 from fluid.cli import native_profile
 from tests.fluid.test_cli import GOLDEN, refused, run
@@ -101,7 +101,10 @@ def test_inspect_measures_steps_and_draws_the_roofline(
     monkeypatch.setattr(native_profile, "RUNS", 3)
     chart, page = tmp_path / "roofline.svg", tmp_path / "page.html"
     model = GOLDEN / "digits_mlp__separate"
-    printed = run(capsys, "inspect", model, "--profile", "--chart", chart, "--html", page)
+    files = ("--chart", chart, "--html", page, "--dump", tmp_path)
+    printed = run(capsys, "inspect", model, "--profile", *files)
+    written = sorted(each.suffix for each in (tmp_path / "kernels").iterdir())
+    assert written == [".ll"] * (len(written) // 2) + [".s"] * (len(written) // 2)
     assert "GFLOP/s" in printed
     assert "of roof" in printed
     assert ElementTree.fromstring(chart.read_text()).tag.endswith("svg")

@@ -1,17 +1,13 @@
-"""Steps of a native plan: kernels, cost, and measured times against the limits of the CPU."""
+"""Report on native code: steps with their kernels, cost and times, against limits of the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.machine import MACHINES
-from compiler.codegen.native.target import NativeTarget
-from compiler.cost.plan_cost import call_cost
+from compiler.cost.native_steps import NativeStep
 from compiler.escape import one_line
-from compiler.plan import Plan, Step
 from compiler.report.memory import size_text
 from compiler.report.roofline import scaled, time_text
 from compiler.report.roofline_chart import Point, roofline_chart
@@ -43,28 +39,6 @@ class CpuLimits:
     def seconds(self, flops: int, moved: int) -> float:
         """The least time for operations and bytes: of those two, the longer."""
         return max(flops / self.flops, moved / self.bandwidth(moved))
-
-
-@dataclass(frozen=True)
-class NativeStep:
-    """Ops that run together: the names of their kernels, operations, bytes, measured seconds.
-
-    `reason` tells why a step without kernels runs in NumPy.
-    """
-
-    ops: tuple[str, ...]
-    kinds: str
-    source: str
-    kernels: tuple[str, ...]
-    flops: int
-    moved: int
-    reason: str
-    seconds: float | None = None
-
-    @property
-    def intensity(self) -> float:
-        """Operations for each byte; 0 if no bytes are known."""
-        return self.flops / self.moved if self.moved else 0.0
 
 
 @dataclass(frozen=True)
@@ -163,46 +137,3 @@ def _limits_text(report: NativeReport) -> str:
     slopes = (f"{rate / 1e9:.0f} GB/s in {size_text(n)}" for n, rate in limits.bandwidths.items())
     reached = ", ".join([f"{limits.flops / 1e9:.0f} GFLOP/s", *slopes])
     return f"{text}; measured with {count(limits.threads, 'thread')}: {reached}"
-
-
-def native_steps(
-    plan: Plan,
-    sizes: Mapping[str, int],
-    machine: str,
-    reasons: Mapping[tuple[str, ...], str],
-    seconds: Mapping[tuple[str, ...], float],
-) -> list[NativeStep]:
-    """The steps of a native plan in order.
-
-    `reasons` tell why ops with these outputs have no kernels; `seconds` are measured times by the
-    ops of a step as in the comments of a module: an op's text, two spaces, its source.
-    """
-    frame = NativeTarget(MACHINES[machine]).frame(plan)
-    return [_step(frame, step, sizes, reasons, seconds) for step in plan.steps]
-
-
-def _step(
-    frame: NativeFrame, step: Step, sizes: Mapping[str, int],
-    reasons: Mapping[tuple[str, ...], str], seconds: Mapping[tuple[str, ...], float],
-) -> NativeStep:  # fmt: skip
-    inside = [each.index for each in _with_nested(step)]
-    calls = [call for call in frame.costs if call.step in inside]
-    costs = [call_cost(call, sizes) for call in calls]
-    comments = tuple(one_line(op.text + f"  {op.source}" * bool(op.source)) for op in step.ops)
-    why = next((frame.fallbacks[each] for each in inside if each in frame.fallbacks), "")
-    first = step.ops[0]
-    if not calls and not why and first.kind != "delete_var":
-        labels = tuple(value.label for slot in first.outputs.values() for value in slot)
-        why = reasons.get(labels, "")
-    return NativeStep(
-        tuple(op.text for op in step.ops), "+".join(op.kind for op in step.ops), first.source,
-        tuple(dict.fromkeys(call.name for call in calls)), sum(flops for flops, _ in costs),
-        sum(moved for _, moved in costs), why, seconds.get(comments),
-    )  # fmt: skip
-
-
-def _with_nested(step: Step) -> Iterator[Step]:
-    """Yield a step and those of its blocks."""
-    yield step
-    for inner in (inner for op in step.ops for inner in op.body):
-        yield from _with_nested(inner)
