@@ -22,7 +22,15 @@ from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
 from runtime.blas import elements, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
-from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block, separate_blocks
+from runtime.gpu.cuda import (
+    DeviceArena,
+    Mirrors,
+    current,
+    current_stream,
+    device_of,
+    host_block,
+    separate_blocks,
+)
 from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
@@ -181,8 +189,9 @@ class Executable:
         if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
         with current(self._device):
+            stream = current_stream(self._device)
             for order in self._orders:
-                order.follow(self._device)
+                order.follow(self._device, stream)
             step = self._step_for(feeds)
             with self._mirrors:
                 return self._run(step, feeds)

@@ -23,7 +23,7 @@ from compiler.ir.types import Array, DType
 from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
-from runtime.gpu.streams import StreamOrder, current_stream
+from runtime.gpu.streams import StreamOrder
 
 BFLOAT16 = DType.BF16.numpy
 
@@ -99,6 +99,13 @@ def stream_of(device: str) -> Callable[[], int]:
     return lambda: int(cuda.current_stream(device).cuda_stream)
 
 
+def current_stream(device: str) -> Any:
+    """Return torch's current stream of this thread on a device; None for the host."""
+    if not device.startswith("cuda"):
+        return None
+    return import_module("torch").cuda.current_stream(device)
+
+
 def waiter(device: str) -> Callable[[], None] | None:
     """Return a function that waits for the work of this thread's current stream on a device.
 
@@ -106,8 +113,7 @@ def waiter(device: str) -> Callable[[], None] | None:
     """
     if not device.startswith("cuda"):
         return None
-    cuda = import_module("torch").cuda
-    return lambda: cuda.current_stream(device).synchronize()
+    return lambda: current_stream(device).synchronize()
 
 
 def current(device: str) -> AbstractContextManager[object]:
@@ -248,7 +254,7 @@ class Mirror:
 
     def _follow(self) -> None:
         if self._order is not None:
-            self._order.follow(self.device)
+            self._order.follow(self.device, current_stream(self.device))
 
 
 class Mirrors:

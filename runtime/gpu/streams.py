@@ -7,15 +7,7 @@ it. Steps on the same stream cost a comparison.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
-
-
-def current_stream(device: str) -> Any:
-    """Return torch's current stream of this thread on a device; None for the host."""
-    if not device.startswith("cuda"):
-        return None
-    return import_module("torch").cuda.current_stream(device)
 
 
 class StreamOrder:
@@ -26,9 +18,11 @@ class StreamOrder:
     def __init__(self) -> None:
         self._last: dict[str, Any] = {}
 
-    def follow(self, device: str) -> None:
-        """Let the current stream wait for the work that uses the memory on another stream."""
-        stream = current_stream(device)
+    def follow(self, device: str, stream: Any) -> None:
+        """Let a stream, now current, wait for the work that uses the memory on another stream.
+
+        None is the stream of the host, whose work has ended when a launch returns.
+        """
         last = self._last.get(device)
         if stream is None or stream == last:
             return

@@ -127,7 +127,8 @@ class Stream:
 @pytest.mark.skipif(not interprets(), reason="streams are faked where kernels are interpreted")
 def test_steps_on_another_stream_wait_for_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = first, second = Stream(), Stream()
-    monkeypatch.setattr("runtime.gpu.streams.current_stream", lambda device: streams[turn])
+    for module in ("runtime.loader", "runtime.gpu.cuda"):
+        monkeypatch.setattr(f"{module}.current_stream", lambda device: streams[turn])
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
         loss = fluid.layers.reduce_mean(fluid.layers.fc(fluid.data("x", [2, 3]), 4))
