@@ -22,7 +22,8 @@ KNOWN = ("numpy", "native")
 
 HELP = f"""\
 how programs run on the CPU: numpy calls NumPy, in Python that can be read; native compiles machine
-code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, or {default_target()})"""
+code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, or
+{default_target()})"""
 
 
 def add_target(command: Any) -> None:
