@@ -21,6 +21,17 @@ LaneIteration: TypeAlias = Callable[[Carried, int], Carried]
 """The same for an iteration of some vectors, or of one element for 0."""
 
 
+Join: TypeAlias = Callable[[Carried, Carried], Carried]
+"""Combines what two blocks of iterations pass on."""
+
+CopiesIteration: TypeAlias = Callable[[Carried, int], Carried]
+"""The same for a number of consecutive iterations, for all copies of each."""
+
+
+BLOCK = 16
+"""Iterations of a reduction that are summed up before they are added to the total."""
+
+
 @dataclass
 class Loops(Values):
     """Emits loops over axes."""
@@ -68,6 +79,51 @@ class Loops(Values):
                 return self.over(rest, body, held)
 
         return self.f.loop_if_any(0, stop, 1, iteration, carried)
+
+    def over_copies(
+        self, axes: Sequence[Axis], count: int, body: CopiesIteration, start: Carried, join: Join
+    ) -> Carried:
+        """Reduce over axes, `count` iterations of the innermost at a time, then the rest singly.
+
+        `count` is a power of two; the iterations are copies, the first of them outermost. Blocks
+        of iterations begin from `start` and are joined, so that rounding errors stay small.
+        """
+        *outer, inner = axes
+
+        def innermost(held: Carried) -> Carried:
+            stop = self.bound_of(inner)
+            whole = self._multiple(stop, count)
+            self.mark()
+            some, one = self._copies(inner, count, body), self._copies(inner, 1, body)
+
+            def block(first: Value, total: Carried) -> Carried:
+                last, end = self.f.index(whole), self.f.add(first, constant(I64, BLOCK * count))
+                end = self.f.select(self.f.compare("slt", end, last), end, last)
+                return join(total, self.f.loop_if_any(first, end, count, some, start))
+
+            if isinstance(whole, int) and whole <= BLOCK * count:
+                held = join(held, self.f.loop_if_any(0, whole, count, some, start))
+            else:
+                held = self.f.loop_if_any(0, whole, BLOCK * count, block, held)
+            return self.f.loop_if_any(whole, stop, 1, one, held)
+
+        return self.over(outer, innermost, start)
+
+    def _copies(
+        self, axis: Axis, count: int, body: CopiesIteration
+    ) -> Callable[[Value, Carried], Carried]:
+        """An iteration that emits some consecutive ones."""
+
+        def iteration(index: Value, held: Carried) -> Carried:
+            before = self.copies, self.copy
+            with self.level((axis, index)):
+                self.copies = [{**copy, axis: n} for n in range(count) for copy in before[0]]
+                self.copy = self.copies[0]
+                found = body(held, count)
+            self.copies, self.copy = before
+            return found
+
+        return iteration
 
     # ---- lanes ----
 

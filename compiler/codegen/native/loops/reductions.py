@@ -27,6 +27,10 @@ UNROLLED = 4
 """Vectors in flight in a reduction."""
 
 
+_AT_ONCE = 8
+"""Accumulators in a loop along which there are no lanes."""
+
+
 @dataclass
 class Reductions(Keeping):
     """Emits the passes of a kernel."""
@@ -67,8 +71,11 @@ class Reductions(Keeping):
         return arithmetic.is_true(self.f, total)
 
     def _in_loops(self, each: Pass, parts: Sequence[Expr], axes: Sequence[Axis]) -> Carried:
-        """Reduce with an accumulator for each copy."""
+        """Reduce with an accumulator for each copy, or several if there are few."""
         scans = each.scans()
+        count = _iterations_at_once(len(self.copies) * len(parts), each)
+        if axes and not scans and count > 1:
+            return self._in_unrolled_loops(parts, axes, count)
         starts = [
             self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in (*parts, *scans)
         ]
@@ -85,6 +92,34 @@ class Reductions(Keeping):
         totals = self.over(axes, iteration, starts)
         step = len(parts) + len(scans)
         return [v for n in range(0, len(totals), max(step, 1)) for v in totals[n : n + len(parts)]]
+
+    def _in_unrolled_loops(
+        self, parts: Sequence[Expr], axes: Sequence[Axis], count: int
+    ) -> Carried:
+        """Reduce with an accumulator for each copy and for each of `count` iterations.
+
+        Additions do not wait for each other, and sums have smaller rounding errors.
+        """
+        starts = [self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in parts]
+        size = len(starts)
+
+        def iterations(held: Carried, count: int) -> Carried:
+            found, own = list(held), 0
+            for _ in self.each_copy():
+                for part in parts:
+                    found[own] = self._combined(part, held[own])
+                    own += 1
+            return found
+
+        def join(a: Carried, b: Carried) -> Carried:
+            every = [*parts] * (len(a) // len(parts))
+            return [self._join(*each) for each in zip(every, a, b, strict=True)]
+
+        held = self.over_copies(axes, count, iterations, starts * count, join)
+        groups = [held[n : n + size] for n in range(0, len(held), size)]
+        while len(groups) > 1:
+            groups = [join(a, b) for a, b in zip(groups[::2], groups[1::2], strict=True)]
+        return groups[0]
 
     def _run_scans(self, scans: Sequence[Expr], held: Sequence[Value]) -> None:
         """Add the current iteration to running sums."""
@@ -219,6 +254,13 @@ class Reductions(Keeping):
         if store.atomic:
             lanes = self.lanes
         return self.converted(store.value, store.operand.type.dtype, lanes)
+
+
+def _iterations_at_once(accumulators: int, each: Pass) -> int:
+    """How many iterations of a loop have accumulators of their own."""
+    if is_large(each):
+        return 1
+    return max(1, _AT_ONCE // (1 << (accumulators - 1).bit_length()))
 
 
 def fitting(most: int, lane: Axis, width: int) -> int:
