@@ -37,12 +37,16 @@ def profiled(run: Callable[[], object]) -> str:
 
 
 def steps_table(spans: Sequence[Span], runs: int) -> str:
-    """A row for each step: its ops, output, line, calls in a run, median time and share."""
+    """A row for each step: its ops, output, line, calls in a run, median time and share.
+
+    The share is calls × median time ÷ the sum of these products, so a run that another process
+    disturbed changes no column.
+    """
     steps: dict[tuple[str, ...], list[Span]] = {}
     for span in spans:
         steps.setdefault(span.ops, []).append(span)
-    whole = max(sum(span.stop - span.start for span in spans), 1)
-    longest = sorted(steps.values(), key=lambda each: -sum(s.stop - s.start for s in each))
+    longest = sorted(steps.values(), key=lambda each: -len(each) * _median(each))
+    whole = max(sum(len(each) * _median(each) for each in longest), 1)
     rows = [_row(each, runs, whole) for each in longest[:LISTED]]
     left = len(longest) - LISTED
     rows += [(f"and {left} shorter ones", *[""] * 7)] * (left > 0)
@@ -51,10 +55,14 @@ def steps_table(spans: Sequence[Span], runs: int) -> str:
     return f"{table([heads, *rows], indent='', left=3)}\n{total}"
 
 
-def _row(spans: Sequence[Span], runs: int, whole: int) -> tuple[str, ...]:
-    times = [span.stop - span.start for span in spans]
-    spent, first = median(times), spans[0]
-    share = f"{100 * sum(times) / whole:.1f} %"
+def _median(spans: Sequence[Span]) -> float:
+    """The median nanoseconds of a call."""
+    return median(span.stop - span.start for span in spans)
+
+
+def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
+    spent, first = _median(spans), spans[0]
+    share = f"{100 * len(spans) * spent / whole:.1f} %"
     rates = ("in NumPy", "")
     if first.moved or first.flops:
         rates = tuple(f"{each / max(spent, 1):.1f}" for each in (first.flops, first.moved))

@@ -13,6 +13,7 @@ import pytest
 import fluid
 from compiler.codegen.native.host import detected
 from fluid.cli import main as cli
+from fluid.cli.profile import steps_table
 from fluid.cli.target import use_target
 from fluid.profiler import recording
 from runtime.profiler import Span
@@ -74,6 +75,17 @@ def test_infer_prints_the_time_of_each_op(
     assert "in NumPy" not in row
     assert "GFLOP/s" in printed
     assert os.environ.get("FLUID_TARGET") == before
+
+
+def test_one_slow_run_changes_no_share() -> None:
+    def step(op: str, *times: int) -> list[Span]:
+        return [Span((f"{op} = {op}(x)",), 0, each) for each in times]
+
+    shown = steps_table([*step("relu", 3000, 3000, 3000), *step("exp", 1000, 1000, 90000)], 3)
+    relu, exp = (line.split() for line in shown.splitlines()[1:3])
+    assert relu == ["relu", "relu", "1", "3.00", "75.0", "%", "in", "NumPy"]
+    assert exp == ["exp", "exp", "1", "1.00", "25.0", "%", "in", "NumPy"]
+    assert "median of 3 runs; all steps take 0.004 ms a run" in shown
 
 
 @pytest.mark.parametrize("command", ["infer", "run"])
