@@ -21,6 +21,9 @@ TYPES: Mapping[DType, ir.Type] = {
 }
 """How each element type lies in memory; a boolean is a byte, 0 or 1."""
 
+COMPUTED = frozenset({DType.FP32, DType.FP64})
+"""The element types that products and image kernels compute in."""
+
 
 def dtype_of(type: ir.Type) -> DType:
     """The element type of arrays of an LLVM type, signed."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
-from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.pooling import pool, pool_gradient
@@ -26,9 +26,6 @@ from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
-from compiler.ir.types import DType
-
-FLOATS = frozenset({DType.FP32, DType.FP64})
 
 
 class Axis(Protocol):
@@ -88,7 +85,7 @@ class SpecialBuilder(OpKernels):
 def _floats(*operands: DeviceOperand) -> Type:
     """The element type of operands; raises NotLowered unless all are one type of float."""
     dtypes = {each.type.dtype for each in operands}
-    if len(dtypes) > 1 or not dtypes <= FLOATS:
+    if len(dtypes) > 1 or not dtypes <= COMPUTED:
         raise NotLowered("its kernels compute in float32 or float64")
     return TYPES[dtypes.pop()]
 

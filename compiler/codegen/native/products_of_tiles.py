@@ -7,11 +7,11 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Tiles
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.products.matmul import matmul
-from compiler.codegen.native.register_epilogues import COMPUTED, RegisterEpilogue, products_of
+from compiler.codegen.native.register_epilogues import RegisterEpilogue, products_of
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
 
@@ -32,8 +32,8 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
     *stack, rows, columns = tiles.shape
     left, right = tiles.iterations
     *batch, i, j = tiles.indices
-    a_strides, a_array = _factor(a, [*batch, i, left], {j, right})
-    b_strides, b_array = _factor(b, [*batch, right, j], {i, left})
+    a_strides, a_array = _factor(a, [*batch, i, left])
+    b_strides, b_array = _factor(b, [*batch, right, j])
     made = epilogue.epilogue
     arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
     steps = frame.made(
@@ -44,9 +44,7 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
     frame.steps(steps, arrays, TYPES[dot.dtype])
 
 
-def _factor(
-    factor: Expr, symbols: list[Expr], others: set[Expr]
-) -> tuple[list[Size], NumpyOperand]:
+def _factor(factor: Expr, symbols: list[Expr]) -> tuple[list[Size], NumpyOperand]:
     """The strides of a factor that is a load, and its array."""
     found = strides(factor, symbols) if factor.fn == "load" else None
     if found is None or found[1] != 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import operand_types, store_roots
@@ -21,19 +21,9 @@ from compiler.codegen.native.llvm_ir import Function, Value, constant
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.products.place import Place
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.ir.types import DType
-
-COMPUTED = frozenset({DType.FP32, DType.FP64})
-"""Element types that epilogues compute in."""
-
-
-class Place(Protocol):
-    """Where a vector of the result belongs in every operand."""
-
-    def load(self, name: str) -> Value:
-        """An operand's elements there."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -184,11 +174,6 @@ class RegisterEpilogue:
         return constant(TYPES[dtype].vector(lanes), argument)
 
 
-def root_parts(kernel: KernelBody) -> list[Expr]:
-    """All expressions of a kernel's stores, operands first."""
-    return all_parts(store_roots(kernel.stores))
-
-
 def placed_result(kernel: KernelBody, dtype: DType) -> Expr:
     """The node that stands for a result which a specialised kernel computes."""
     return kernel.node("result", (), dtype)
@@ -196,4 +181,4 @@ def placed_result(kernel: KernelBody, dtype: DType) -> Expr:
 
 def products_of(kernel: KernelBody, name: str) -> Sequence[Expr]:
     """The nodes of a kernel by their function."""
-    return [part for part in root_parts(kernel) if part.fn == name]
+    return [part for part in all_parts(store_roots(kernel.stores)) if part.fn == name]

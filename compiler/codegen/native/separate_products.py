@@ -14,11 +14,11 @@ from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.products.matmul import matmul
-from compiler.codegen.native.register_epilogues import COMPUTED, products_of
+from compiler.codegen.native.register_epilogues import products_of
 from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Size
 

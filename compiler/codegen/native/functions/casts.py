@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions.arithmetic import is_true
 from compiler.codegen.native.functions.floats import (
     absolute,
@@ -22,7 +23,6 @@ from compiler.codegen.native.llvm_ir import (
     F32,
     F64,
     I1,
-    I8,
     I16,
     I32,
     I64,
@@ -34,18 +34,7 @@ from compiler.codegen.native.llvm_ir import (
 )
 from compiler.ir.types import HALVES, DType
 
-ELEMENTS: Mapping[DType, Type] = {
-    DType.BOOL: I1,
-    DType.INT8: I8,
-    DType.UINT8: I8,
-    DType.INT16: I16,
-    DType.INT32: I32,
-    DType.INT64: I64,
-    DType.FP16: F16,
-    DType.BF16: BF16,
-    DType.FP32: F32,
-    DType.FP64: F64,
-}
+ELEMENTS: Mapping[DType, Type] = {**TYPES, DType.BOOL: I1}
 """The element type in IR; booleans are a bit in registers, and a byte in memory."""
 
 _UNSIGNED = frozenset({DType.BOOL, DType.UINT8})

@@ -10,17 +10,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions import cast
 from compiler.codegen.native.llvm_ir import (
-    BF16,
     F16,
     F32,
-    F64,
     I1,
     I8,
     I16,
     I32,
-    I64,
     Function,
     Type,
     Value,
@@ -29,14 +27,8 @@ from compiler.codegen.native.llvm_ir import (
 )
 from compiler.ir.types import HALVES, DType
 
-MEMORY: Mapping[DType, Type] = {
-    DType.BOOL: I8, DType.INT8: I8, DType.UINT8: I8, DType.INT16: I16, DType.INT32: I32,
-    DType.INT64: I64, DType.FP16: F16, DType.BF16: BF16, DType.FP32: F32, DType.FP64: F64,
-}  # fmt: skip
-"""The types of elements in memory; bfloat16 is loaded and stored as 16 bits."""
-
 REGISTER: Mapping[DType, Type] = {
-    **MEMORY, DType.BOOL: I1, DType.FP16: F32, DType.BF16: F32,
+    **TYPES, DType.BOOL: I1, DType.FP16: F32, DType.BF16: F32,
 }  # fmt: skip
 """The types of elements in registers."""
 
@@ -79,7 +71,7 @@ def convert(f: Function, value: Value, source: DType, element: Type) -> Value:
 
 def stored_type(dtype: DType) -> Type:
     """The type that loads and stores of a dtype move."""
-    return I16 if dtype is DType.BF16 else MEMORY[dtype]
+    return I16 if dtype is DType.BF16 else TYPES[dtype]
 
 
 def from_memory(f: Function, value: Value, dtype: DType) -> Value:
