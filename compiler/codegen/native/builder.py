@@ -123,8 +123,8 @@ def _separated(frame: NativeFrame, kernel: Tiles) -> KernelBody:
         return kernel
 
 
-def emit_loops(frame: NativeFrame, kernel: KernelBody) -> None:
-    """Lower a kernel to loops, and append its call to the step."""
-    frame.check_sizes(kernel)
+def emit_loops(frame: NativeFrame, kernel: KernelBody, exactly: bool = False) -> None:
+    """Lower a kernel to loops, and append its call to the step; `exactly` as in `check_sizes`."""
+    frame.check_sizes(kernel, exactly)
     for made in lower(kernel, frame.machine, frame.scratch):
         frame.command(made.kernel, made.arguments)

@@ -133,8 +133,7 @@ def _emit_native(frame: NativeFrame, step: Step) -> None:
 
 def _emit_pointwise(frame: NativeFrame, step: Step) -> None:
     for kernel in kernels_of(step, fused_name(step.ops), frame):
-        frame.check_sizes(kernel, exactly=True)
-        emit_loops(frame, kernel)
+        emit_loops(frame, kernel, exactly=True)
 
 
 def _emit_fused(frame: NativeFrame, step: Step) -> None:
