@@ -21,7 +21,13 @@ HOUSE = ("compiler", "runtime", "fluid", "fleet")
 
 # Room → what it may import, besides itself. A folder is a room with all in it, a file of
 # `compiler` is a room of its own; a module with no room is a complaint.
-GROUND = ("compiler.errors", "compiler.escape", "compiler.limits", "compiler.lazy_loading")
+GROUND = (
+    "compiler.errors",
+    "compiler.escape",
+    "compiler.limits",
+    "compiler.lazy_loading",
+    "compiler.syntax_trees",
+)
 """Small modules of `compiler` that any package may import."""
 VALUES = (
     "compiler.ir.cached_property",
@@ -33,6 +39,7 @@ VALUES = (
 FOR_PASSES = (
     "compiler.errors",
     "compiler.escape",
+    "compiler.syntax_trees",
     "compiler.options",
     "compiler.ir",
     "compiler.interpret",
@@ -46,6 +53,7 @@ COMPILED = (
     "compiler.errors",
     "compiler.limits",
     "compiler.escape",
+    "compiler.syntax_trees",
     "compiler.plan",
     "compiler.pack",
     "compiler.private_folders",
@@ -61,6 +69,7 @@ COMPILED = (
 
 TABLE: dict[str, tuple[str, ...]] = {
     "compiler.escape": (),
+    "compiler.syntax_trees": (),
     "compiler.tracebacks": (),
     "compiler.errors": ("compiler.escape",),
     "compiler.pack": (),
@@ -121,6 +130,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.passes": (
         "compiler.errors",
         "compiler.escape",
+        "compiler.syntax_trees",
         "compiler.options",
         "compiler.ir",
         "compiler.interpret",
@@ -135,6 +145,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.codegen": (
         "compiler.errors",
         "compiler.escape",
+        "compiler.syntax_trees",
         "compiler.ir",
         "compiler.plan",
         "compiler.pack",
@@ -148,6 +159,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.report": (
         "compiler.errors",
         "compiler.escape",
+        "compiler.syntax_trees",
         "compiler.ir",
         "compiler.plan",
         "compiler.pack",

@@ -29,6 +29,7 @@ from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
+from compiler.syntax_trees import syntax_tree
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ _KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES", "MACHINE", "KERNELS_IR")
 def _literals(source: str) -> Mapping[str, Any]:
     """The literal assignments at the top of a module's source."""
     try:
-        assigned = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+        assigned = [node for node in syntax_tree(source).body if isinstance(node, ast.Assign)]
         pairs = [(cast(ast.Name, node.targets[0]).id, node.value) for node in assigned]
         found = {name: ast.literal_eval(value) for name, value in pairs if name in _KNOWN}
     except (SyntaxError, ValueError, AttributeError) as error:

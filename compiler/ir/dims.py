@@ -22,6 +22,7 @@ from typing import TypeAlias
 from compiler.errors import ShapeError
 from compiler.ir.cached_property import cached_property
 from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
+from compiler.syntax_trees import syntax_tree
 
 Size: TypeAlias = "int | Dim"
 """One entry of a shape: a number or a symbolic expression."""
@@ -204,7 +205,7 @@ def parse_size(text: str) -> Size:
     if text.strip() == "?":
         return UNKNOWN
     try:
-        return _from_ast(ast.parse(text.strip(), mode="eval").body)
+        return _from_ast(syntax_tree(text.strip(), "eval").body)
     except (SyntaxError, RecursionError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size") from error
 

@@ -28,6 +28,7 @@ from compiler.report.native_code import NativeReport
 from compiler.report.roofline import Roofline
 from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources
+from compiler.syntax_trees import syntax_tree
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (
@@ -250,7 +251,7 @@ def _code(report: Report) -> dict[str, Any]:
 def _functions(source: str) -> list[Any]:
     """Return name and lines of each function that a module defines for its kernels."""
     try:
-        found = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+        found = [each for each in syntax_tree(source).body if isinstance(each, ast.FunctionDef)]
     except SyntaxError:
         return []
     return [[each.name, _first(each) - 1, each.end_lineno] for each in found if each.name != "bind"]

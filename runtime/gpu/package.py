@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
+from compiler.syntax_trees import syntax_tree
 from runtime.gpu.cuda import gpu_of, stream_of
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher
@@ -68,7 +69,7 @@ def _runs(each: str, core: str) -> bool:
 def without_kernels(source: str) -> str:
     """Blank out everything in a module's source that needs Triton, keeping line numbers."""
     lines = source.split("\n")
-    for node in ast.parse(source).body:
+    for node in syntax_tree(source).body:
         if _needs_triton(node):
             first = min([node.lineno, *(each.lineno for each in _decorators(node))])
             last = cast(int, node.end_lineno)

@@ -22,6 +22,7 @@ from compiler.ir.opdef import find
 from compiler.ir.opdef.slots import BOOKKEEPING, Attr
 from compiler.ir.program import BlockRef
 from compiler.limits import MAX_INTEGER_BITS
+from compiler.syntax_trees import syntax_tree
 
 BARE_NAME = re.compile(r"[A-Za-z_@.](?:[A-Za-z0-9_@.-]|/(?!/))*")
 """A name that needs no quotes; `//` begins a comment."""
@@ -119,7 +120,7 @@ def parse_attributes(text: str) -> dict[str, Any]:
     {'axis': -1, 'sub_block': 2}
     """
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = syntax_tree(text, "eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError("is not a Python literal") from error
     if not isinstance(tree, ast.Dict):
