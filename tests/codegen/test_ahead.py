@@ -54,7 +54,7 @@ def test_kernels_of_bfloat16_multiply_it_as_it_is(tmp_path):
 
 
 def test_numpy_code_needs_no_gpu_and_no_triton(tmp_path):
-    done = fluid("compile", MODEL, "-o", tmp_path)
+    done = fluid("compile", MODEL, "--target", "numpy", "-o", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["__model__", "kernels.json", "module.py", "params"]
