@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
     command.add_argument("--started-port", type=int)
     command.add_argument("--force", action="store_true")
     command.add_argument("--cpu", action="store_true")
-    command.set_defaults(module=False)
+    command.set_defaults(module=False, target=None)
     command.add_argument("script", type=Path)
     command.add_argument("arguments", nargs=argparse.REMAINDER)
     return command.parse_args()
