@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,9 @@ VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 SMALL = 1 << 25
 """Multiply-adds of the largest product run on one thread: half a millisecond to one millisecond."""
+
+_PRODUCTS = re.compile(r"\b(matmul|dot|vdot|inner|einsum|tensordot|linalg)\b| @ ")
+"""What calls BLAS in a module's source."""
 
 Step = Callable[..., Any]
 
@@ -80,6 +84,15 @@ def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
         return step
     blas = blas_threads()
     return step if blas is None else blas.one(step)
+
+
+def may_multiply(module: Module) -> bool:
+    """Whether NumPy may compute products in a module's steps: in native code kernels do.
+
+    OpenBLAS changes its number of threads under a lock, which a forked child may find locked.
+    """
+    code = module.source.partition("\nKERNELS_IR = ")[0]
+    return module.target != "native" or _PRODUCTS.search(code) is not None
 
 
 def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:

@@ -19,7 +19,7 @@ from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
 from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
-from runtime.blas import elements, with_few_threads
+from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
 from runtime.gpu.cuda import (
@@ -155,6 +155,7 @@ class Executable:
         self._native = self._stateful_code() if module.target == "native" else None
         self._bind = _bind_function(module, names, self._native)
         rings = names.get("collective") if module.collectives else None
+        self._multiplies = may_multiply(module)
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
@@ -313,7 +314,7 @@ class Executable:
         make = partial(self._bind, take, params, *dims)
         try:
             step, prepared = (make(), None) if self._native is None else self._native.bind(make)
-            if not self._device:
+            if not self._device and self._multiplies:
                 step = with_few_threads(step, elements(self.module, sizes, params))
             return step, prepared
         except CompileError:

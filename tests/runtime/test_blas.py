@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.native.host import detected
 from runtime import blas
 from runtime.blas import BlasThreads, with_few_threads
 
@@ -17,6 +18,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in blas.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(blas, "blas_threads", lambda: BlasThreads(numbers.append, 4))
+    monkeypatch.setenv("FLUID_TARGET", "numpy")
     return numbers
 
 
@@ -34,6 +36,15 @@ def run(width: int, rows: int) -> Any:
 def test_steps_of_small_products_take_one_thread(written: list[int]) -> None:
     run(256, 256)
     assert written == [1, 4] * 2  # the startup program is one
+
+
+@pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+def test_native_kernels_leave_the_threads_of_blas_alone(
+    written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLUID_TARGET", "native")
+    run(256, 256)
+    assert written == []
 
 
 def test_a_step_of_a_large_product_takes_them_all(written: list[int]) -> None:
