@@ -52,11 +52,10 @@ class Bench:
         for threads in self._given.threads:
             with self._runners(threads) as runners:
                 for name in [name for name in ROWS if name in self._given.only]:
-                    yield {
-                        "name": name,
-                        "row": ROWS[name].title,
-                        "threads": threads,
-                    } | _row_or_reason(lambda name=name, runners=runners: self._row(runners, name))
+                    row = _row_or_reason(
+                        lambda name=name, runners=runners: self._row(runners, name)
+                    )
+                    yield {"name": name, "row": ROWS[name].title, "threads": threads} | row
 
     def _row(self, runners: Runners, name: str) -> dict[str, Any]:
         row, absent, model = ROWS[name], dict[str, str](), ROWS[name].model
