@@ -1,15 +1,20 @@
 """Syntax trees of Python source, for one thread at a time.
 
-CPython counts the depth of a tree that it builds in a variable of the process. Of two threads that
-build trees at once, one may fail with RecursionError or SystemError.
+CPython 3.11 counts the depth of a tree that it builds in a variable of the process. Of two threads
+that build trees at once, one may fail with RecursionError or SystemError. A lock keeps our threads
+apart; where another library parses meanwhile, as `numpy.load` does, parsing is tried again.
 """
 
 from __future__ import annotations
 
 import ast
 import os
+from contextlib import suppress
 from threading import Lock
 from typing import Literal, overload
+
+_ATTEMPTS = 10
+"""Attempts to parse one source before its error is believed."""
 
 
 class _Guard:
@@ -37,5 +42,8 @@ def syntax_tree(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     Raises SyntaxError, ValueError for null bytes, and RecursionError or MemoryError for expressions
     that are nested too deeply.
     """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(SystemError, RecursionError), _Guard.lock:
+            return ast.parse(source, mode=mode)
     with _Guard.lock:
         return ast.parse(source, mode=mode)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import old_scripts
-from bench.old_scripts import Script, Told
+from bench.old_scripts import Finished, Script
 from bench.real.packages import PACKAGES
 
 SCRIPT = """\
@@ -33,21 +33,21 @@ def test_every_script_is_of_a_package() -> None:
 
 def test_a_script_finds_paddle_its_package_and_what_is_typed(cache: Path) -> None:
     script = Script("jieba", "cut.py", SCRIPT, ["--fast"], "hello\n")
-    told = old_scripts.run(script, cache, None)
-    assert (told.lines, told.error) == (["hello 3 ['--fast']", "(-1, 3)"], "")
+    found = old_scripts.run(script, cache, None)
+    assert (found.lines, found.error) == (["hello 3 ['--fast']", "(-1, 3)"], "")
 
 
 def test_a_script_that_fails_reports_why(cache: Path) -> None:
-    told = old_scripts.run(Script("jieba", "test/broken.py"), cache, None)
-    assert "AttributeError" in told.error
+    found = old_scripts.run(Script("jieba", "test/broken.py"), cache, None)
+    assert "AttributeError" in found.error
 
 
 def test_only_places_may_differ() -> None:
-    ours, theirs = Told(["Load from /a", "x"], 1.0), Told(["Load from /b", "x"], 1.0)
+    ours, theirs = Finished(["Load from /a", "x"], 1.0), Finished(["Load from /b", "x"], 1.0)
     assert old_scripts.without_places(ours) == old_scripts.without_places(theirs) == ["x"]
 
 
 def test_the_report_counts_what_fails() -> None:
     row = {"script": "s", "lines": 1, "ours s": 1.0, "says": "x", "error": ""}
-    told = old_scripts.report([{**row, "same": "yes"}, {**row, "same": "no"}])
-    assert "MISSED  1 of 2 scripts fail or say other things" in told
+    found = old_scripts.report([{**row, "same": "yes"}, {**row, "same": "no"}])
+    assert "MISSED  1 of 2 scripts fail or say other things" in found

@@ -17,7 +17,12 @@ def bind(take, params, N):
 
 
 def entries() -> set[str]:
-    return {name for name in linecache.cache if name.startswith("<module")}
+    """The file names of modules whose lines are kept."""
+    return {name for name in linecache.cache if name.startswith("<module") and lines_of(name)}
+
+
+def lines_of(name: str) -> list[str]:
+    return linecache.cache[name][2]
 
 
 def test_lines_of_a_dropped_module_are_removed() -> None:
@@ -28,6 +33,17 @@ def test_lines_of_a_dropped_module_are_removed() -> None:
     del executable
     gc.collect()
     assert entries() == before
+
+
+def test_entries_of_dropped_modules_remain_while_linecache_iterates() -> None:
+    executable = load(small())
+    names = list(linecache.cache)
+    del executable
+    gc.collect()
+    assert all(name in linecache.cache for name in names)
+    kept = load(small(BODY))
+    dropped = [name for name in names if name.startswith("<module") and name not in entries()]
+    assert kept and not any(name in linecache.cache for name in dropped)
 
 
 def test_lines_stay_while_another_module_of_the_same_source_lives() -> None:
