@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import compiler
 import fluid
 from compiler.codegen.native.host import detected
 
@@ -41,3 +42,29 @@ def test_a_program_is_compiled_for_the_target_that_is_asked_for(
     with pytest.raises(ValueError, match="the target is 'other', expected 'native' or 'numpy'"):
         fluid.Executor(fluid.CPUPlace())
     assert os.environ["FLUID_TARGET"] == "other"
+
+
+@pytest.mark.parametrize("sizes", [(5, 7), (2, 9), (1, 1)])
+def test_sizes_computed_from_shapes_are_native_for_every_size(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image is resized to that of another, and rows are split by their number."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        small, large = fluid.data("s", [None, 3, 2, 3]), fluid.data("l", [None, 3, None, None])
+        shape = fluid.layers.shape(large)
+        resized = fluid.layers.resize_bilinear(small, [shape[2], shape[3]])
+        added = fluid.layers.elementwise_add(resized, large)
+        flat = fluid.layers.transpose(added, [0, 2, 3, 1])
+        rows = fluid.layers.reshape(flat, [shape[0], shape[2] * shape[3], 3])
+    random = np.random.RandomState(3)
+    feed = {"s": random.rand(2, 3, 2, 3), "l": random.rand(2, 3, *sizes)}
+    feed = {name: array.astype("float32") for name, array in feed.items()}
+    found = {}
+    for target in ("numpy", "native"):
+        monkeypatch.setenv("FLUID_TARGET", target)
+        (found[target],) = fluid.Executor().run(main, feed=feed, fetch_list=[rows])
+    np.testing.assert_allclose(found["native"], found["numpy"], rtol=1e-5, atol=1e-6)
+    module = compiler.compile(main, feed={"s": ("N", 3, 2, 3), "l": ("N", 3, "H", "W")},
+                              fetch=[rows.name], target="native")  # fmt: skip
+    assert "NumPy:" not in module.source
