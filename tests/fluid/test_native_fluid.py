@@ -68,3 +68,26 @@ def test_sizes_computed_from_shapes_are_native_for_every_size(
     module = compiler.compile(main, feed={"s": ("N", 3, 2, 3), "l": ("N", 3, "H", "W")},
                               fetch=[rows.name], target="native")  # fmt: skip
     assert "NumPy:" not in module.source
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_a_loop_overwrites_a_value_whose_sizes_were_computed(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    layers = fluid.layers
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, None])
+        shape = layers.shape(x)
+        flat = layers.reshape(x, [shape[0] * shape[1]])
+        doubled = layers.scale(flat, 2.0)
+        step, limit = (layers.fill_constant([1], "int64", each) for each in (0, 3))
+        going = layers.less_than(step, limit)
+        with layers.While(going).block():
+            layers.assign(layers.scale(doubled, 2.0), doubled)
+            layers.increment(step, 1, in_place=True)
+            layers.less_than(step, limit, cond=going)
+    monkeypatch.setenv("FLUID_TARGET", target)
+    feed = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
+    (found,) = fluid.Executor().run(main, feed=feed, fetch_list=[doubled])
+    np.testing.assert_array_equal(found, np.arange(6) * 16)

@@ -34,7 +34,7 @@ class ResolveSizes(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Infer all sizes, then write them into the graph."""
         ops = g.ops() if any(var.type.is_open for var in g.vars()) else []
-        found = _Inference()
+        found = _Inference({var.overwrites for var in g.vars()})
         for op in ops:
             try:
                 found.visit(op)
@@ -46,8 +46,12 @@ class ResolveSizes(Pass):
 
 @dataclass
 class _Inference:
-    """Types and values that are known so far, and reshapes with their attribute."""
+    """Types and values that are known so far, and reshapes with their attribute.
 
+    Those in `overwritten` share their storage with later versions, and keep their types.
+    """
+
+    overwritten: set[Var | None]
     types: dict[Var, TensorType] = field(default_factory=dict[Var, TensorType])
     values: dict[Var, Numbers] = field(default_factory=dict[Var, Numbers])
     reshapes: dict[Op, list[int]] = field(default_factory=dict[Op, list[int]])
@@ -79,7 +83,7 @@ class _Inference:
         pairs = [*zip(var.type.shape, type.shape, strict=True)]
         if any(a != b and UNKNOWN not in (a, b) for a, b in pairs):
             raise ShapeError(f"{var!r} would be {type}")
-        if var.type.is_open and var.overwrites is None:
+        if var.type.is_open and var.overwrites is None and var not in self.overwritten:
             self.types[var] = var.type.with_shape([b if a == UNKNOWN else a for a, b in pairs])
 
     def _inferred(self, op: Op) -> Mapping[str, Any]:
