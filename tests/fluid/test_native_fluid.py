@@ -8,6 +8,7 @@ import pytest
 
 import compiler
 import fluid
+import runtime
 from compiler.codegen.native.host import detected
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
@@ -91,3 +92,15 @@ def test_a_loop_overwrites_a_value_whose_sizes_were_computed(
     feed = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
     (found,) = fluid.Executor().run(main, feed=feed, fetch_list=[doubled])
     np.testing.assert_array_equal(found, np.arange(6) * 16)
+
+
+def test_rows_may_be_as_many_as_those_of_another_feed_at_run_time() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 2])
+        rows = fluid.layers.reshape(x, [fluid.layers.shape(y)[0], 3])
+    module = compiler.compile(main, feed={"x": ("N", 3), "y": ("M", 2)}, fetch=[rows.name],
+                              target="native")  # fmt: skip
+    x_, y_ = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
+    (found,) = runtime.load(module)({"x": x_, "y": y_})
+    np.testing.assert_array_equal(found, x_)

@@ -38,7 +38,7 @@ class ResolveSizes(Pass):
         for op in ops:
             try:
                 found.visit(op)
-            except (CompileError, ArithmeticError) as error:
+            except (CompileError, ArithmeticError, ValueError) as error:
                 ctx.note_missed(self.name, op, f"its sizes may differ: {error}")
                 return
         found.apply(g)
@@ -92,9 +92,13 @@ class _Inference:
         types = op.defn.infer_types({s: slots[s].hold(each) for s, each in held.items()})
         if wanted is None:
             return types
-        if op.kind in _RESHAPES and (shape := _attribute(held["X"][0].shape, wanted)):
-            self.reshapes[op] = shape
-        return {**types, "Out": cast("Any", op.defn).resized(held["X"][0], wanted)}
+        x, out = held["X"][0], cast("Any", op.defn).resized(held["X"][0], wanted)
+        if op.kind in _RESHAPES:
+            if out.numel != x.numel:
+                return types  # they may be equal at run time
+            if shape := _attribute(x.shape, wanted):
+                self.reshapes[op] = shape
+        return {**types, "Out": out}
 
     def _wanted(self, op: Op) -> Numbers | None:
         """The sizes that the inputs of an op ask for; None without any, or if one is unknown."""
@@ -109,6 +113,8 @@ class _Inference:
         """The integers that an op computes, None if they are unknown."""
         if op.kind == "shape":
             return self.type(op["Input"]).shape
+        if not {*op.inputs} <= {"X", "Y", "Input"}:
+            return None  # other inputs are axes, starts and the like
         given = [self.values.get(var) for var in op.reads()]
         known = [each for each in given if each is not None]
         evaluate = _VALUES.get(op.kind) if len(known) == len(given) else None
