@@ -41,6 +41,7 @@ PRODUCTS = {
     "1000 cubed": (1000, 1000, 1000),
     "classifier, one image": (1, 2048, 1000),
     "LeNet, batch 64": (64, 784, 128),
+    "one output, batch 64": (64, 512, 1),
 }
 """Rows, steps and columns."""
 
@@ -48,9 +49,9 @@ LAYERS = (
     (64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (512, 7, 512, 3, 1),
     (512, 14, 512, 3, 2), (64, 56, 256, 1, 1), (256, 56, 64, 1, 1), (128, 28, 512, 1, 1),
     (512, 28, 128, 1, 1), (256, 14, 1024, 1, 1), (1024, 14, 256, 1, 1), (512, 7, 2048, 1, 1),
-    (2048, 7, 512, 1, 1), (256, 56, 512, 1, 2),
+    (2048, 7, 512, 1, 1), (256, 56, 512, 1, 2), (96, 52, 1, 5, 1),
 )  # fmt: skip
-"""Of ResNet-50: channels, pixels of an edge, filters, kernel, stride."""
+"""Of ResNet-50, and of one filter: channels, pixels of an edge, filters, kernel, stride."""
 
 COLUMNS = {
     "what": "", "sizes": "", "microseconds": ",.0f", "GFLOP/s": ".0f", "of peak": ".2f",
@@ -91,7 +92,7 @@ def _convolutions(machine: Machine, peak: float, seconds: float) -> Iterator[Row
     for channels, edge, filters, kernel, stride in LAYERS:
         conv = Convolution(
             1, channels, (edge,) * 2, filters, (kernel,) * 2, (stride,) * 2, (1, 1),
-            ((kernel // 2,) * 2,) * 2,
+            ((kernel // 2,) * 2,) * 2, filters_last=True,
         )  # fmt: skip
         pixels, depth = (edge // stride) ** 2, channels * kernel**2
         steps = convolution(machine, F32, conv, epilogue=bias(F32, 4), constant=True)

@@ -146,7 +146,7 @@ def test_malformed_file_names_the_line(capsys, file):
 
 
 def test_unknown_pass(capsys, file):
-    assert "unknown pass 'fold'; known passes: remove_dropout," in refused(
+    assert "unknown pass 'fold'; known passes: resolve_sizes," in refused(
         capsys, file, "--run", "fold"
     )
 

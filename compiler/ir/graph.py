@@ -353,6 +353,12 @@ class Graph:
         for op in self.readers(old):
             self.rewire(op, old, new)
 
+    def retype(self, var: Var, type: TensorType) -> None:
+        """Declare another type of a var, such as one with sizes that were unknown."""
+        var.type = type
+        self.changed |= {op: None for op in (self.producer(var), *self.readers(var)) if op}
+        self.edits += 1
+
     def sweep(self) -> list[Var]:
         """Remove all unused vars that are neither fed nor returned; returns them."""
         return [var for var in reversed(self.vars()) if self.drop(var)]

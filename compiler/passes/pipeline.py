@@ -37,8 +37,10 @@ from compiler.passes.simplify.merge_reshapes import MergeReshapes
 from compiler.passes.simplify.merge_transposes import MergeTransposes
 from compiler.passes.simplify.remove_dropout import RemoveDropout
 from compiler.passes.simplify.remove_identities import RemoveIdentities
+from compiler.passes.simplify.resolve_sizes import ResolveSizes
 
 _LISTED: tuple[type[Pass], ...] = (
+    ResolveSizes,
     RemoveDropout,
     RemoveIdentities,
     FuseBatchNorm,

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import compiler
 import fluid
+import runtime
 from compiler.codegen.native.host import detected
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
@@ -41,3 +43,64 @@ def test_a_program_is_compiled_for_the_target_that_is_asked_for(
     with pytest.raises(ValueError, match="the target is 'other', expected 'native' or 'numpy'"):
         fluid.Executor(fluid.CPUPlace())
     assert os.environ["FLUID_TARGET"] == "other"
+
+
+@pytest.mark.parametrize("sizes", [(5, 7), (2, 9), (1, 1)])
+def test_sizes_computed_from_shapes_are_native_for_every_size(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image is resized to that of another, and rows are split by their number."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        small, large = fluid.data("s", [None, 3, 2, 3]), fluid.data("l", [None, 3, None, None])
+        shape = fluid.layers.shape(large)
+        resized = fluid.layers.resize_bilinear(small, [shape[2], shape[3]])
+        added = fluid.layers.elementwise_add(resized, large)
+        flat = fluid.layers.transpose(added, [0, 2, 3, 1])
+        rows = fluid.layers.reshape(flat, [shape[0], shape[2] * shape[3], 3])
+    random = np.random.RandomState(3)
+    feed = {"s": random.rand(2, 3, 2, 3), "l": random.rand(2, 3, *sizes)}
+    feed = {name: array.astype("float32") for name, array in feed.items()}
+    found = {}
+    for target in ("numpy", "native"):
+        monkeypatch.setenv("FLUID_TARGET", target)
+        (found[target],) = fluid.Executor().run(main, feed=feed, fetch_list=[rows])
+    np.testing.assert_allclose(found["native"], found["numpy"], rtol=1e-5, atol=1e-6)
+    module = compiler.compile(main, feed={"s": ("N", 3, 2, 3), "l": ("N", 3, "H", "W")},
+                              fetch=[rows.name], target="native")  # fmt: skip
+    assert "NumPy:" not in module.source
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_a_loop_overwrites_a_value_whose_sizes_were_computed(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    layers = fluid.layers
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, None])
+        shape = layers.shape(x)
+        flat = layers.reshape(x, [shape[0] * shape[1]])
+        doubled = layers.scale(flat, 2.0)
+        step, limit = (layers.fill_constant([1], "int64", each) for each in (0, 3))
+        going = layers.less_than(step, limit)
+        with layers.While(going).block():
+            layers.assign(layers.scale(doubled, 2.0), doubled)
+            layers.increment(step, 1, in_place=True)
+            layers.less_than(step, limit, cond=going)
+    monkeypatch.setenv("FLUID_TARGET", target)
+    feed = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
+    (found,) = fluid.Executor().run(main, feed=feed, fetch_list=[doubled])
+    np.testing.assert_array_equal(found, np.arange(6) * 16)
+
+
+def test_rows_may_be_as_many_as_those_of_another_feed_at_run_time() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 2])
+        rows = fluid.layers.reshape(x, [fluid.layers.shape(y)[0], 3])
+    module = compiler.compile(main, feed={"x": ("N", 3), "y": ("M", 2)}, fetch=[rows.name],
+                              target="native")  # fmt: skip
+    x_, y_ = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
+    (found,) = runtime.load(module)({"x": x_, "y": y_})
+    np.testing.assert_array_equal(found, x_)

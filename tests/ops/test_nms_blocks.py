@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.types import Array
+from compiler.ops.detection.nms_classes_numpy import best_of_classes, by_class
 from compiler.ops.detection.nms_numpy import best_first, decayed_scores, suppress, touching_overlaps
 
 
@@ -38,6 +39,22 @@ def test_blocks_keep_what_the_definition_keeps(
     limits = (0.05, threshold, eta, top)
     found = suppress(boxes, scores, limits, normalized)
     np.testing.assert_array_equal(found, keep_one_by_one(boxes, scores, limits, normalized))
+
+
+@pytest.mark.parametrize("options", [(-1, True, False), (1, False, False), (0, True, True)])
+@pytest.mark.parametrize("per_class", [True, False])
+@pytest.mark.parametrize(("keep", "top", "eta"), [(3, -1, 1.0), (30, 5, 1.0), (9, 20, 0.9)])
+def test_the_surest_boxes_are_those_of_all_classes(
+    keep: int, top: int, eta: float, per_class: bool, options: tuple[int, bool, bool]
+) -> None:
+    """Many scores are equal; 30 boxes are more than the candidates of 5 boxes a class have."""
+    random = np.random.default_rng(11)
+    corner = random.random((70, 4, 2) if per_class else (70, 2))
+    boxes = np.concatenate([corner, corner + 0.3], axis=-1).astype(np.float32)
+    scores = random.random((4, 70)).round(1).astype(np.float32)
+    given = (boxes, scores, (0.05, 0.6, eta, top), keep, options)
+    for found, expected in zip(best_of_classes(*given), by_class(*given), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("top", [-1, 0, 1, 7, 100])

@@ -7,7 +7,7 @@ from collections.abc import Container
 from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes, numbers_of
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op, Var
-from compiler.ir.opdef import GradOp, OpDef, Pointwise, parameters, slot_of
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, listed, parameters, slot_of
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import TOKEN, DType
 
@@ -73,4 +73,16 @@ def _unaccepted_inputs(op: Op) -> list[str]:
     taken = {slot_of(name) for name, _ in parameters(*found)}
     inputs = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
     slots = {s: slot for s, slot in inputs.items() if slot is not None and s not in taken}
-    return [s for s, d in slots.items() if d.optional and not (d.companion or d.shape_only)]
+    unread = {s for s, d in slots.items() if d.companion or d.shape_only}
+    if any(d.sizes_only for d in slots.values()) and _are_resolved(op):
+        unread |= {s for s, d in slots.items() if d.sizes_only}
+    return [s for s, d in slots.items() if d.optional and s not in unread]
+
+
+def _are_resolved(op: Op) -> bool:
+    """True if the sizes of outputs come from the values of size inputs, not from attributes.
+
+    Those of attributes must be compared with the values.
+    """
+    inferred = op.defn.infer_types(op.defn.types_of(op.inputs))
+    return any(each.is_open for types in inferred.values() for each in listed(types))

@@ -221,7 +221,7 @@ def _winograd_tile(machine: Machine, conv: Convolution, element: Type) -> int:
 def _winograd(
     machine: Machine, element: Type, conv: Convolution, m: int, epilogue: Epilogue
 ) -> BlockedSteps:
-    height, width = map(_number, conv.size)
+    height, width = conv.size
     (top, bottom), (left, right) = conv.paddings
     return winograd(
         machine, element, conv.images, height, width, conv.channels, conv.filters, m=m,

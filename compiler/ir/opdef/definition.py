@@ -383,4 +383,5 @@ def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
         many=declared.many,
         shape_only=annotation in ("Shape", "list[Shape]"),
         on_host=declared.on_host and not parameter.startswith("d_"),
+        sizes_only=declared.sizes_only,
     )

@@ -181,6 +181,9 @@ class Slot:
     previous value of the variable (`"previous"`). A token (`"order"`) belongs to the op. `needed`
     companions must exist when a graph is built.
 
+    The integers of `sizes_only` inputs determine sizes of the outputs and nothing else: a kernel
+    whose output sizes are known does not read them.
+
     Values in `on_host` slots are in host memory even if the op runs on a device: they determine
     sizes or which kernels to launch. LoD is always on the host.
 
@@ -200,6 +203,7 @@ class Slot:
     needed: bool = False
     on_host: bool = False
     shares_lod: bool = True
+    sizes_only: bool = False
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Return the slot's value: a list for a `many` slot, else the only item or None."""
@@ -250,9 +254,12 @@ def reads(
     shape_only: bool = False,
     no_grad: bool = False,
     on_host: bool = False,
+    sizes_only: bool = False,
 ) -> Slot:
     """Declare an input slot."""
-    return Slot("", False, optional, many, "", shape_only, no_grad, on_host=on_host)
+    return Slot(
+        "", False, optional, many, "", shape_only, no_grad, on_host=on_host, sizes_only=sizes_only
+    )
 
 
 def writes(

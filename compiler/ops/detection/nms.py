@@ -15,12 +15,8 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.boxes import require_boxes
-from compiler.ops.detection.nms_numpy import (
-    best_first,
-    best_of_classes,
-    decayed_scores,
-    merge_neighbours,
-)
+from compiler.ops.detection.nms_classes_numpy import best_of_classes
+from compiler.ops.detection.nms_numpy import best_first, decayed_scores, merge_neighbours
 from compiler.ops.type_checks import differ, shown
 
 POLYGONS = (8, 16, 24, 32)

@@ -94,21 +94,26 @@ def keep_in_block(
     """Return the positions kept from a block, and the updated threshold.
 
     `iou` are the overlaps of its candidates, in descending order of score; `best_iou` is the
-    largest overlap of each with the boxes kept so far. While the threshold is constant, the
-    candidates that each one removes are a bit mask.
+    largest overlap of each with the boxes kept so far.
     """
     if eta < 1 and threshold > 0.5:
         return keep_sequentially(iou, best_iou, threshold, eta)
-    over = np.packbits(iou > threshold, axis=1, bitorder="little")
-    removed = int.from_bytes(
-        np.packbits(best_iou > threshold, bitorder="little").tobytes(), "little"
-    )
+    return unsuppressed(iou > threshold, best_iou > threshold), threshold
+
+
+def unsuppressed(over: Array, removed: Array) -> list[int]:
+    """Return the candidates that are kept, each of which removes those of its row in `over`.
+
+    `over` is bool [K, K], in descending order of score; `removed` are those that are not kept.
+    """
+    rows = np.packbits(over, axis=1, bitorder="little")
+    gone = int.from_bytes(np.packbits(removed, bitorder="little").tobytes(), "little")
     kept: list[int] = []
-    for position, row in enumerate(over):
-        if not removed >> position & 1:
+    for position, row in enumerate(rows):
+        if not gone >> position & 1:
             kept.append(position)
-            removed |= int.from_bytes(row.tobytes(), "little")
-    return kept, threshold
+            gone |= int.from_bytes(row.tobytes(), "little")
+    return kept
 
 
 def keep_sequentially(
@@ -123,39 +128,6 @@ def keep_sequentially(
         np.maximum(best_iou, iou[position], out=best_iou)
         threshold = threshold * eta if threshold > 0.5 else threshold
     return kept, threshold
-
-
-def best_of_classes(
-    boxes: Array,
-    scores: Array,
-    limits: tuple[float, float, float, int],
-    keep: int,
-    options: tuple[int, bool, bool],
-) -> tuple[Array, Array]:
-    """Return classes and indices of the kept boxes of one image, class by class.
-
-    Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the background class, whether boxes
-    are normalized, and whether the boxes of a class are sorted by index.
-    """
-    background, normalized, in_order = options
-    labels: list[Array] = []
-    numbers: list[Array] = []
-    for label, each in enumerate(scores):
-        if label == background:
-            continue
-        own = boxes if boxes.ndim == 2 else boxes[:, label]
-        found = suppress(own, each, limits, normalized)
-        numbers.append(np.sort(found) if in_order else found)
-        labels.append(np.full(len(found), label, np.int64))
-    if not labels:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    label, number = np.concatenate(labels), np.concatenate(numbers)
-    if keep > -1 and len(label) > keep:
-        order = np.argsort(-scores[label, number], kind="stable")[:keep]
-        order = order[np.lexsort((number[order], label[order]))] if in_order else order
-        order = order if in_order else order[np.argsort(label[order], kind="stable")]
-        label, number = label[order], number[order]
-    return label, number
 
 
 def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:

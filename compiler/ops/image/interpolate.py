@@ -44,9 +44,10 @@ class Interpolation(OpDef):
     """
 
     methods: ClassVar[Mapping[int, tuple[str, ...]]] = METHODS
+    size_inputs: ClassVar[tuple[str, ...]] = ("SizeTensor", "OutSize")
     X = reads()
-    OutSize = reads(optional=True, no_grad=True)
-    SizeTensor = reads(optional=True, many=True, no_grad=True)
+    OutSize = reads(optional=True, no_grad=True, sizes_only=True)
+    SizeTensor = reads(optional=True, many=True, no_grad=True, sizes_only=True)
     Scale = reads(optional=True, no_grad=True)
     Out = writes(shares_lod=False)
     data_layout = attr("NCHW")
@@ -77,6 +78,11 @@ class Interpolation(OpDef):
         given = SizeTensor or OutSize is not None or Scale is not None
         output_sizes = [UNKNOWN] * axes if given else self.sizes(sizes)
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))
+
+    def resized(self, X: TensorType, sizes: Sequence[Size]) -> TensorType:
+        """Return the type of Out for the sizes that the inputs ask for."""
+        batch, channels, *_ = channels_first(self.data_layout, X.shape)
+        return X.with_shape(in_layout(self.data_layout, (batch, channels, *sizes)))
 
     def require_method(self, X: TensorType, axes: int) -> None:
         """Raise ShapeError unless X is images, BadAttribute if the method has another rank."""
@@ -168,6 +174,11 @@ class ScaledInterpolation(Interpolation):
 
     def steps(self, axes: int) -> list[float]:
         return axis_scales(self.scale, axes)
+
+    def host_only(self, types: Mapping[str, object]) -> str:
+        """The reason why kernels must not step by `scale`."""
+        overruled = bool(types.get("SizeTensor")) and bool(self.steps(1))
+        return "SizeTensor overrules its scale" if overruled else ""
 
     def numpy(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -106,9 +107,17 @@ def check_sizes(numbers: Array, sizes: Sizes) -> None:
 class ShapeInputs(SameElements):
     """The inputs of both versions of reshape."""
 
-    Shape = reads(optional=True, no_grad=True)
-    ShapeTensor = reads(optional=True, many=True, no_grad=True)
+    size_inputs: ClassVar[tuple[str, ...]] = ("Shape", "ShapeTensor")
+
+    Shape = reads(optional=True, no_grad=True, sizes_only=True)
+    ShapeTensor = reads(optional=True, many=True, no_grad=True, sizes_only=True)
     shape = attr_list(int)
+
+    def resized(self, X: TensorType, sizes: Sequence[Size]) -> TensorType:
+        """Return the type of Out for the sizes that the inputs ask for."""
+        kept = [X.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+        rest = X.numel // product(size for size in kept if size != -1)
+        return X.with_shape([rest if size == -1 else size for size in kept])
 
 
 class Reshaping(ShapeInputs):

@@ -51,8 +51,13 @@ CASES = [
     _conv(N, 8, (H, N), 20, 3, 2, 1, (1, 1)),
     _conv(2, 16, (70, 60), 16, 3, 1, 1, (1, 1)),
     _conv(300, 3, (10, 9), 5, 3, 1, 1, (1, 1)),
+    _conv(2, 37, (9, 11), 1, 5, 2, 1, (2, 2)),
+    _conv(N, 16, (H, 10), 1, 3, 1, 2, (1, 1)),
+    _conv(2, 70, (5, 5), 2, 1, groups=2),
 ]
-"""Odd sizes, strides, dilations and paddings; groups; 1-D and 3-D; open batch and size; parts."""
+"""Odd sizes, strides, dilations and paddings; groups; 1-D and 3-D; open batch and size; parts; one
+filter.
+"""
 
 
 def known(conv: Convolution) -> Convolution:

@@ -39,7 +39,7 @@ _TO_HWIO = {"OIHW": ("FC", (2, 3, 1, 0)), "IOHW": ("CF", (2, 3, 0, 1))}
 
 
 def winograd(
-    machine: Machine, element: Type, batch: Size, height: int, width: int, channels: int,
+    machine: Machine, element: Type, batch: Size, height: Size, width: Size, channels: int,
     filters: int, *, m: int = 4, padding: tuple[int, int, int, int] = (1, 1, 1, 1),
     layout: str = "OIHW", flipped: bool = False, epilogue: Epilogue = NO_EPILOGUE,
 ) -> BlockedSteps:  # fmt: skip
@@ -73,21 +73,27 @@ def winograd(
 def pays(N: Size, C: int, H: Size, W: Size, F: int, machine: Machine = AVX512) -> int:
     """The m of the fastest algorithm for padding 1: 4 or 2, or 0 for direct convolution.
 
+    Images of open size are assumed to have OPEN rows and columns.
+
     A cost in vector operations: products of either algorithm, or the reading of filters from memory
     where that takes longer; loads, operations and stores of the transforms.
     """
-    if not isinstance(H, int) or not isinstance(W, int) or min(C, F) < 16:
+    if min(C, F) < 16:
         return 0
+    height, width = (each if isinstance(each, int) else OPEN for each in (H, W))
     lanes, images = machine.lanes(F32), N if isinstance(N, int) else 1
     channels, filters = -(-C // lanes), -(-F // lanes)
-    costs = {0: float(9 * C * filters * max(images * H * W, _READ))}
+    costs = {0: float(9 * C * filters * max(images * height * width, _READ))}
     for m in (4, 2):
-        tiles = images * -(-H // m) * -(-W // m)
+        tiles = images * -(-height // m) * -(-width // m)
         image, result = _TRANSFORMS[m]
         products = (m + 2) ** 2 * C * filters * max(1.1 * tiles, _READ)
         costs[m] = products + tiles * (image * channels + result * filters)
     return min(costs, key=lambda each: costs[each])
 
+
+OPEN = 32
+"""Rows or columns that images of open size are assumed to have."""
 
 _READ = 10.0
 """The cost of a vector of filters from memory, in vector multiplications."""

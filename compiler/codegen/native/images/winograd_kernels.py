@@ -126,14 +126,22 @@ def _units(k: Opened, emit: Callable[[Value], object]) -> None:
 
 
 class _Tile:
-    """The tile of a unit: its image, row and column of tiles."""
+    """The tile of a unit: its image, row and column of tiles.
+
+    `place` is its number, or that of its row, among all that are counted by `tiles.total`.
+    """
 
     def __init__(self, k: Opened, tiles: WinogradTiles, unit: Value) -> None:
-        n, (height, width) = k.n, tiles.grid
+        n, (height, width) = k.n, map(k.n.of, tiles.grid)
         self.number = unit
-        down, self.column = n.divmod(unit, width)
-        self.row_number = n.add(n.mul(n.of(tiles.block), tiles.rows), down)
-        self.image, self.row = n.divmod(self.row_number, height)
+        block = n.of(tiles.block)
+        if tiles.is_open:
+            self.place = n.add(n.mul(block, n.of(tiles.number)), unit)
+            row, self.column = n.divmod(self.place, width)
+        else:
+            down, self.column = n.divmod(unit, width)
+            row = self.place = n.add(n.mul(block, tiles.rows), down)
+        self.image, self.row = n.divmod(row, height)
 
 
 def _each_tile(k: Opened, tiles: WinogradTiles, emit: Callable[[_Tile], object]) -> None:
@@ -144,8 +152,8 @@ def _each_tile(k: Opened, tiles: WinogradTiles, emit: Callable[[_Tile], object])
         if tiles.are_even:
             emit(tile)
             return
-        row, total = k.n.value(tile.row_number), k.n.value(k.n.of(tiles.total))
-        k.f.when(k.f.compare("ult", row, total), lambda: emit(tile))
+        place, total = k.n.value(tile.place), k.n.value(k.n.of(tiles.total))
+        k.f.when(k.f.compare("ult", place, total), lambda: emit(tile))
 
     _units(k, unit)
 
@@ -187,11 +195,11 @@ def _vectors(k: Opened, channels: Channels, emit: Callable[[Index, Piece], objec
 def image_kernel(tiles: WinogradTiles) -> Call:
     """Return the kernel that transforms the images' tiles of a block; zeros outside the image."""
     label = f"winograd{tiles.m}_images_{tiles.name}"
-    sizes = [tiles.block, tiles.total]
-    k = begin(label, ["images", "tiles"], sizes, NO_OUTPUT, tiles.element, tiles.channels)
+    k = begin(label, ["images", "tiles"], tiles.sizes, NO_OUTPUT, tiles.element, tiles.channels)
     _each_tile(k, tiles, lambda tile: _image_tile(k, tiles, tile))
-    nbytes = (tiles.tiles_size + tiles.number * tiles.m**2 * tiles.channels) * tiles.element.nbytes
-    kernel = NativeKernel([named(k.f)], tiles.number, 8 * tiles.tiles_size, nbytes)
+    elements = tiles.tiles_size + tiles.number * (tiles.m**2 * tiles.channels)
+    nbytes = elements * tiles.element.nbytes
+    kernel = NativeKernel([named(k.f)], tiles.number, tiles.tiles_size * 8, nbytes)
     return Call(kernel, k.arguments)
 
 
@@ -203,12 +211,9 @@ class _Columns:
 
     def __init__(self, k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
         self.k, self.channels = k, tiles.channels
-        left, self.width = tiles.padding[2], tiles.size[1]
+        left, self.width = tiles.padding[2], k.n.of(tiles.size[1])
         self.first = k.n.sub(k.n.mul(tile.column, tiles.m), left)
-        starts = [x * tiles.m - left for x in range(tiles.grid[1])]
-        self.are_valid = [
-            all(0 <= start + q < self.width for start in starts) for q in range(tiles.n)
-        ]
+        self.are_valid = tiles.are_inside(1)
         self.offsets = [self._offset(q) for q in range(tiles.n)]
         self.inside = [self._inside(q) for q in range(tiles.n)]
 
@@ -216,7 +221,7 @@ class _Columns:
         n = self.k.n
         if self.are_valid[q]:
             return q * self.channels
-        place = n.min(n.max(n.add(self.first, q), 0), self.width - 1)
+        place = n.min(n.max(n.add(self.first, q), 0), n.sub(self.width, 1))
         return n.mul(n.sub(place, self.first), self.channels)
 
     def _inside(self, q: int) -> Value:
@@ -237,21 +242,18 @@ class _Columns:
 
 def _valid_rows(k: Opened, tiles: WinogradTiles, first: Index) -> list[Value | None]:
     """For each row of a tile, whether it is in the image; None if it is in every tile."""
-    top, height, n = tiles.padding[0], tiles.size[0], k.n
-    found: list[Value | None] = []
-    for row in range(tiles.n):
-        places = [y * tiles.m - top + row for y in range(tiles.grid[0])]
-        if all(0 <= place < height for place in places):
-            found.append(None)
-        else:
-            found.append(k.f.compare("ult", n.value(n.add(first, row)), n.value(height)))
-    return found
+    height, n = k.n.value(k.n.of(tiles.size[0])), k.n
+    return [
+        None if inside else k.f.compare("ult", n.value(n.add(first, row)), height)
+        for row, inside in enumerate(tiles.are_inside(0))
+    ]
 
 
 def _image_tile(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
     """Transform a tile: half of each row, then those columns; then the other half."""
     f, n, nbytes, halves = k.f, k.n, tiles.element.nbytes, image_transform(tiles.m)
-    (height, width), channels, size = tiles.size, tiles.channels, tiles.n
+    height, width = map(n.of, tiles.size)
+    channels, size, step = tiles.channels, tiles.n, n.of(tiles.tiles_step)
     first_row = n.sub(n.mul(tile.row, tiles.m), tiles.padding[0])
     columns, rows = _Columns(k, tiles, tile), _valid_rows(k, tiles, first_row)
     pixel = n.add(n.mul(n.add(n.mul(tile.image, height), first_row), width), columns.first)
@@ -263,7 +265,7 @@ def _image_tile(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
         zeros = [zero(piece.type)] * (size // 2)
 
         def row(r: int, half: Transform) -> list[Value]:
-            start = f.address(source, r * width * channels, nbytes)
+            start = f.address(source, n.mul(width, r * channels), nbytes)
             return half(f, columns.load(piece, start, nbytes))
 
         for number, half in enumerate(halves):
@@ -277,7 +279,7 @@ def _image_tile(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
                 column = [each[q] for each in found]
                 first = number * (size // 2) + q
                 for r, value in enumerate(value for each in halves for value in each(f, column)):
-                    offset = (r * size + first) * tiles.tiles_step
+                    offset = n.mul(step, r * size + first)
                     piece.store(f, value, f.address(target, offset, nbytes))
 
     _vectors(k, tiles.input_channels, vector)
@@ -286,28 +288,38 @@ def _image_tile(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
 def result_kernel(tiles: WinogradTiles, epilogue: Epilogue) -> Call:
     """Return the kernel that transforms the products of a block to results."""
     label = "_".join(filter(None, [f"winograd{tiles.m}_results", tiles.name, epilogue.label]))
-    sizes = [tiles.block, tiles.total]
-    k = begin(label, ["products"], sizes, epilogue, tiles.element, tiles.filters)
-    columns = [(min(tiles.m, tiles.output[1] - x * tiles.m),) for x in range(tiles.grid[1])]
-
-    def tile(each: _Tile) -> None:
-        def of(count: tuple[int, ...]) -> list[Value]:
-            _result_tile(k, tiles, each, count[0])
-            return []
-
-        _of_class(k, each, _classes(columns), of)
-
-    _each_tile(k, tiles, tile)
-    results = tiles.number * tiles.m**2 * tiles.filters
+    k = begin(label, ["products"], tiles.sizes, epilogue, tiles.element, tiles.filters)
+    _each_tile(k, tiles, lambda tile: _of_columns(k, tiles, tile))
+    results = tiles.number * (tiles.m**2 * tiles.filters)
     nbytes = (tiles.products_size + results) * tiles.element.nbytes
-    kernel = NativeKernel([named(k.f)], tiles.number, 4 * tiles.products_size, nbytes)
+    kernel = NativeKernel([named(k.f)], tiles.number, tiles.products_size * 4, nbytes)
     return Call(kernel, k.arguments)
+
+
+def _of_columns(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
+    """Emit the results of a tile, once for each number of columns that a tile may have."""
+    (_, width), (_, count) = tiles.output, tiles.grid
+
+    def of(columns: tuple[int, ...]) -> list[Value]:
+        _result_tile(k, tiles, tile, columns[0])
+        return []
+
+    if isinstance(width, int) and isinstance(count, int):
+        columns = [(min(tiles.m, width - x * tiles.m),) for x in range(count)]
+        _of_class(k, tile, _classes(columns), of)
+        return
+    left = k.n.value(k.n.sub(k.n.of(width), k.n.mul(tile.column, tiles.m)))
+    for least in range(tiles.m):
+        exact = "uge" if least + 1 == tiles.m else "eq"
+        some = k.f.compare(exact, left, k.f.constant(left.type, least + 1))
+        k.f.when(some, lambda least=least: of((least + 1,)))
 
 
 def _result_tile(k: Opened, tiles: WinogradTiles, tile: _Tile, columns: int) -> None:
     """Transform the products of a tile and store so many columns of results."""
     f, n, nbytes, transform = k.f, k.n, tiles.element.nbytes, result_transform(tiles.m)
-    (height, width), size, m = tiles.output, tiles.n, tiles.m
+    (height, width), size, m = map(n.of, tiles.output), tiles.n, tiles.m
+    step = n.of(tiles.products_step)
     row, column = n.mul(tile.row, m), n.mul(tile.column, m)
     number = n.add(n.mul(n.add(n.mul(tile.image, height), row), width), column)
     pixel = Pixel(tile.image, row, column, number)
@@ -316,7 +328,7 @@ def _result_tile(k: Opened, tiles: WinogradTiles, tile: _Tile, columns: int) -> 
         at = n.add(n.mul(tile.number, tiles.padded_filters), channel)
         source = f.address(k.arrays[0], at, nbytes)
         products = [
-            f.load(piece.type, f.address(source, e * tiles.products_step, nbytes))
+            f.load(piece.type, f.address(source, n.mul(step, e), nbytes))
             for e in range(size * size)
         ]
         found = [transform(f, products[q::size]) for q in range(size)]
@@ -332,17 +344,17 @@ def _store_row(
     values: Sequence[Value],
 ) -> None:  # fmt: skip
     """Send a row of results to the output, unless it lies behind the image."""
-    n, (height, width) = k.n, tiles.output
+    n, (height, width) = k.n, map(k.n.of, tiles.output)
 
     def store() -> None:
-        number = n.add(first.number, row * width)
+        number = n.add(first.number, n.mul(width, row))
         pixel = replace(first, row=n.add(first.row, row), number=number)
         places = k.results.places(pixel, channel, piece, len(values))
         start = k.results.start(places)
         sums = values if start is None else list(map(k.f.add, values, start))
         k.results.store(sums, places)
 
-    if height % tiles.m == 0 or row < height % tiles.m:
+    if row == 0 or (isinstance(height, int) and not 0 < height % tiles.m <= row):
         store()
     else:
         inside = k.f.compare("ult", n.value(n.add(first.row, row)), n.value(height))

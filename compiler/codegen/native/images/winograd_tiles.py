@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.llvm_ir import Type
@@ -10,7 +10,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, product
 
 BLOCK = Dim.named("block_of_tiles")
 """The number of the current block, an open size of kernels that run once for each block."""
@@ -18,19 +18,25 @@ BLOCK = Dim.named("block_of_tiles")
 CACHE = 2_200_000
 """Bytes of transformed elements and products of a block that are read again soon enough."""
 
+OPEN_BLOCKS, OPEN_TILES = (24, 48, 96, 192), 192
+"""Tiles of a block of open images, and how many tiles all images are assumed to have."""
+
 LAST_CACHE = 16_000_000
 """Bytes of transformed filters that are read again without a trip to memory."""
 
 
 @dataclass(frozen=True)
 class WinogradTiles:
-    """Tiles of m × m results; blocks have `rows` rows of tiles."""
+    """Tiles of m × m results; blocks have `rows` rows of tiles.
+
+    If a size of the images is open, blocks have at most `rows` tiles instead, as even as possible.
+    """
 
     machine: Machine
     element: Type
     m: int
     batch: Size
-    size: tuple[int, int]
+    size: tuple[Size, Size]
     padding: tuple[int, int, int, int]
     channels: int
     filters: int
@@ -38,14 +44,24 @@ class WinogradTiles:
 
     @staticmethod
     def make(
-        machine: Machine, element: Type, m: int, batch: Size, size: tuple[int, int],
+        machine: Machine, element: Type, m: int, batch: Size, size: tuple[Size, Size],
         padding: tuple[int, int, int, int], channels: int, filters: int,
     ) -> WinogradTiles:  # fmt: skip
-        """Choose the number of rows of tiles in a block."""
+        """Choose the number of rows of tiles, or of tiles, in a block."""
         one = WinogradTiles(machine, element, m, batch, size, padding, channels, filters, 1)
-        total = one.total if isinstance(one.total, int) else one.grid[0]
-        rows = min(range(1, total + 1), key=lambda rows: _traffic(one, rows, total))
-        return WinogradTiles(machine, element, m, batch, size, padding, channels, filters, rows)
+        if one.is_open:
+            rows = min(OPEN_BLOCKS, key=lambda rows: _traffic(one, rows, OPEN_TILES, 1))
+            return replace(one, rows=rows)
+        height, width = map(_number, one.grid)
+        total = one.total if isinstance(one.total, int) else height
+        return replace(
+            one, rows=min(range(1, total + 1), key=lambda r: _traffic(one, r, total, width))
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """True if a size of the images is unknown at compile time."""
+        return not all(isinstance(each, int) for each in self.size)
 
     @property
     def n(self) -> int:
@@ -58,25 +74,25 @@ class WinogradTiles:
         return self.n * self.n
 
     @property
-    def output(self) -> tuple[int, int]:
+    def output(self) -> tuple[Size, Size]:
         """Rows and columns of results."""
         top, bottom, left, right = self.padding
         return self.size[0] + top + bottom - 2, self.size[1] + left + right - 2
 
     @property
-    def grid(self) -> tuple[int, int]:
+    def grid(self) -> tuple[Size, Size]:
         """Tiles of an image on each axis."""
         height, width = self.output
-        return -(-height // self.m), -(-width // self.m)
+        return (height + (self.m - 1)) // self.m, (width + (self.m - 1)) // self.m
 
     @property
     def total(self) -> Size:
-        """Rows of tiles of all images."""
-        return self.batch * self.grid[0]
+        """Rows of tiles of all images; all tiles if a size of the images is open."""
+        return product([self.batch, *(self.grid if self.is_open else self.grid[:1])])
 
     @property
     def blocks(self) -> Size:
-        """Blocks of rows of tiles; the last one may be smaller."""
+        """Blocks of tiles; the last one may be smaller."""
         return (self.total + (self.rows - 1)) // self.rows
 
     @property
@@ -87,13 +103,36 @@ class WinogradTiles:
     @property
     def are_even(self) -> bool:
         """True if the last block is as large as the others."""
-        total = self.total
-        return self.grid[0] % self.rows == 0 or (isinstance(total, int) and total % self.rows == 0)
+        total, height = self.total, self.grid[0]
+        if self.is_open:
+            return False
+        sizes = [each for each in (height, total) if isinstance(each, int)]
+        return any(each % self.rows == 0 for each in sizes)
 
     @property
-    def number(self) -> int:
+    def number(self) -> Size:
         """Tiles of a block."""
+        if self.is_open:
+            return (self.total + (self.blocks - 1)) // self.blocks
         return self.rows * self.grid[1]
+
+    @property
+    def sizes(self) -> list[Size]:
+        """What kernels must know when it is open."""
+        found = [self.block, self.total]
+        if self.is_open:
+            found += [self.number, self.tiles_step, self.products_step]
+            found += [*self.size, *self.grid, *self.output]
+        return found
+
+    def are_inside(self, axis: int) -> list[bool]:
+        """For each element of a tile on an axis, whether it is on the image in every tile."""
+        before, after = self.padding[2 * axis : 2 * axis + 2]
+        size, count = self.size[axis], self.grid[axis]
+        if not isinstance(size, int) or not isinstance(count, int):
+            return [before <= q < 3 - after for q in range(self.n)]
+        starts = [number * self.m - before for number in range(count)]
+        return [all(0 <= start + q < size for start in starts) for q in range(self.n)]
 
     @property
     def padded_filters(self) -> int:
@@ -102,29 +141,30 @@ class WinogradTiles:
         return -(-self.filters // lanes) * lanes
 
     @property
-    def tiles_size(self) -> int:
+    def tiles_size(self) -> Size:
         """Elements of the transformed image of a block: [position][tile][channel]."""
-        return self.positions * self.tiles_step
+        return self.tiles_step * self.positions
 
     @property
-    def products_size(self) -> int:
+    def products_size(self) -> Size:
         """Elements of the products of a block: [position][tile][filter]."""
-        return self.positions * self.products_step
+        return self.products_step * self.positions
 
     @property
-    def tiles_step(self) -> int:
+    def tiles_step(self) -> Size:
         """Elements between positions of the transformed image."""
         return self._odd_lines(self.number * self.channels)
 
     @property
-    def products_step(self) -> int:
+    def products_step(self) -> Size:
         """Elements between positions of the products."""
         return self._odd_lines(self.number * self.padded_filters)
 
-    def _odd_lines(self, elements: int) -> int:
+    def _odd_lines(self, elements: Size) -> Size:
         """At least so many elements in an odd number of cache lines, for different cache sets."""
         line = 64 // self.element.nbytes
-        return (-(-elements // line) | 1) * line
+        lines = (elements + (line - 1)) // line
+        return (lines // 2 * 2 + 1) * line
 
     @property
     def packed_size(self) -> int:
@@ -138,7 +178,7 @@ class WinogradTiles:
         names = {"a": self.element, "b": self.element, "out": self.element}
         strides = {"a": self.tiles_step, "b": channels * filters, "out": self.products_step}
         return Contraction(
-            f"winograd{self.m}_products_{tiles}x{channels}x{filters}", self.element,
+            f"winograd{self.m}_products_{_text(tiles)}x{channels}x{filters}", self.element,
             (Axis(self.positions, strides),), (Axis(tiles, {"a": channels, "out": filters}),),
             (Axis(channels, {"a": 1}),), Axis(filters, {"out": 1}), names, panels="b",
         )  # fmt: skip
@@ -162,16 +202,28 @@ class WinogradTiles:
     def name(self) -> str:
         """The sizes as a part of a kernel's name."""
         sizes = (*self.size, *self.padding, self.channels, self.filters, self.rows)
-        return "_".join([*map(str, sizes), self.machine.name])
+        return "_".join([*map(_text, sizes), self.machine.name])
 
 
-def _traffic(tiles: WinogradTiles, rows: int, total: int) -> float:
-    """Bytes through the caches: filters once for each block, and elements of too large blocks."""
+def _number(size: Size) -> int:
+    assert isinstance(size, int)
+    return size
+
+
+def _text(size: Size) -> str:
+    return str(size) if isinstance(size, int) else "n"
+
+
+def _traffic(tiles: WinogradTiles, rows: int, total: int, width: int) -> float:
+    """Bytes through the caches: filters once for each block, and elements of too large blocks.
+
+    `total` rows of `width` tiles are cut into blocks of `rows` rows.
+    """
     nbytes, positions = tiles.element.nbytes, tiles.positions
     blocks = -(-total // rows)
     filters = positions * tiles.channels * tiles.padded_filters * nbytes
-    row = positions * tiles.grid[1] * (tiles.channels + tiles.padded_filters) * nbytes
+    row = positions * width * (tiles.channels + tiles.padded_filters) * nbytes
     again = 1.0 if filters > LAST_CACHE else 0.2
     beyond = 3.0 if rows * row > CACHE else 1.0
-    few = 1.0 + 6.0 / (rows * tiles.grid[1])
+    few = 1.0 + 6.0 / (rows * width)
     return blocks * (filters * again * few + rows * row * beyond)

@@ -24,7 +24,8 @@ Its `finish` gets one vector of sums and its `Place` (`place.load(name)` is that
 it returns the vectors to store, one for each of `outputs`. An output may overlap with no operand
 but one that the epilogue reads at the same place.
 
-`Contraction` describes all of them; `contraction_kernel` makes the loops around `Microkernel`.
+`Contraction` describes all of them; `contraction_kernel` makes the loops around `Microkernel`, or
+around `Dots` where there is one column.
 """
 
 from compiler.codegen.native.products.axes import Axis, Operand, contiguous

@@ -9,6 +9,7 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
 from compiler.codegen.native.products.contraction import Contraction, Steps
+from compiler.codegen.native.products.dots import dot_steps, is_dot
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
@@ -112,6 +113,8 @@ def convolution(
     pads, source = padded_input(machine, element, conv)
     spec = _forward(element, conv, source, epilogue)
     names = ("padded" if pads.calls else "input", "filter")
+    if tiling is None and is_dot(spec, machine):
+        return pads.then(dot_steps(spec, machine, names))
     return pads.then(packed_steps(spec, machine, constant, tiling=tiling, names=names))
 
 

@@ -8,6 +8,7 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
 from compiler.codegen.native.products.contraction import Contraction, Steps
+from compiler.codegen.native.products.dots import dot_steps, is_dot
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.packed import packed_steps
@@ -43,6 +44,8 @@ def matmul(
     }  # fmt: skip
     results = epilogue.strides(out or contiguous([*batch, m, n]))
     spec = _contraction(element, batch, (m, k, n), strides, results, epilogue)
+    if tiling is None and is_dot(spec, machine):
+        return dot_steps(spec, machine)
     if not constant and _reads_in_place(machine, spec):
         tiling = tiling or choose_tiling(machine, element, extent(spec), False)
         return Steps((contraction_kernel(spec, machine, tiling),))
