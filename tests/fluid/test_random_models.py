@@ -11,8 +11,8 @@ from tests.fluid.random_models import WAYS, difference, outcome, recorded
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
-FAST = range(3)
-SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in range(3, 40)]
+FAST = range(2)
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in range(2, 40)]
 
 
 @pytest.fixture(autouse=True)
