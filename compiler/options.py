@@ -29,9 +29,9 @@ class Options:
 
     `disable` names passes to leave out. Graphs and plans are always verified. `check` 1 also fills
     memory with NaN (or the smallest integer) after the last step that needs it, so that a late read
-    shows; 2 also runs the interpreter before and after each pass on generated feeds and stops at
-    the first pass that changes a number. `typical` is the value assumed for unknown sizes when
-    schedules are compared.
+    shows, and native kernels compare every access with the bounds of its array; 2 also runs the
+    interpreter before and after each pass on generated feeds and stops at the first pass that
+    changes a number. `typical` is the value assumed for unknown sizes when schedules are compared.
 
     `memory_budget` is the maximum bytes of live temporaries, as a number, as text with a unit
     (`"300MB"`), or as a percentage of what they would otherwise take (`"60%"`): cheap values are
@@ -113,8 +113,8 @@ class Options:
         check = environ.get("FLUID_CHECK", "0")
         if check not in ("0", "1", "2"):
             raise ValueError(
-                f"FLUID_CHECK is {check!r}, expected 0 (off), 1 (poison freed memory) "
-                "or 2 (also compare numbers before and after each pass)"
+                f"FLUID_CHECK is {check!r}, expected 0 (off), 1 (poison freed memory, and check "
+                "bounds in native kernels) or 2 (also compare numbers before and after each pass)"
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         dump = environ.get("FLUID_DUMP") or None

@@ -29,6 +29,10 @@ class StepError(CompileError):
     """An op cannot compute its outputs from its inputs in a step."""
 
 
+class OutOfBounds(StepError):
+    """A native kernel reads or writes outside of an array; only kernels that check bounds raise."""
+
+
 class CheckpointError(ValueError):
     """A tensor cannot be read or written; names the file and byte, expected and actual values.
 

@@ -36,6 +36,7 @@ from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
 from runtime.memory.limit import check_limit
 from runtime.memory.params import Params, state_arrays
+from runtime.native.bounds import CheckedCode
 from runtime.native.sequence import NativeCode
 from runtime.prepared import PreparedArrays, StatefulCode
 from runtime.source_lines import SourceLines
@@ -324,7 +325,8 @@ class Executable:
 
     def _stateful_code(self) -> StatefulCode:
         """The native code of the module, with arrays prepared from the params."""
-        code = NativeCode(self.module.kernels_ir, self.module.machine, None, self.module.objects)
+        kind = CheckedCode if self.module.checks_bounds else NativeCode
+        code = kind(self.module.kernels_ir, self.module.machine, None, self.module.objects)
         return StatefulCode(code, self._use.find, self._use.clock)
 
     def _token(self) -> object:

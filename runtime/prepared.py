@@ -137,13 +137,13 @@ class StatefulCode:
 
     def prepared(
         self, kernel: str, inputs: Sequence[Array], units: int, shape: Sequence[int], dtype: str,
-        watched: Sequence[str] = (), sizes: Sequence[int] = (),
+        watched: Sequence[str] = (), sizes: Sequence[int] = (), site: object = None,
     ) -> Array:  # fmt: skip
         """The output of a kernel over constant arrays, or over those of the watched names.
 
         The kernel's arguments are the inputs, the output, which remains the same array, and sizes.
         That of constants is computed at once, others by `PreparedArrays.refresh`. Raises TooLarge
-        if there is no memory for it.
+        if there is no memory for it. `site` is what an error of a kernel that checks bounds names.
         """
         sources = {name: self._find(name) for name in watched}
         places = [each.__array_interface__["data"][0] for each in inputs]
@@ -152,7 +152,8 @@ class StatefulCode:
         made = self._known.get(key)
         if made is None:
             out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
-            run = self._code([(kernel, (*inputs, out, *sizes), units)])
+            command = (kernel, (*inputs, out, *sizes), units)
+            run = self._code([command if site is None else (*command, site)])
             made = self._known[key] = _Prepared(out, run, sources, inputs)
             if not watched:
                 made.refresh()

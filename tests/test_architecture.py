@@ -187,6 +187,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.codegen.native.host",
         "compiler.codegen.native.machine",
         "compiler.codegen.native.executor",
+        "runtime.errors",
         "runtime.forks",
         "runtime.packages",
     ),

@@ -52,8 +52,8 @@ class Module:
 
     `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
     lifetimes in steps; `params` the persistable state by name, first version only. `kernels_ir` is
-    the LLVM IR of native kernels by name, for the CPUs that `machine` names; `objects` are their
-    object files, if a package has them. `collectives`
+    the LLVM IR of native kernels by name, for the CPUs that `machine` names; with `checks_bounds`
+    they check every access. `objects` are their object files, if a package has them. `collectives`
     has a line for each collective op in order: op, variable, element type and shape (`?` for sizes
     that are not fixed), attributes; ranks compare them before they begin. `record` is the
     compilation it came from, if compiled in this process: what `compiler.explain` starts from.
@@ -72,6 +72,7 @@ class Module:
     collectives: tuple[str, ...] = ()
     machine: str = ""
     kernels_ir: Mapping[str, str] = field(default_factory=dict[str, str])
+    checks_bounds: bool = False
     record: Record | None = field(default=None, compare=False, repr=False)
     memory_limit: int | None = field(default=None, compare=False)
     objects: Mapping[str, bytes] = field(
@@ -119,6 +120,7 @@ class Module:
             collectives=values.get("COLLECTIVES", ()),
             machine=values.get("MACHINE", ""),
             kernels_ir=values.get("KERNELS_IR", {}),
+            checks_bounds=values.get("CHECKS_BOUNDS", False),
         )
 
 
@@ -128,7 +130,7 @@ def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> lis
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
-_KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES", "MACHINE", "KERNELS_IR")
+_KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES", "MACHINE", "KERNELS_IR", "CHECKS_BOUNDS")
 """The assignments read from a module's source; those that are not fields are optional."""
 
 

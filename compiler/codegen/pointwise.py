@@ -331,7 +331,14 @@ def _statements(part: Expr, args: list[str], out: str) -> list[str]:
         axis = axes[0] if len(axes) == 1 else axes
         wide = ", dtype='float32'" if part.dtype is DType.FP16 else ""
         return [f"np.{fn}.reduce({args[0]}, axis={axis}{wide}, keepdims=True, out={out})"]
+    if part.fn == "negative" and part.dtype in _NEGATED_BY_PRODUCT:
+        return [f"np.multiply({args[0]}, -1, out={out})"]
     return [f"np.{part.fn}({', '.join(args)}, out={out})"]
+
+
+_NEGATED_BY_PRODUCT = frozenset({DType.FP32, DType.FP64, DType.INT32, DType.INT64})
+"""Types of which `np.negative` is wrong for some views, in NumPy 2.4: those with 16 bytes from one
+element to the next (64 for types of 8 bytes), if the result is not contiguous."""
 
 
 def _elementwise(part: Expr) -> bool:

@@ -21,7 +21,8 @@ class Target(Protocol):
         ...
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
-        """Generate the module of a plan; with `poison` it overwrites memory after its last use.
+        """Generate the module of a plan; with `poison` it overwrites memory after its last use, and
+        native kernels check the bounds of every access.
 
         With `check_numbers` it stops at the first op that computes NaN or an infinite number.
         """

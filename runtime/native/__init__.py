@@ -2,5 +2,5 @@
 
 Read in this order: `sequence` (NativeCode, what generated modules call), `object_cache` and `build`
 (IR text to object files, by llvmlite), `elf`, `relocate` and `memory` (object files to memory),
-`executor` (the compiled executor), `threads` (the thread pool).
+`executor` (the compiled executor), `threads` (the thread pool), `bounds` (checks of accesses).
 """

@@ -61,12 +61,17 @@ class Feed:
 Argument: TypeAlias = Array | int | Feed
 FullCommand: TypeAlias = tuple[str, Sequence[Argument], int, int]
 """A kernel's name, its arguments, its units and its work: flops plus bytes."""
+Site: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""What errors about a command name: its arguments, and its ops, each with the user's line."""
 Command: TypeAlias = (
     tuple[str, Sequence[Argument], int]
     | FullCommand
     | tuple[str, Sequence[Argument], int, int, int]
+    | tuple[str, Sequence[Argument], int, Site]
+    | tuple[str, Sequence[Argument], int, int, int, Site]
 )
-"""A command that may lack its work, or has it as two numbers: flops, and bytes."""
+"""A command that may lack its work, or has it as two numbers: flops, and bytes; in checking mode
+with its site."""
 Run: TypeAlias = Callable[..., None]
 """Runs a sequence on the arrays of its feeds."""
 Recorder: TypeAlias = Callable[[Sequence[str], Sequence[float]], object]
@@ -126,9 +131,11 @@ class NativeCode:
         Arrays must be C-contiguous. Raises CompileError for an unknown kernel and for an array that
         is not contiguous.
         """
-        wanted = [_full(each) for each in commands if each[2] > 0]
-        sequence = _Sequence(self, wanted, self._executor)
+        sequence = self._sequence([each for each in commands if each[2] > 0])
         return sequence.untimed() if self._recorder is None else sequence.timed(self._recorder)
+
+    def _sequence(self, commands: Sequence[Command]) -> KernelSequence:
+        return KernelSequence(self, commands, self._executor)
 
 
 class _Call:
@@ -152,14 +159,15 @@ class _Call:
         self._run(self._at)
 
 
-class _Sequence:
+class KernelSequence:
     """The records of a sequence: commands, arguments, and the arrays that they refer to."""
 
-    def __init__(self, code: NativeCode, commands: Sequence[FullCommand], native: Executor) -> None:
+    def __init__(self, code: NativeCode, given: Sequence[Command], native: Executor) -> None:
+        commands = [_full(each) for each in given]
         self._names = [name for name, *_ in commands]
         self._executor = native
         self._held = [code, commands]
-        starts = [*accumulate((len(each[1]) for each in commands), initial=0)]
+        starts = self._starts([len(each[1]) for each in commands])
         self._slots = (ctypes.c_int64 * max(1, starts[-1]))()
         self._feeds: list[tuple[int, int]] = []
         for start, (_, arguments, *_rest) in zip(starts, commands, strict=False):
@@ -179,6 +187,10 @@ class _Sequence:
             ctypes.addressof(self._commands), len(commands), most,
             pool().address if most > 1 else 0, 0,
         )  # fmt: skip
+
+    def _starts(self, counts: Sequence[int]) -> list[int]:
+        """Where the arguments of each command start, given how many it has; then the end of all."""
+        return [*accumulate(counts, initial=0)]
 
     def _set(self, place: int, argument: Argument) -> None:
         """Fill in an argument, or note the feed that will."""
@@ -252,7 +264,8 @@ def share(costs: Sequence[tuple[int, int]]) -> list[int]:
 
 def _full(command: Command) -> FullCommand:
     """A command with its work; one that does not tell is taken to be large."""
-    name, arguments, units, *work = command
+    name, arguments, units, *more = command
+    work = [each for each in more if isinstance(each, int)]
     return name, arguments, units, sum(work) if work else WAKES_FROM
 
 

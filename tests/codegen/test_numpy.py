@@ -25,6 +25,15 @@ UNSHARED = Options(disable=frozenset({"reuse_memory"}))
 EVERY = {"all passes": Options(), "unfused": SEPARATE, "no reuse": UNSHARED, "none": OFF}
 
 GRAPHS = {
+    "columns that are negated": """
+graph main {
+  feed x: f32[N, 4]
+  (Out=[a: f32[N, 1], b: f32[N, 3]]) = split(X=x) {'sections': [1, 3], 'axis': 1}
+  (Out=n: f32[N, 1]) = logsigmoid(X=a)
+  (Out=y: f32[N, 4]) = concat(X=[b, n]) {'axis': 1}
+  return y
+}
+""",
     "chain": """
 graph main {
   feed x: f32[N, 4]

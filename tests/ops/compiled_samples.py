@@ -30,10 +30,14 @@ def wanted(case: Case) -> list[str]:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Samples compiled for a target, run in a place (CPU where it is None)."""
+    """Samples compiled for a target, run in a place (CPU where it is None).
+
+    With `checked`, steps check their memory: native kernels, every access.
+    """
 
     target: Target
     place: runtime.Place | None = None
+    checked: bool = False
 
     def check(self, case: Case, sample: Sample) -> None:
         """Compare a case with its meaning.
@@ -60,7 +64,7 @@ class Compiled:
     def run(self, case: Case, batch: int, steps: int) -> None:
         graph, feed = graph_of(case, wanted(case), batch)
         run_passes(graph, pipeline(Options(), self.target), Context())
-        compute = runtime.load(self.target.emit(freeze(graph)), self.place)
+        compute = runtime.load(self.target.emit(freeze(graph), self.checked), self.place)
         for _ in range(steps):
             wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
             for (slot, want), found in zip(wants, compute(feed), strict=True):

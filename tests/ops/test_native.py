@@ -1,7 +1,10 @@
-"""Native kernels of one op give the numbers that the op means.
+"""Native kernels of one op give the numbers that the op means, and stay within their arrays.
 
-Every sample of an op that has kernels, forward and backward, on the CPU's own machine.
+Every sample of an op that has kernels, forward and backward, on the CPU's own machine; again with
+kernels that check the bounds of every access.
 """
+
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,11 @@ pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for t
 
 TARGET = NativeTarget()
 NATIVE = Compiled(TARGET)
+CHECKED = Compiled(TARGET, checked=True)
+HANDFUL = frozenset(
+    "argsort batch_norm bilinear_interp conv2d gather lookup_table_v2 matmul pool2d softmax".split()
+)
+"""Ops whose first sample is checked for overruns in the fast tests; the others by `make slow`."""
 
 
 def marked(sample: Sample) -> object:
@@ -36,3 +44,20 @@ def test_forward(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", BACKWARD)
 def test_backward(sample: Sample) -> None:
     NATIVE.check(backward(sample), sample)
+
+
+def checked(parameter: Any) -> object:
+    """A sample as a parameter of a run with checks of bounds."""
+    (sample,) = parameter.values
+    is_fast = sample is FIRST[sample.op] and sample.op in HANDFUL
+    return pytest.param(sample, id=sample.op, marks=() if is_fast else (pytest.mark.slow,))
+
+
+@pytest.mark.parametrize("sample", [*map(checked, FORWARD)])
+def test_forward_within_bounds(sample: Sample) -> None:
+    CHECKED.check(forward(sample), sample)
+
+
+@pytest.mark.parametrize("sample", [*map(checked, BACKWARD)])
+def test_backward_within_bounds(sample: Sample) -> None:
+    CHECKED.check(backward(sample), sample)

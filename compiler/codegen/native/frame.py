@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.element_types import dtype_of
 from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.sequences import (
+    Argument,
+    Call,
+    Commands,
+    StepWriter,
+    site,
+    tuple_text,
+)
 from compiler.codegen.native.size_checks import SizeCheck, size_checks
 from compiler.codegen.writer import Writer
 from compiler.escape import one_line
@@ -28,66 +37,22 @@ from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, Plan, PlannedOp
 
-Argument: TypeAlias = "NumpyOperand | Size"
-"""An argument of a command: an array, by its address, or a size."""
-
 STEP_DEPTH = 2
 """The depth of the lines of a step, inside `bind`."""
 _TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR"})
 """Names that the module uses itself, in addition to those of NumPy code."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """A call of a kernel in a step; `name` is the kernel's in the module.
+class NativeFrame(KernelFrame):
+    """A frame that collects kernels, and writes their calls as sequences.
 
-    It is made for each of `repeats` blocks, of which the kernel's cost is that of one.
+    With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
     """
 
-    step: int
-    name: str
-    kernel: NativeKernel
-    repeats: Size = 1
-
-
-@dataclass
-class _Sequence:
-    """A sequence that is being written: its commands as text, and what each run gives it."""
-
-    lines: list[str]
-    given: list[str]
-    step: int | None = None
-    """The step of the last command, whose ops have been named."""
-
-    def argument(self, argument: Argument) -> str:
-        """The text of an argument; arrays that are new in every step are numbered."""
-        if not isinstance(argument, NumpyOperand) or argument.steady:
-            return str(argument)
-        if argument.name not in self.given:
-            self.given.append(argument.name)
-        place, dtype = self.given.index(argument.name), argument.type.dtype.numpy.name
-        return f"native.feed({place}, {dtype!r})"
-
-
-class _StepWriter(Writer):
-    """Writes the step; the sequence begun is ended before any other line."""
-
-    def __init__(self, depth: int, end: Callable[[], None]) -> None:
-        super().__init__(depth)
-        self._end = end
-
-    def line(self, text: str = "") -> None:
-        """Write one line after the sequence begun, if there is one."""
-        self._end()
-        super().line(text)
-
-
-class NativeFrame(KernelFrame):
-    """A frame that collects kernels, and writes their calls as sequences."""
-
-    def __init__(self, plan: Plan, machine: Machine) -> None:
+    def __init__(self, plan: Plan, machine: Machine, checks_bounds: bool = False) -> None:
         super().__init__(plan, _TAKEN)
         self.machine = machine
+        self.checks_bounds = checks_bounds
         self.texts: dict[str, str] = {}
         self.fallbacks: dict[int, str] = {}
         self.comments: list[str] = []
@@ -104,9 +69,9 @@ class NativeFrame(KernelFrame):
         self._before_loop: int | None = None
         self._called_step: int | None = None
         self._outer_depth = 0
-        self._begun: _Sequence | None = None
+        self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
-        self.body = _StepWriter(STEP_DEPTH, self.end_sequence)
+        self.body = StepWriter(STEP_DEPTH, self.end_sequence)
 
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
@@ -128,7 +93,7 @@ class NativeFrame(KernelFrame):
         return self._written[id(kernel)][1]
 
     def _name_of(self, kernel: NativeKernel) -> str:
-        text = kernel.text()
+        text = with_bounds_checks(kernel.text()) if self.checks_bounds else kernel.text()
         anonymous = text.replace(f"@{kernel.name}(", "@(")
         if anonymous not in self._names:
             name = self.names.make(kernel.name)
@@ -142,19 +107,27 @@ class NativeFrame(KernelFrame):
         self.costs.append(Call(self.step, name, kernel, self._repeats))
         sizes = [each for each in (*arguments, kernel.units) if isinstance(each, Dim)]
         if any({*size.names} - self.bound_dims for size in sizes):
-            text = ", ".join(map(str, arguments)) + "," * (len(arguments) == 1)
             self._comment_call()
-            self.line(f"native.call({name!r}, ({text}), {kernel.units})")
+            self.line(self._call(name, kernel, arguments))
             return
         begun = self._sequence()
-        texts = list(map(begun.argument, arguments))
-        listed = ", ".join(texts) + "," * (len(texts) == 1)
-        costs = (self._known(each) for each in (kernel.flops, kernel.nbytes))
-        begun.lines.append(f"({name!r}, ({listed}), {kernel.units}, {', '.join(costs)}),")
+        listed = tuple_text([*map(begun.argument, arguments)])
+        costs = ", ".join(self._known(each) for each in (kernel.flops, kernel.nbytes))
+        where = self._site(arguments)
+        begun.lines.append(f"({name!r}, {listed}, {kernel.units}, {costs}{where}),")
 
-    def _sequence(self) -> _Sequence:
+    def _call(self, name: str, kernel: NativeKernel, arguments: Sequence[Argument]) -> str:
+        """A call of one kernel in the step."""
+        listed = tuple_text([*map(str, arguments)])
+        return f"native.call({name!r}, {listed}, {kernel.units}{self._site(arguments)})"
+
+    def _site(self, arguments: Sequence[Argument]) -> str:
+        """What errors about a command name, in checking mode."""
+        return f", {site(arguments, self.comments)}" if self.checks_bounds else ""
+
+    def _sequence(self) -> Commands:
         """The sequence begun, or a new one; comments name the ops of the step, once in each."""
-        begun = self._begun = self._begun or _Sequence([], [])
+        begun = self._begun = self._begun or Commands([], [])
         if begun.step != self.step:
             begun.lines += self._comments()
             begun.step = self.step
@@ -195,6 +168,8 @@ class NativeFrame(KernelFrame):
         watched = tuple(dict.fromkeys(name for each in inputs for name in self._state_of(each)))
         form = f"{shape_text(shape)}, {dtype.numpy.name!r}" + f", {watched!r}" * bool(watched)
         form += f", sizes={shape_text(sizes)}" * bool(sizes)
+        if self.checks_bounds:
+            form += f", site={site([*inputs, 'its output', *sizes], self.comments)}"
         text = f"native.prepared({self.kernel_name(kernel)!r}, ({listed}), {kernel.units}, {form})"
         name = self.keep(text, True, Place.PARAM, "prepared")
         self._prepared[name] = watched
@@ -211,8 +186,7 @@ class NativeFrame(KernelFrame):
         assert self._before_loop is not None
         name = self.kernel_name(kernel)
         self.costs.append(Call(self.step, name, kernel))
-        listed = ", ".join(map(str, arguments))
-        text = f"native.call({name!r}, ({listed}), {kernel.units})"
+        text = self._call(name, kernel, arguments)
         lines = ["    " * self._outer_depth + each for each in (*self._comments(), text)]
         self.body.lines[self._before_loop : self._before_loop] = lines
         self._before_loop += len(lines)
@@ -365,7 +339,7 @@ class NativeFrame(KernelFrame):
         ]
         return [*kept, *lists, self.functions, self.globals]
 
-    def _copy_of_begun(self) -> _Sequence | None:
+    def _copy_of_begun(self) -> Commands | None:
         begun = self._begun
         return None if begun is None else replace(begun, lines=[*begun.lines], given=[*begun.given])
 

@@ -62,8 +62,11 @@ class NativeTarget:
         return has_kernel_body(defn)
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
-        """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget."""
-        frame = NativeFrame(plan, self._machine or host_machine())
+        """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget.
+
+        With `poison`, kernels also compare every load and store with the bounds of its array.
+        """
+        frame = NativeFrame(plan, self._machine or host_machine(), checks_bounds=poison)
         frame.expects_numbers = check_numbers
         return _module(plan, frame, poison)
 
@@ -82,12 +85,14 @@ def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
         lambda: _code(frame),
     )  # fmt: skip
     module = assemble(plan, frame, _emit, style, poison)
-    return replace(module, machine=name, kernels_ir=dict(frame.texts))
+    checked = frame.checks_bounds
+    return replace(module, machine=name, kernels_ir=dict(frame.texts), checks_bounds=checked)
 
 
 def _code(frame: NativeFrame) -> list[str]:
     """The lines that assign the machine, and the LLVM IR of every kernel."""
-    lines = ["", "", f"MACHINE = {frame.machine.name!r}", "KERNELS_IR = {"]
+    checked = ["CHECKS_BOUNDS = True"] * frame.checks_bounds
+    lines = ["", "", f"MACHINE = {frame.machine.name!r}", *checked, "KERNELS_IR = {"]
     for name, text in frame.texts.items():
         lines += [f"    {name!r}: '''", *map(expect_one_line, text.splitlines()), "''',"]
     return [*lines, "}"]

@@ -14,8 +14,15 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import FINITE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.math.axes import check_indices
 from compiler.ops.sequence.sequence_kernels import lod_on_device, owner_rows
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
@@ -96,6 +103,14 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
         return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": distances}
 
 
+def expect_rows_of(matches: Array, starts: Array, rows: int) -> None:
+    """Raise ValueError if a match, a row of its image, is not one of the rows of all images."""
+    found = np.where(matches >= 0, matches + starts[: len(matches), None], 0)
+    if rows and found.max(initial=0) >= rows:
+        wrong = matches[found >= rows][0]
+        raise ValueError(f"target_assign: match {wrong} is out of range, there are {rows} rows")
+
+
 class TargetAssign(OpDef, op="target_assign"):
     """Out[n, m] = the row of X that prior m of image n is matched to, OutWeight 1; otherwise 0.
 
@@ -133,6 +148,7 @@ class TargetAssign(OpDef, op="target_assign"):
     ) -> dict[str, Array]:
         images, priors = (int(size) for size in MatchIndices.shape)
         starts = X_lod[-1]
+        expect_rows_of(MatchIndices, starts, len(X))
         matched = MatchIndices >= 0
         rows = np.where(matched, MatchIndices + starts[:images, None], 0)
         columns = np.broadcast_to(np.arange(priors) % X.shape[1], rows.shape)
@@ -142,8 +158,22 @@ class TargetAssign(OpDef, op="target_assign"):
         if NegIndices is not None and NegIndices_lod:
             number = np.repeat(np.arange(images), np.diff(NegIndices_lod[-1]))
             chosen = NegIndices.reshape(-1)
+            check_indices(chosen, priors, "target_assign")
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
+
+    def check_values(
+        self,
+        k: SourceBuilder,
+        X: Operand,
+        X_lod: list[Operand],
+        MatchIndices: Operand,
+        NegIndices: Operand | None,
+    ) -> None:
+        k.line(f"{k.function(expect_rows_of)}({MatchIndices}, {X_lod[-1]}, {X.shape[0]})")
+        if NegIndices is not None:
+            priors = MatchIndices.shape[1]
+            k.line(f"{k.function(check_indices)}({NegIndices}, {priors}, {self.kind!r})")
 
     def kernel(
         self,

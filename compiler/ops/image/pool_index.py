@@ -14,7 +14,13 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
 from compiler.ops.image import pool_kernels
 from compiler.ops.image.pool_numpy import cell_index, pool_cells, pool_cells_gradient, window_cells
@@ -25,6 +31,7 @@ from compiler.ops.image.windows import (
     flat_image_shape,
     require_images,
 )
+from compiler.ops.math.axes import check_indices
 from compiler.ops.norm.norm_kernels import compute_dtype, upcast
 from compiler.ops.shared_kernels import fill, inside
 from compiler.ops.type_checks import require_same_shape
@@ -174,17 +181,26 @@ class Unpool(OpDef, op="unpool"):
         if self.unpooling_type != "max":
             found = f"unpool: unpooling_type is {self.unpooling_type!r}"
             raise BadAttribute(found, hint="expected 'max'")
-        given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
-        result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
-        return X.with_shape((*X.shape[:2], *result))
+        return X.with_shape((*X.shape[:2], *self.image_sizes(X.shape)))
+
+    def image_sizes(self, shape: Shape) -> Shape:
+        """The sizes of the images of Out, from the shape of X."""
+        given = zip(shape[2:], self.ksize, self.strides, self.paddings, strict=True)
+        return tuple((size - 1) * step - 2 * edge + taps for size, taps, step, edge in given)
 
     def numpy(self, X: Array, Indices: Array) -> Array:
         given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
         result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        expect_positions(Indices, result[0] * result[1])
         return put_at(X, Indices, (*X.shape[:2], *result))
 
     def grad(self, X: Array, Indices: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        expect_positions(Indices, d_Out.shape[2] * d_Out.shape[3])
         return {"X": take_at(d_Out, Indices)}
+
+    def check_values(self, k: SourceBuilder, X: Operand, Indices: Operand) -> None:
+        size = product(self.image_sizes(X.shape))
+        k.line(f"{k.function(expect_positions)}({Indices}, {size})")
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
@@ -206,6 +222,11 @@ class Unpool(OpDef, op="unpool"):
             n, c, position, where=inside(k, position, whole[2]), other=0
         )
         k.store(d_X.reshaped(table), (n, c, i), upstream)
+
+
+def expect_positions(Indices: Array, size: int) -> None:
+    """Raise ValueError unless the flat positions of `unpool` are in images of `size` elements."""
+    check_indices(Indices.astype(np.int64), size, "unpool")
 
 
 def put_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:

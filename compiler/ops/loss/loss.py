@@ -233,7 +233,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         loss = Y.view((rows,))
         k.line(f"{loss}.fill(0.0)")
         k.line(f"np.log({picked}, out={loss}, where={counted})")
-        k.line(f"np.negative({loss}, out={loss})")
+        k.line(f"np.multiply({loss}, -1.0, out={loss})")
         k.line(f"np.minimum({loss}, 1e20, out={loss})")
 
     def lower_grad(
@@ -245,7 +245,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         upstream, picked = d_Y.view((rows,)), MatchX.view((rows,))
         k.line(f"{share}.fill(0.0)")
         k.line(f"np.divide({upstream}, {picked}, out={share}, where={counted})")
-        k.line(f"np.negative({share}, out={share})")
+        k.line(f"np.multiply({share}, -1.0, out={share})")
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
 

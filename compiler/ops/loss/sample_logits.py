@@ -18,6 +18,7 @@ from compiler.ir.opdef.kernel_builder import (
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.nce import row_labels
 from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
+from compiler.ops.math.axes import check_indices
 from compiler.ops.shared_kernels import copy, inside
 from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_shape, shown
 
@@ -103,6 +104,7 @@ class SampleLogits(OpDef, op="sample_logits"):
         trues = row_labels(Labels, classes)
         if CustomizedSamples is not None and CustomizedProbabilities is not None:
             samples, chances = CustomizedSamples, CustomizedProbabilities
+            check_indices(samples, classes, "sample_logits")
         else:
             drawn, tries = draw_unique(self.num_samples, classes, self.seed)
             drawn = np.broadcast_to(drawn, (rows, self.num_samples))
@@ -136,8 +138,17 @@ class SampleLogits(OpDef, op="sample_logits"):
         given_samples = "Samples" in types or types.get("CustomizedSamples")
         return "" if given_samples else "it samples until enough distinct classes are found"
 
-    def check_values(self, k: SourceBuilder, Logits: Operand, Labels: Operand) -> None:
-        k.line(f"{k.function(row_labels)}({Labels}, {Logits.shape[1]})")
+    def check_values(
+        self,
+        k: SourceBuilder,
+        Logits: Operand,
+        Labels: Operand,
+        CustomizedSamples: Operand | None,
+    ) -> None:
+        classes = Logits.shape[1]
+        k.line(f"{k.function(row_labels)}({Labels}, {classes})")
+        if CustomizedSamples is not None:
+            k.line(f"{k.function(check_indices)}({CustomizedSamples}, {classes}, {self.kind!r})")
 
     def kernel(
         self,

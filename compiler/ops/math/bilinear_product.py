@@ -64,6 +64,8 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         Out: DeviceOperand,
     ) -> None:
         sizes = Weight.shape[1:]
+        for given, size in ((X, sizes[0]), (Y, sizes[1])):
+            k.expect_size("columns", given.shape[1], size)
         _, n, c, left, right = k.tiles((), Out.shape[0], Out.shape[1], product(sizes))
         i, j = k.unravel(left, sizes)
         total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sizes))])

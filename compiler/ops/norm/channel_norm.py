@@ -172,6 +172,7 @@ class AffineChannel(OpDef, op="affine_channel"):
         Out: DeviceOperand,
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
+        s.expect(k, Scale, Bias)
         position = k.grid(*s.view)
         result = X.reshaped(s.view)[position] * Scale[position[1]] + Bias[position[1]]
         k.store(Out.reshaped(s.view), position, result)

@@ -9,6 +9,7 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.group_norm import require_channels
+from compiler.ops.norm.norm_kernels import Channels
 
 NOT_SHOWN = 1e-7
 """A slot whose first feature has a magnitude below this was not shown."""
@@ -120,6 +121,8 @@ class DataNorm(OpDef, op="data_norm"):
         Means: DeviceOperand,
         Scales: DeviceOperand,
     ) -> None:
+        given = (BatchSize, BatchSum, BatchSquareSum, scale_w, bias)
+        Channels(X.shape).expect(k, *given)
         (c,) = k.grid(X.shape[1])
         k.store(Means, (c,), BatchSum[c] / BatchSize[c])
         k.store(Scales, (c,), k.sqrt(BatchSize[c] / BatchSquareSum[c]))

@@ -96,6 +96,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         SavedVariance: DeviceOperand | None,
     ) -> None:
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
+        Channels(images).expect(k, Scale, Bias)
         n, c = k.grid(*images[:2])
         r = k.loop(images[2])
         x = upcast(k, X.reshaped(images)[n, c, r])

@@ -85,6 +85,7 @@ def normalise(
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
     """Emit Y, the mean and the variance of every group; `factors` are scale and bias."""
+    Channels(g.sizes).expect(k, *factors)
     e, (Y, *statistics) = g.begin(k, X), outs
     x = g.read(k, X, e)
     mean, variance = k.moments(x, e.iteration, e.inside)

@@ -157,6 +157,7 @@ class LayerNorm(OpDef, op="layer_norm"):
     ) -> None:
         """Emit one program per row, which is read once if it fits into a tile."""
         rows, columns = self.table(X.shape)
+        Channels((rows, columns)).expect(k, Scale, Bias)
         (i,) = k.grid(rows)
         r = k.loop(columns)
         x = upcast(k, X.reshaped((rows, columns))[i, r])

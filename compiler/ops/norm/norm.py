@@ -135,6 +135,7 @@ class BatchNormalisation(Layouts):
         SavedVariance: DeviceOperand | None,
     ) -> None:
         s, given = Channels.of(self.data_layout, X.shape), (Mean, Variance)
+        s.expect(k, Scale, Bias, *given)
         if self.is_frozen:
             outs = [
                 out if out and not k.aliased(out, a) else None

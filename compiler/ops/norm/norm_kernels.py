@@ -48,6 +48,11 @@ class Channels:
         """True if a kernel can hold all positions of a channel at once."""
         return isinstance(self.places, int) and self.places <= TILE
 
+    def expect(self, k: KernelBuilder, *vectors: DeviceOperand | None) -> None:
+        """Require vectors to have an element for each channel, once sizes are known."""
+        for each in filter(None, vectors):
+            k.expect_size("channels", self.count, product(each.shape))
+
     def index(self, k: KernelBuilder, c: Number, position: Number) -> tuple[Number, ...]:
         """Return the indices of an element in the view."""
         if len(self.view) == 2:

@@ -68,6 +68,7 @@ class RowConv(OpDef, op="row_conv"):
         Out: DeviceOperand,
     ) -> None:
         table = self.table(X.shape)
+        k.expect_size("columns", table[1], Filter.shape[1])
         rows_in = self.device_bounds(k, X.shape, X_lod)
         i, j = k.grid(*table)
         step = k.loop(Filter.shape[0])

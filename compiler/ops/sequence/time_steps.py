@@ -140,7 +140,7 @@ def activate(values: Array, kind: str) -> None:
     "logistic" is the same without the clamp.
     """
     if kind in ("sigmoid", "logistic"):
-        np.negative(values, out=values)
+        np.multiply(values, -1.0, out=values)  # `np.negative` of a strided column is wrong
         if kind == "sigmoid":
             np.clip(values, -13.0, 40.0, out=values)
         np.exp(values, out=values)

@@ -10,12 +10,14 @@ import numpy as np
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.loops.lower import LoweredKernel, lower_one
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size, evaluate
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place
+from runtime.native.bounds import CheckedCode
 from tests.codegen.native.compiled_kernels import load
 
 GUARD = 128
@@ -65,35 +67,42 @@ class Guarded:
 def call(
     lowered: LoweredKernel, machine: Machine, arrays: Mapping[str, np.ndarray],
     dims: Mapping[str, int], division: int = 1,
-) -> int:  # fmt: skip
-    """Run a lowered kernel, its units divided into some calls; returns the status word."""
-    entry, status = load(lowered.kernel, machine), ctypes.c_int64(0)
+) -> None:  # fmt: skip
+    """Run a lowered kernel, its units divided into some calls."""
+    entry = load(lowered.kernel, machine)
     slots = [arrays[each.name].ctypes.data for each in lowered.operands]
-    if lowered.checked:
-        slots += [arrays[each.name].nbytes for each in lowered.operands]
-        slots.append(ctypes.addressof(status))
     slots += [evaluate(size, dims) for size in lowered.sizes]
     words = (ctypes.c_int64 * max(len(slots), 1))(*slots)
     units = evaluate(lowered.kernel.units, dims)
     step = max(1, -(-units // division))
     for first in range(0, units, step):
         entry(ctypes.addressof(words), first, min(first + step, units))
-    return status.value
+
+
+def run_checked(
+    kernel: KernelBody, machine: Machine, arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, int] | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Run a kernel that checks bounds on copies of arrays; OutOfBounds if it leaves one."""
+    lowered, found = lower_one(kernel, machine), {n: each.copy() for n, each in arrays.items()}
+    arguments = [found[each.name] for each in lowered.operands]
+    sizes = [evaluate(size, dims or {}) for size in lowered.sizes]
+    name, units = lowered.kernel.name, evaluate(lowered.kernel.units, dims or {})
+    code = CheckedCode({name: with_bounds_checks(lowered.kernel.text())}, machine.name)
+    code([(name, [*arguments, *sizes], units)])()
+    return found
 
 
 def run(
     kernel: KernelBody, machine: Machine, arrays: Mapping[str, np.ndarray],
-    dims: Mapping[str, int] | None = None, checked: bool = False,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Run a kernel on copies of arrays between guard zones; the same bits however it is divided."""
-    lowered = lower_one(kernel, machine, checked)
+    lowered = lower_one(kernel, machine)
     found: list[dict[str, np.ndarray]] = []
     for division in (1, 3, 1000):
         guarded = {name: Guarded(array) for name, array in arrays.items()}
-        status = call(
-            lowered, machine, {n: g.array for n, g in guarded.items()}, dims or {}, division
-        )
-        assert status == 0, f"operand {lowered.operands[status - 1].name} is read out of bounds"
+        call(lowered, machine, {n: g.array for n, g in guarded.items()}, dims or {}, division)
         for name, each in guarded.items():
             each.check(name)
         found.append({name: each.array for name, each in guarded.items()})

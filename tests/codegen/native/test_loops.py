@@ -17,8 +17,9 @@ from compiler.ir import philox
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import Region
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import RUNNABLE, assembly, on_machines
-from tests.codegen.native.loops_support import Case, call, operand, run
+from runtime.errors import OutOfBounds
+from tests.codegen.native.compiled_kernels import assembly, on_machines
+from tests.codegen.native.loops_support import Case, call, operand, run, run_checked
 
 N, M = Dim.named("N"), Dim.named("M")
 
@@ -32,8 +33,8 @@ def check(
     dims: dict[str, int] | None = None, exact: bool = False,
 ) -> None:  # fmt: skip
     """Hold a kernel's results against NumPy's, with and without checks of bounds."""
-    for checked in (False, True):
-        found = run(case.k, machine, arrays, dims, checked)
+    for each in (run, run_checked):
+        found = each(case.k, machine, arrays, dims)
         for name, want in wanted.items():
             if exact:
                 np.testing.assert_array_equal(found[name], want, err_msg=name)
@@ -297,8 +298,8 @@ def test_layer_norm(machine: Machine, sizes: tuple[int, int]) -> None:
     want = (wide - middle) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * by
     arrays = {"X": given, "Scale": by, "Out": np.zeros_like(given)}
     arrays["Mean"] = np.zeros(sizes[0], np.float32)
-    for checked in (False, True):
-        found = run(case.k, machine, arrays, checked=checked)
+    for each in (run, run_checked):
+        found = each(case.k, machine, arrays)
         np.testing.assert_allclose(found["Out"], want, atol=2e-4)
         np.testing.assert_allclose(found["Mean"], middle[:, 0], rtol=1e-6)
 
@@ -470,15 +471,15 @@ def test_equal_kernels_have_equal_text() -> None:
     assert len(texts) == 1
 
 
-def test_checking_mode_reports_the_operand_and_skips_the_access() -> None:
+@on_machines
+def test_bounds_checks_find_what_leaves_an_operand(machine: Machine) -> None:
     case = Case((40,))
     (i,) = case.indices
     x, out = case.ref("X", (20,)), case.ref("Out", (40,))
     case.k.store(out, (i,), x[i])
-    lowered = lower_one(case.k, AVX512, checked=True)
     arrays = {"X": floats(20), "Out": np.full(40, 7, np.float32)}
-    assert call(lowered, RUNNABLE[0], arrays, {}) == 1
-    assert (arrays["Out"][20:] == 0).all()
+    with pytest.raises(OutOfBounds, match=r"reads .* of argument 0, which has 80 bytes"):
+        run_checked(case.k, machine, arrays)
 
 
 def test_refusal_says_why() -> None:

@@ -298,11 +298,12 @@ def _largest_gradient(kernel: _Kernel, unit: _Group) -> None:
         kernel.n.mul(unit.pixel.number, kernel.cells.channels.count), unit.channel
     )
     gradients = kernel.load(unit, f.address(kernel.arrays[1], offset, kernel.nbytes))
-    back = f.convert("ptrtoint", kernel.arrays[2], I64)
-    shift = f.sub(back, f.convert("ptrtoint", kernel.arrays[0], I64))
+    start = f.convert("ptrtoint", kernel.arrays[0], I64)
 
     def write(pointer: Value, number: Index, _: list[Value]) -> list[Value]:
-        at, target = _number(kernel, number, position), f.address(pointer, shift)
+        at = _number(kernel, number, position)
+        offset = f.sub(f.convert("ptrtoint", pointer, I64), start)
+        target = f.address(kernel.arrays[2], offset)
         for k, (place, gradient) in enumerate(zip(found, gradients, strict=True)):
             is_here = f.compare("eq", place, f.splat(at, place.type.lanes))
             value = f.select(is_here, gradient, zero(gradient.type))

@@ -31,7 +31,6 @@ from compiler.codegen.native.loops.units import Nest, nest_of
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim, Size
-from compiler.ir.region import end
 
 POINTWISE_UNROLLED = 2
 """Vectors in flight in a kernel without loops."""
@@ -39,51 +38,38 @@ POINTWISE_UNROLLED = 2
 
 @dataclass(frozen=True)
 class LoweredKernel:
-    """A kernel as LLVM IR, and its arguments: a slot for each operand, then one for each size.
-
-    In checking mode, the slots of operands are followed by the bytes of each, from the first to
-    after the last element, and the address of a status word of 64 bits: an access out of bounds
-    writes the number of its operand there, from 1.
-    """
+    """A kernel as LLVM IR, and its arguments: a slot for each operand, then one for each size."""
 
     kernel: NativeKernel
     operands: list[NumpyOperand]
     sizes: list[Dim]
-    checked: bool = False
 
     @property
     def arguments(self) -> list[NumpyOperand | Dim]:
-        """What each slot holds, without those of checking mode."""
+        """What each slot holds."""
         return [*self.operands, *self.sizes]
 
-    def checked_arguments(self, status: NumpyOperand) -> list[NumpyOperand | Size]:
-        """What each slot holds in checking mode; `status` is an int64 array of one element."""
-        spans = [end(each.type, each.region) - each.region.offset for each in self.operands]
-        return [*self.operands, *spans, status, *self.sizes]
 
-
-def lower(
-    kernel: KernelBody, machine: Machine, scratch: Scratch, checked: bool = False
-) -> list[LoweredKernel]:
+def lower(kernel: KernelBody, machine: Machine, scratch: Scratch) -> list[LoweredKernel]:
     """Lower a kernel to LLVM IR: to several if its reductions are split, which `scratch` is for.
 
     Raises NotLowered with the reason if it has no loops.
     """
-    return [lower_one(each, machine, checked) for each in split_kernel(kernel, scratch)]
+    return [lower_one(each, machine) for each in split_kernel(kernel, scratch)]
 
 
-def lower_one(kernel: KernelBody, machine: Machine, checked: bool = False) -> LoweredKernel:
+def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
     """Lower a kernel to one native kernel of the same name."""
     body = Body(kernel)
     operands = _operands(body)
     parameters = [("arguments", POINTER), ("first", I64), ("last", I64)]
     function = Function(kernel.name, parameters)
-    emitter = _Emitter(body, machine, function, operands=operands, checked=checked)
+    emitter = _Emitter(body, machine, function, operands=operands)
     units = emitter.emit()
     functions = [function, *emitter.helpers.values()]
     cost = operation_count(body), byte_count(operands.values())
     native = NativeKernel(functions, units, *cost)
-    return LoweredKernel(native, list(operands.values()), list(emitter.sizes), checked)
+    return LoweredKernel(native, list(operands.values()), list(emitter.sizes))
 
 
 def _operands(body: Body) -> dict[str, NumpyOperand]:

@@ -5,8 +5,7 @@ share once, all others by gathers. A condition is a mask, or for a scalar choose
 address and that of a number of the function's own, so that nothing is read where it is false.
 
 An element whose index was read from memory is compared with its operand's size: out of bounds, it
-reads as 0 and is not written. In checking mode this holds for every element, and an access out of
-bounds is noted in the status word.
+reads as 0 and is not written.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ class Memory(Scopes):
         mask = where
         if lanes and self.mask is not None:
             mask = self.mask if where is None else self.f.binary("and", self.mask, where)
-        if self.checked or self.body.is_read(form):
+        if self.body.is_read(form):
             mask = self._within(operand, form, further, mask, lanes)
         itemsize = operand.type.dtype.itemsize
         return Access(self.address(operand, form), further, mask, itemsize, is_single)
@@ -204,37 +203,14 @@ class Memory(Scopes):
         self, operand: NumpyOperand, form: Form, further: Value | None, mask: Value | None,
         lanes: int,
     ) -> Value:  # fmt: skip
-        """The lanes that are live and in bounds; in checking mode, others are noted."""
+        """The lanes that are live and in bounds."""
         f, index = self.f, self.f.splat(self.index(form), lanes)
         if further is not None:
             index = f.add(index, convert(f, further, DType.INT64, I64))
         elif lanes and self.lane is not None and form.coefficient(self.lane) == 1:
             index = f.add(index, self.lane_index(form, I64))
-        inside = f.compare("ult", index, f.splat(self._count(operand), lanes))
-        if self.checked:
-            live = mask or constant(I1.vector(lanes), 1)
-            outside = f.binary("and", live, f.binary("xor", inside, constant(inside.type, 1)))
-            slot = list(self.operands).index(operand.name)
-            self._note(f.reduce("or", outside) if lanes else outside, slot)
+        inside = f.compare("ult", index, f.splat(self.size(_count(operand)), lanes))
         return inside if mask is None else f.binary("and", mask, inside)
-
-    def _count(self, operand: NumpyOperand) -> Value:
-        """The elements that an operand has: in checking mode, from its bytes as they were given."""
-        if not self.checked:
-            return self.size(_count(operand))
-        slot = list(self.operands).index(operand.name)
-        return self.at_depth(0, ("count", slot), lambda: self._given_count(operand, slot))
-
-    def _given_count(self, operand: NumpyOperand, slot: int) -> Value:
-        nbytes = self._argument(len(self.operands) + slot, I64)
-        return self.f.binary("udiv", nbytes, constant(I64, operand.type.dtype.itemsize))
-
-    def _note(self, outside: Value, slot: int) -> None:
-        """Write the number of an operand, from 1, to the status word."""
-        number = 2 * len(self.operands)
-        status = self.at_depth(0, "status", lambda: self._argument(number, POINTER))
-        code = self.f.select(outside, constant(I64, slot + 1), self.f.load(I64, status))
-        self.f.store(code, status)
 
 
 def _span(operand: NumpyOperand) -> Size:

@@ -64,7 +64,6 @@ class Scopes:
     mask: Value | None = None
     operands: dict[str, NumpyOperand] = field(default_factory=dict[str, NumpyOperand])
     sizes: dict[Dim, Value] = field(default_factory=dict[Dim, Value])
-    checked: bool = False
 
     @property
     def kernel(self) -> KernelBody:
@@ -136,15 +135,10 @@ class Scopes:
         if isinstance(size, int):
             return constant(I64, size)
         if size not in self.sizes:
-            slot = self.first_size + len(self.sizes)
+            slot = len(self.operands) + len(self.sizes)
             with self.f.at(self.levels[0].place):
                 self.sizes[size] = self._argument(slot, I64)
         return self.sizes[size]
-
-    @property
-    def first_size(self) -> int:
-        """The slot of the first size; in checking mode, bytes and a status word precede it."""
-        return len(self.operands) * (2 if self.checked else 1) + self.checked
 
     def _argument(self, slot: int, type: Type) -> Value:
         return self.f.load(type, self.f.address(self.f.parameters[0], slot * SLOT))
