@@ -144,7 +144,7 @@ class NativeFrame(KernelFrame):
         if any({*size.names} - self.bound_dims for size in sizes):
             text = ", ".join(map(str, arguments)) + "," * (len(arguments) == 1)
             self._comment_call()
-            self.line(f"native.call({name!r}, ({text}), {kernel.units})")
+            self.line(f"native.call({name!r}, ({text}), {kernel.units}, {kernel.work})")
             return
         begun = self._sequence()
         texts = list(map(begun.argument, arguments))
@@ -212,7 +212,7 @@ class NativeFrame(KernelFrame):
         name = self.kernel_name(kernel)
         self.costs.append(Call(self.step, name, kernel))
         listed = ", ".join(map(str, arguments))
-        text = f"native.call({name!r}, ({listed}), {kernel.units})"
+        text = f"native.call({name!r}, ({listed}), {kernel.units}, {kernel.work})"
         lines = ["    " * self._outer_depth + each for each in (*self._comments(), text)]
         self.body.lines[self._before_loop : self._before_loop] = lines
         self._before_loop += len(lines)
