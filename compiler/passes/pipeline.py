@@ -106,7 +106,8 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
         return kept
     behind = GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
-    device = [NameSizes(), DrawKeys(target.supports)] if target.on_device else []
+    keys = DrawKeys(target.supports, unseeded_dropouts=not target.on_device)
+    device = [NameSizes(), keys] if target.on_device else [keys]
     return [*kept[:place], *device, AssignTargets(target), *kept[place:]]
 
 

@@ -45,9 +45,14 @@ class CheckedCode(NativeCode):
         self.report = _Report()
 
     def call(
-        self, kernel: str, arguments: Sequence[Array | int], units: int, site: Site = ((), ())
+        self,
+        kernel: str,
+        arguments: Sequence[Array | int],
+        units: int,
+        work: int = 0,
+        site: Site = ((), ()),
     ) -> None:
-        """Run one kernel, whose arguments are known in the step only."""
+        """Run one kernel, whose arguments are known in the step only; one thread runs it."""
         self([(kernel, arguments, units, 0, 0, site)])()
 
     def _sequence(self, commands: Sequence[Command]) -> KernelSequence:

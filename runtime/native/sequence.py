@@ -111,13 +111,15 @@ class NativeCode:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""
         return Feed(index, dtype)
 
-    def call(self, kernel: str, arguments: Sequence[Array | int], units: int) -> None:
-        """Run one kernel, whose arguments are known in the step only."""
+    def call(
+        self, kernel: str, arguments: Sequence[Array | int], units: int, work: int = 0
+    ) -> None:
+        """Run one kernel, whose arguments are known in the step only; `work` is flops and bytes."""
         if units > 0:
             made = self._calls.get(kernel)
             if made is None:
                 made = self._calls[kernel] = _Call(self, kernel, len(arguments), self._executor)
-            made(arguments, units)
+            made(arguments, units, work)
 
     def timed(self, recorder: Recorder) -> NativeCode:
         """The same kernels, of which each call of a sequence reports its times."""
@@ -139,24 +141,29 @@ class NativeCode:
 
 
 class _Call:
-    """The records of a call of one kernel, on the calling thread alone."""
+    """The records of a call of one kernel."""
 
     def __init__(self, code: NativeCode, kernel: str, count: int, native: Executor) -> None:
         self._slots = (ctypes.c_int64 * max(1, count))()
         words = (_address(code, kernel), ctypes.addressof(self._slots), 0, ALONE)
         self._command = (ctypes.c_int64 * COMMAND_WORDS)(*words)
+        most = code.threads
         self._record = (ctypes.c_int64 * SEQUENCE_WORDS)(
-            ctypes.addressof(self._command), 1, 1, 0, 0
+            ctypes.addressof(self._command), 1, most, pool().address if most > 1 else 0, 0
         )
-        self._run, self._at = native.run, ctypes.addressof(self._record)
+        self._executor, self._at = native, ctypes.addressof(self._record)
+        self._is_threaded = most > 1
 
-    def __call__(self, arguments: Sequence[Array | int], units: int) -> None:
+    def __call__(self, arguments: Sequence[Array | int], units: int, work: int) -> None:
         """Run the kernel; arrays must be C-contiguous."""
         slots = self._slots
         for place, each in enumerate(arguments):
             slots[place] = each if isinstance(each, int) else address(each)
         self._command[2] = units
-        self._run(self._at)
+        is_large = self._is_threaded and work >= SHARED_FROM
+        self._command[3] = share([(units, work)])[0] if is_large else ALONE
+        if self._executor.run(self._at):
+            pool().start(self._executor)
 
 
 class KernelSequence:

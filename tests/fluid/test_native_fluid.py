@@ -104,3 +104,36 @@ def test_rows_may_be_as_many_as_those_of_another_feed_at_run_time() -> None:
     x_, y_ = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
     (found,) = runtime.load(module)({"x": x_, "y": y_})
     np.testing.assert_array_equal(found, x_)
+
+
+def dropped(seed: int | None) -> tuple[fluid.Program, list[Any]]:
+    """A dropout of ones [None, 1001] with probability 0.3; fetches it and its gradient."""
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 1001])
+        x.stop_gradient = False
+        y = fluid.layers.dropout(x, 0.3, seed=seed, dropout_implementation="upscale_in_train")
+        return main, [y, *fluid.gradients(fluid.layers.reduce_sum(y), x)]
+
+
+def test_a_dropout_and_its_gradient_draw_equal_numbers_which_are_new_in_each_step() -> None:
+    (main, fetches), exe = dropped(None), fluid.Executor()
+    ones = np.ones((37, 1001), "float32")
+    first, second = (exe.run(main, feed={"x": ones}, fetch_list=fetches) for _ in range(2))
+    for y, dx in (first, second):
+        np.testing.assert_array_equal(y, dx)
+        np.testing.assert_allclose(np.unique(y), [0, 1 / 0.7], rtol=1e-6)
+        assert abs((y == 0).mean() - 0.3) < 0.015
+    assert 0.38 < (first[0] != second[0]).mean() < 0.46
+
+
+def test_a_dropout_with_a_seed_drops_the_same_elements_as_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+    for target in ("native", "numpy"):
+        monkeypatch.setenv("FLUID_TARGET", target)
+        main, fetches = dropped(7)
+        feed = {"x": np.ones((5, 1001), "float32")}
+        found.append(fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=fetches))
+    np.testing.assert_array_equal(*found)

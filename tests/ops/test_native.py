@@ -4,16 +4,23 @@ Every sample of an op that has kernels, forward and backward, on the CPU's own m
 kernels that check the bounds of every access.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.target import NativeTarget
+from compiler.freeze import freeze
 from compiler.ir.opdef import find
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
 from tests.ops.compiled_samples import FIRST, Compiled
 from tests.ops.samples import Sample, samples
-from tests.ops.test_generated import DIFFERENTIATED, backward, forward
+from tests.ops.samples.recurrent import gated, memory
+from tests.ops.test_generated import DIFFERENTIATED, NOBODY, backward, forward, graph_of
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -61,3 +68,16 @@ def test_forward_within_bounds(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", [*map(checked, BACKWARD)])
 def test_backward_within_bounds(sample: Sample) -> None:
     CHECKED.check(backward(sample), sample)
+
+
+@pytest.mark.parametrize("make", [memory, gated])
+def test_recurrent_weights_have_products_as_gradients(make: Callable[..., Sample]) -> None:
+    """The previous states are gathered, then multiplied in registers."""
+    sample = make((7, 0, 3, 11), initial=True, width=19)
+    case = backward(sample)
+    NATIVE.check(case, sample)
+    graph, _ = graph_of(case, list(case.results), NOBODY)
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    kernels = TARGET.frame(freeze(graph)).texts
+    assert any("gathered" in name for name in kernels)
+    assert any(name.startswith("matmul_19x21x") for name in kernels), [*kernels]

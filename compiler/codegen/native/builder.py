@@ -13,7 +13,8 @@ from compiler.codegen.kernel.epilogues import Epilogue
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
 from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.loops import NotLowered, lower
+from compiler.codegen.native.loop_kernels import emit_loops
+from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products_of_tiles import emit_product
 from compiler.codegen.native.register_epilogues import (
@@ -121,10 +122,3 @@ def _separated(frame: NativeFrame, kernel: Tiles) -> KernelBody:
             return separated(frame, kernel)
     except NotLowered:
         return kernel
-
-
-def emit_loops(frame: NativeFrame, kernel: KernelBody, exactly: bool = False) -> None:
-    """Lower a kernel to loops, and append its call to the step; `exactly` as in `check_sizes`."""
-    frame.check_sizes(kernel, exactly)
-    for made in lower(kernel, frame.machine, frame.scratch):
-        frame.command(made.kernel, made.arguments)

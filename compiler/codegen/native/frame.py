@@ -118,8 +118,8 @@ class NativeFrame(KernelFrame):
 
     def _call(self, name: str, kernel: NativeKernel, arguments: Sequence[Argument]) -> str:
         """A call of one kernel in the step."""
-        listed = tuple_text([*map(str, arguments)])
-        return f"native.call({name!r}, {listed}, {kernel.units}{self._site(arguments)})"
+        listed, where = tuple_text([*map(str, arguments)]), self._site(arguments)
+        return f"native.call({name!r}, {listed}, {kernel.units}, {kernel.work}{where})"
 
     def _site(self, arguments: Sequence[Argument]) -> str:
         """What errors about a command name, in checking mode."""

@@ -32,6 +32,11 @@ class NativeKernel:
     nbytes: Size = 0
 
     @property
+    def work(self) -> Size:
+        """Operations plus bytes, by which calls are shared among threads."""
+        return self.flops + self.nbytes
+
+    @property
     def name(self) -> str:
         """The name of the entry."""
         return self.functions[0].name

@@ -1,7 +1,8 @@
 """Kernels with several products, or products of shifted rows: each product, then the rest.
 
 The sums of a recurrent step, for example, are four products of one state with columns of one
-weight. They become one product into scratch; what is computed from the sums reads it there.
+weight. They become one product into scratch; what is computed from the sums reads it there. A left
+factor that is gathered, such as the previous states of sequences, is copied first.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.products.axes import contiguous
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import products_of
-from compiler.codegen.trace import Expr, Term
+from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Size
 
 
@@ -48,12 +51,13 @@ class _Product:
 def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
     """Append the products of a kernel to the step; returns the kernel of the rest.
 
-    Raises NotLowered unless factors are loads that move with rows, columns and K alone.
+    Raises NotLowered unless right factors are loads that move with columns and K alone, and left
+    ones move with rows and K, or are gathered by them.
     """
     if tiles.parts > 1:
         raise NotLowered("its products are split")
     *stack, rows, columns = tiles.shape
-    products = _merged([_product(tiles, dot) for dot in products_of(tiles, "dot")], columns)
+    products = _merged([_product(frame, tiles, dot) for dot in products_of(tiles, "dot")], columns)
     rest = KernelBody(tiles.name, tiles.shape)
     known: dict[Expr, Term] = dict(zip(tiles.indices, rest.indices, strict=True))
     *batch, i, j = rest.indices
@@ -74,17 +78,22 @@ def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
     return rest
 
 
-def _product(tiles: Tiles, dot: Expr) -> _Product:
+def _product(frame: NativeFrame, tiles: Tiles, dot: Expr) -> _Product:
     a, b = (cast(Expr, factor) for factor in dot.args)
     if dot.dtype not in COMPUTED or {a.dtype, b.dtype} != {dot.dtype}:
         raise NotLowered("its factors are in half precision")
-    (*batch, i, j), (left, right) = tiles.indices, tiles.iterations
-    return _Product(_factor(a, [*batch, i, left]), _factor(b, [*batch, right, j]), [dot])
-
-
-def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor:
-    if factor.fn != "load":
+    if a.fn != "load" or b.fn != "load":
         raise NotLowered("its factors are computed")
+    (*batch, i, j), (left, right) = tiles.indices, tiles.iterations
+    second = _factor(b, [*batch, right, j])
+    if second is None:
+        raise NotLowered("its right factor is gathered")
+    first = _factor(a, [*batch, i, left]) or _gathered(frame, tiles, a, [*batch, i, left])
+    return _Product(first, second, [dot])
+
+
+def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor | None:
+    """A factor that is a load; None if it is gathered."""
     source = cast(Source, factor.extra)
     plain, rows = factor, None
     if len(factor.args) == len(source.shape) + 2:
@@ -95,9 +104,37 @@ def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor:
         assert isinstance(kernel, KernelBody)
         plain = kernel.node("load", factor.args[:-2], factor.dtype, factor.extra)
     found = strides(plain, symbols)
-    if found is None:
-        raise NotLowered("its factors are gathered")
-    return _Factor(source.operand, found[0], found[1], rows)
+    return None if found is None else _Factor(source.operand, found[0], found[1], rows)
+
+
+def _gathered(frame: NativeFrame, tiles: Tiles, load: Expr, symbols: Sequence[Expr]) -> _Factor:
+    """Append a copy of a gathered factor; its axes are in the order of the load's indices.
+
+    Raises NotLowered if an index moves with two axes, since the copy is then larger than the array.
+    """
+    axes = _axes(load, symbols)
+    sizes = dict(zip(symbols, (*tiles.shape[:-1], tiles.loops[0]), strict=True))
+    shape = tuple(sizes[each] for each in axes)
+    kernel = KernelBody(f"{tiles.name}_gathered", shape)
+    copy = frame.scratch(shape, load.dtype)
+    known: dict[Expr, Term] = dict(zip(axes, kernel.indices, strict=True))
+    kernel.store(Ref(kernel, copy, shape), kernel.indices, substitute(kernel, load, known))
+    emit_loops(frame, kernel)
+    steps = dict(zip(axes, contiguous(shape), strict=True))
+    return _Factor(copy, [steps.get(each, 0) for each in symbols], 0)
+
+
+def _axes(load: Expr, symbols: Sequence[Expr]) -> list[Expr]:
+    """The symbol that each index of a load moves with, in order; NotLowered for several."""
+    known = dict.fromkeys(symbols)
+    found: dict[Expr, None] = {}
+    for index in load.args:
+        parts = all_parts([index]) if isinstance(index, Expr) else []
+        moved = [each for each in parts if each in known]
+        if len(moved) > 1 or (moved and moved[0] in found):
+            raise NotLowered("its left factor has windows of an array")
+        found |= dict.fromkeys(moved)
+    return [*found]
 
 
 def _existing_rows(condition: Term, row: Expr) -> Size | None:

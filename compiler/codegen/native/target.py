@@ -12,10 +12,11 @@ from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module
 from compiler.codegen.nan_checks import check_outputs
-from compiler.codegen.native.builder import NativeKernelBuilder, emit_loops
+from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
+from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.value_checks import check_values

@@ -30,7 +30,7 @@ class RandomKeys(OpDef, op="random_keys"):
     """Out = an RNG key per entry of `seeds`: the seed, or a new random key in every step for -1.
 
     Keys have a stride of two elements: kernels load faster from 16-byte aligned addresses. Not a
-    program op: compiling for a device inserts it. The host generates the keys there too.
+    program op: compiling for a device or to native code inserts it. The host generates the keys.
     """
 
     is_random = True

@@ -33,18 +33,21 @@ class DrawKeys(Pass):
         =  y = dropout_by_key(x, keys[i]); …; dx = dropout_by_key(dy, keys[i])
 
     Random numbers differ from those drawn from the seed directly; their distribution is the same.
+    On CPUs, where NumPy can draw too, `unseeded_dropouts` are the only ops that draw from keys: the
+    numbers of a seed are the same with native code and with NumPy.
     """
 
     name = "draw_keys"
     preserves = False
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, supports: Supports) -> None:
+    def __init__(self, supports: Supports, unseeded_dropouts: bool = False) -> None:
         self._supports = supports
+        self._unseeded_dropouts = unseeded_dropouts
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Find the random ops of the device, create the keys, and assign one to each."""
-        drawing = [op for op in g.ops() if self._can_draw_by_key(op)]
+        drawing = [op for op in g.ops() if self._is_wanted(op) and self._can_draw_by_key(op)]
         without_seed = [op for op in drawing if not _has_computed_seed(op)]
         for op in (op for op in drawing if _has_computed_seed(op)):
             self._assign_key(g, op, op["Seed"], 0, ctx)
@@ -54,6 +57,11 @@ class DrawKeys(Pass):
         g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in without_seed]})
         for place, op in enumerate(without_seed):
             self._assign_key(g, op, keys, APART * place, ctx)
+
+    def _is_wanted(self, op: Op) -> bool:
+        """Whether an op may draw other numbers than NumPy's generator."""
+        is_unseeded = op.kind == DROPOUT and not _has_computed_seed(op) and _seed(op) < 0
+        return is_unseeded or not self._unseeded_dropouts
 
     def _can_draw_by_key(self, op: Op) -> bool:
         """Whether an op can draw on the device if it has a key."""

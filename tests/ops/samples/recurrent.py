@@ -6,17 +6,17 @@ from tests.ops.samples.sequence import lod
 WIDTH, SIZE = 3, 2
 
 
-def memory(lengths, initial=False, **attrs):
+def memory(lengths, initial=False, width=WIDTH, **attrs):
     """Return a sample of lstm."""
     peepholes = attrs.get("use_peepholes", True)
     inputs = {
-        "Input": numbers(sum(lengths), 4 * WIDTH),
+        "Input": numbers(sum(lengths), 4 * width),
         "Input_lod": lod(lengths),
-        "Weight": numbers(WIDTH, 4 * WIDTH, seed=1),
-        "Bias": numbers(1, (7 if peepholes else 4) * WIDTH, seed=2),
+        "Weight": numbers(width, 4 * width, seed=1),
+        "Bias": numbers(1, (7 if peepholes else 4) * width, seed=2),
     }
     states = ("H0", "C0") if initial else ()
-    inputs |= {slot: numbers(len(lengths), WIDTH, seed=3) for slot in states}
+    inputs |= {slot: numbers(len(lengths), width, seed=3) for slot in states}
     return Sample("lstm", inputs, attrs, ("Input", "Weight", "Bias", *states))
 
 
@@ -33,17 +33,17 @@ def projected(lengths, initial=False, **attrs):
     return Sample("lstmp", inputs, attrs, (*given.grads, "ProjWeight"))
 
 
-def gated(lengths, initial=False, bias=True, **attrs):
+def gated(lengths, initial=False, bias=True, width=WIDTH, **attrs):
     """Return a sample of gru."""
     inputs = {
-        "Input": numbers(sum(lengths), 3 * WIDTH),
+        "Input": numbers(sum(lengths), 3 * width),
         "Input_lod": lod(lengths),
-        "Weight": numbers(WIDTH, 3 * WIDTH, seed=1),
+        "Weight": numbers(width, 3 * width, seed=1),
     }
     if bias:
-        inputs["Bias"] = numbers(1, 3 * WIDTH, seed=2)
+        inputs["Bias"] = numbers(1, 3 * width, seed=2)
     if initial:
-        inputs["H0"] = numbers(len(lengths), WIDTH, seed=3)
+        inputs["H0"] = numbers(len(lengths), width, seed=3)
     return Sample("gru", inputs, attrs, tuple(slot for slot in inputs if slot != "Input_lod"))
 
 
