@@ -26,7 +26,7 @@ MODEL = Path(__file__).resolve().parents[1] / "golden" / "inference" / "digits_m
 ALL = "cpu:avx2,cpu:avx512,cpu:neon"
 FEED = np.random.default_rng(0).random((3, 1, 8, 8)).astype(np.float32)
 
-HERE = list(supported())
+HERE = [each for each in supported() if each in ("avx2", "avx512", "neon")]
 pytestmark = pytest.mark.skipif(not HERE, reason="there is no native code for this CPU")
 
 

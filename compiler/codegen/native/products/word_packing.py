@@ -1,0 +1,80 @@
+"""Packing for dot products: the elements of a word side by side, for each column."""
+
+from __future__ import annotations
+
+from compiler.codegen.native.llvm_ir import I64, Function, Type, Value, zero
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.copying import Copy, Loops
+from compiler.codegen.native.products.dots import Dot
+
+
+class CopyWords(Copy):
+    """Words of a run of elements: element by element into rows of words that begin as zeros."""
+
+    def __init__(self, function: Function, machine: Machine, dot: Dot, run: Value) -> None:
+        super().__init__(function, machine, dot.element)
+        self.type = machine.vector(dot.sums)
+        self.lanes = machine.lanes(dot.sums)
+        self.step = dot.sums.nbytes
+        self.pack = dot.pack
+        self.run = run
+
+    def emit(
+        self, source: Value, packed: Value, axes: Loops, vectors: Value, columns: Value,
+        stride: Value,
+    ) -> None:  # fmt: skip
+        """Copy a panel, an element of all columns after the other."""
+        f = self.function
+        self.stride = stride
+        self.row = f.mul(vectors, f.constant(I64, self.lanes))
+        self.columns = f.intrinsic("umin", self.row, columns)
+        self._axis(axes, source, [packed, f.constant(I64, 0)])
+
+    def _axis(self, axes: Loops, source: Value, held: list[Value]) -> list[Value]:
+        """Loops over elements; `held` are the row of words and the element's place in its run."""
+        if not axes:
+            return self._element(source, *held)
+        count, stride = axes[0]
+
+        def element(_: Value, carried: list[Value]) -> list[Value]:
+            source, *held = carried
+            held = self._axis(axes[1:], source, held)
+            return [self.indices.move(source, 1, stride, self.nbytes), *held]
+
+        return self.function.loop_if_any(0, count, 1, element, [source, *held])[1:]
+
+    def _element(self, source: Value, words: Value, place: Value) -> list[Value]:
+        """Copy an element of each column; returns the row and the place of the next one."""
+        f = self.function
+        one = f.constant(I64, 1)
+        last = f.constant(I64, self.pack - 1)
+        part = f.binary("and", place, last)
+        f.when(f.compare("eq", part, f.constant(I64, 0)), lambda: self._clear(words))
+        self._copy(source, f.address(words, part, self.nbytes))
+        following = f.add(place, one)
+        is_end = f.compare("eq", following, self.run)
+        is_full = f.binary("or", is_end, f.compare("eq", part, last))
+        after = f.address(words, self.row, self.step)
+        return [
+            f.select(is_full, after, words), f.select(is_end, f.constant(I64, 0), following)
+        ]  # fmt: skip
+
+    def _clear(self, words: Value) -> None:
+        """Fill a row of words with zeros."""
+        f = self.function
+
+        def vector(lane: Value, _: list[Value]) -> list[Value]:
+            f.store(zero(self.type), f.address(words, lane, self.step))
+            return []
+
+        f.loop_if_any(0, self.row, self.lanes, vector)
+
+    def _copy(self, source: Value, target: Value) -> None:
+        """Copy an element of each column to its word."""
+        f, bits = self.function, Type(f"i{self.element.bits}")
+
+        def column(lane: Value, held: list[Value]) -> list[Value]:
+            f.store(f.load(bits, held[0]), f.address(target, lane, self.step))
+            return [self.indices.move(held[0], 1, self.stride, self.nbytes)]
+
+        f.loop_if_any(0, self.columns, 1, column, [source])
