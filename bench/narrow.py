@@ -1,10 +1,11 @@
-"""ResNet-50 on a CPU in float32 and in bfloat16: times and errors of our code.
+"""ResNet-50 on a CPU in float32, bfloat16 and int8: times and errors of our code.
 
     python bench/narrow.py
     python bench/narrow.py --image 224 --seconds 10
 
 Batch 1 and one thread; CPU time of the thread, in interleaved rounds, of which the ratio to float32
-is the median. The error is that of the logits to float32's, relative to the largest.
+is the median. The error is that of the logits to float32's, relative to the largest. The int8 model
+is frozen as by the passes of Paddle 1.8.5, with a scale for each filter.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import numpy as np
 
 import fluid
 from bench.support.differences import difference
+from bench.support.quantized import quantize
 from bench.support.table import Row, table
 from bench.versus.saved import Case, zoo_case
 from compiler.codegen.native.host import host_machine
 from fluid.inference.predictor import Predictor
 
-DTYPES = ("fp32", "bf16")
+DTYPES = ("fp32", "bf16", "int8")
 COLUMNS = {"dtype": "", "milliseconds": ".2f", "fp32 ÷ it": ".2f", "error": ".1e"}
 
 
@@ -37,6 +39,7 @@ def rows(case: Case, seconds: float) -> Iterator[Row]:
     """A row for each element type."""
     with np.load(case.folder / "feed.npz") as found:
         feed = {name.removeprefix("in."): found[name] for name in found.files}
+    quantize(case.folder / "model", case.folder / "int8", feed)
     predictors = {dtype: _predictor(case, dtype) for dtype in DTYPES}
     outputs = {name: [np.array(each.run(feed)[0])] for name, each in predictors.items()}
     times = _times(predictors, feed, seconds)
@@ -50,6 +53,8 @@ def rows(case: Case, seconds: float) -> Iterator[Row]:
 
 
 def _predictor(case: Case, dtype: str) -> Predictor:
+    if dtype == "int8":
+        return fluid.create_predictor(str(case.folder / "int8"), params_filename="params")
     folder = str(case.folder / "model")
     return fluid.create_predictor(folder, params_filename="params", dtype=dtype)
 

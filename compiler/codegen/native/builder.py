@@ -11,10 +11,10 @@ from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import DeviceOperand
 from compiler.codegen.kernel.epilogues import Epilogue
 from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.half_factors import product_type
 from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import NotLowered, lower
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products_of_tiles import emit_product
 from compiler.codegen.native.register_epilogues import (

@@ -8,8 +8,8 @@ from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Tiles
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.half_factors import product_type
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import RegisterEpilogue, products_of
 from compiler.codegen.trace import Expr

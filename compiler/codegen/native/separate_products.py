@@ -15,8 +15,8 @@ from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.half_factors import product_type
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import products_of
 from compiler.codegen.trace import Expr, Term

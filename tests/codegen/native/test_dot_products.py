@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from compiler.codegen.native.functions import cast
-from compiler.codegen.native.llvm_ir import BF16, F32, Function, Value
-from compiler.codegen.native.machine import AVX512BF16
+from compiler.codegen.native.llvm_ir import BF16, F32, I8, Function, Value
+from compiler.codegen.native.machine import AVX512BF16, AVX512VNNI
 from compiler.codegen.native.products.axes import Axis, Operand
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.convolution import Convolution, convolution
@@ -99,9 +99,43 @@ def test_numbers_beside_a_window_do_not_enter_its_sums() -> None:
     assert np.isfinite(np.delete(got, 3, 0)).all() and not np.isfinite(got[3]).any()
 
 
+def _bytes(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """All levels, the lowest ones often enough that sums need the whole range."""
+    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
+
+
+@needs_dots
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [*SIZES, (3, 5001, 4)], ids=str)
+def test_products_of_bytes_are_exact(sizes: tuple[Size, Size, Size], transposed: bool) -> None:
+    """Sums have 32 bits, and are rounded once, to float32."""
+    m, k, n = sizes
+    strides = (k * n, 1, k) if transposed else None
+    steps = matmul(AVX512VNNI, I8, (2,), m, k, n, b=strides, constant=transposed)
+    for values in ({"M": 23, "K": 29, "N": 75}, {"M": 1, "K": 2, "N": 1}, {"M": 7, "K": 4, "N": 9}):
+        m, k, n = (evaluate(each, values) for each in sizes)
+        a, b = _bytes((2, m, k)), _bytes((2, k, n), 1)
+        right = np.ascontiguousarray(b.swapaxes(1, 2)) if transposed else b
+        arrays = {"a": a, "b": right, "out": np.zeros((2, m, n), "f4")}
+        got = run_steps(steps, AVX512VNNI, arrays, values)["out"]
+        np.testing.assert_array_equal(got, (a.astype("f8") @ b.astype("f8")).astype("f4"))
+
+
+@needs_dots
+@pytest.mark.parametrize("conv", CASES, ids=str)
+def test_convolutions_of_bytes_are_exact(conv: Convolution) -> None:
+    """What pads is zero, not the bias that the instruction needs."""
+    steps = convolution(AVX512VNNI, I8, conv, constant=True)
+    x, w, d = (each.astype("f4") for each in drawn(conv))
+    x, w = _bytes(x.shape), _bytes(w.shape, 1)
+    arrays = {"input": x, "filter": stored(conv, w), "out": d}
+    got = run_steps(steps, AVX512VNNI, arrays, VALUES)["out"]
+    np.testing.assert_array_equal(got, defined(known(conv), x.astype("f8"), w.astype("f8")))
+
+
 def _tile(dot: Dot, vectors: int, wide: int, high: int) -> str:
     """The assembly of a convolution's tile over a window of 3 × 3."""
-    names = {"a": dot.element, "b": dot.element, "out": dot.sums}
+    names = {"a": dot.element, "b": dot.element, "out": dot.result}
     rows = (Axis(high * 3, {"a": 20 * 64, "out": 20 * 64}), Axis(wide * 3, {"a": 64, "out": 64}))
     sums = (Axis(3, {"a": 20 * 64}), Axis(3 * 64 // dot.pack, {"a": dot.pack}))
     columns = Axis(vectors * 16 * 2, {"out": 1})

@@ -150,7 +150,7 @@ def _forward(
     results = epilogue.strides(conv.out_strides)
     dot = dot_of(machine, element)
     sums = dot.sums if dot else element
-    types = {"a": element, "b": element} | epilogue.types(sums)
+    types = {"a": element, "b": element} | epilogue.types(dot.result if dot else element)
     filter, _, _ = conv.filter_strides()
     return Contraction(
         label("convolution", conv, epilogue.label), sums,

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.codegen.native.llvm_ir import I32, Index, Type, Value
+from compiler.codegen.native.llvm_ir import F32, I32, Index, Type, Value
 from compiler.codegen.native.products.microkernel import Microkernel
+from compiler.codegen.native.products.place import Place
 
 
 class DotMicrokernel(Microkernel):
-    """The microkernel whose steps are words; its sums begin and end as those of one element do."""
+    """The microkernel whose steps are words; its sums reach the epilogue as float32."""
+
+    def _sums(self, places: Sequence[Place], right: Value) -> tuple[list[Value], Value]:
+        """The sums begin from the header of the panel, if it has one."""
+        dot = self.spec.dot
+        assert dot is not None
+        if not dot.header:
+            return super()._sums(places, right)
+        assert not self.spec.start, "sums of bytes begin from the header"
+        header = self._right(right, 0)
+        rows = len(places) // len(header)
+        return header * rows, self._after(right, dot.header)
 
     def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
         """Whole words, then a partial one."""
@@ -52,11 +64,16 @@ class DotMicrokernel(Microkernel):
         return state
 
     def _row(self, pointer: Value) -> Value:
-        f = self.function
-        if not self.partial:
-            return f.splat(f.load(I32, pointer, self.spec.types["a"].nbytes), self.lanes)
-        assert isinstance(self.partial, int)
-        return f.splat(self._joined(pointer, range(self.partial)), self.lanes)
+        f, dot = self.function, self.spec.dot
+        assert dot is not None
+        if self.partial:
+            assert isinstance(self.partial, int)
+            row = f.splat(self._joined(pointer, range(self.partial)), self.lanes)
+        else:
+            row = f.splat(f.load(I32, pointer, self.spec.types["a"].nbytes), self.lanes)
+        if not dot.bias:
+            return row
+        return f.binary("xor", row, f.constant(row.type, dot.bias * 0x01010101 - (1 << 32)))
 
     def _joined(self, pointer: Value, elements: Sequence[int]) -> Value:
         """A word of some elements; the others are zero."""
@@ -72,3 +89,9 @@ class DotMicrokernel(Microkernel):
     def _multiply(self, row: Value, vector: Value, total: Value) -> Value:
         assert self.spec.dot is not None
         return self.spec.dot.multiply(self.function, row, vector, total)
+
+    def _finish(self, places: Sequence[Place], sums: Sequence[Value]) -> None:
+        """The sums as float32 through the epilogue."""
+        if self.spec.element != F32:
+            sums = [self.function.convert("sitofp", each, F32) for each in sums]
+        super()._finish(places, sums)

@@ -9,19 +9,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.codegen.native.llvm_ir import BF16, F32, Function, Type, Value
+from compiler.codegen.native.llvm_ir import BF16, F32, I8, I32, Function, Type, Value
 from compiler.codegen.native.machine import Machine
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A dot-product instruction: each lane of `sums` adds the products of `pack` elements."""
+    """A dot-product instruction: each lane of `sums` adds the products of `pack` elements.
+
+    `bias` is what must be added to elements of the left operand, which the instruction takes as
+    unsigned; the sums begin from what that adds to them, negated. It lies before the steps of a
+    panel, as `header` step.
+    """
 
     element: Type
     sums: Type
     pack: int
     feature: str
     intrinsic: str
+    bias: int = 0
+
+    @property
+    def header(self) -> int:
+        """Steps of a packed panel before those of the sum."""
+        return int(self.bias > 0)
+
+    @property
+    def result(self) -> Type:
+        """The type of the sums in an epilogue: float32."""
+        return F32
 
     def multiply(self, f: Function, left: Value, right: Value, sums: Value) -> Value:
         """Add the products of vectors of words to a vector of sums."""
@@ -32,7 +48,9 @@ class Dot:
 
 BF16_DOT = Dot(BF16, F32, 2, "avx512bf16", "x86.avx512bf16.dpbf16ps")
 
-DOTS = (BF16_DOT,)
+INT8_DOT = Dot(I8, I32, 4, "avx512vnni", "x86.avx512.vpdpbusd", bias=128)
+
+DOTS = (BF16_DOT, INT8_DOT)
 
 
 def dot_of(machine: Machine, element: Type) -> Dot | None:

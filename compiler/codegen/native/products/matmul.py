@@ -80,7 +80,7 @@ def _contraction(
         shared -= 1
     dot = dot_of(machine, element)
     sums = dot.sums if dot else element
-    types = {"a": element, "b": element} | epilogue.types(sums)
+    types = {"a": element, "b": element} | epilogue.types(dot.result if dot else element)
     return Contraction(
         _label(epilogue, sizes), sums, axes[:shared], merged([*axes[shared:], rows]),
         (Axis(k, {"a": operands["a"][-1], "b": operands["b"][-2]}),), columns, types,

@@ -84,13 +84,16 @@ class Microkernel(TileBody):
             for vector in range(panel.vectors)
         ]
         self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
-        sums = [
-            place.load(self.spec.start) if self.spec.start else zero(self.type) for place in places
-        ]
-        state = [pointers["b"], *([ahead.pointer] if ahead else []), *sums]
+        sums, right = self._sums(places, pointers["b"])
+        state = [right, *([ahead.pointer] if ahead else []), *sums]
         if 0 not in counts:
             state = self._axes(0, counts, pointers["a"], state)
         self._finish(places, state[len(state) - len(sums) :])
+
+    def _sums(self, places: Sequence[Place], right: Value) -> tuple[list[Value], Value]:
+        """What the sums begin from, and the right operand's first vector."""
+        start = self.spec.start
+        return [place.load(start) if start else zero(self.type) for place in places], right
 
     def _mask(self, lanes: Index) -> Value:
         return lane_mask(self.function, self.lanes, lanes)

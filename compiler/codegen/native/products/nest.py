@@ -97,6 +97,7 @@ class _Nest:
         self.high, self.wide = (indices.of(axis.count) for axis in spec.rows[-2:])
         self.columns = indices.of(spec.columns.count)
         self.depth = indices.product(indices.of(axis.count) for axis in spec.sums)
+        self.depth = indices.add(self.depth, spec.dot.header if spec.dot else 0)
         self.whole = indices.divide(self.columns, self.width)
         self.panels = indices.add(self.whole, self._last_panels())
 

@@ -24,7 +24,7 @@ def packed_steps(
     is called. `constant` says that b never changes: it is packed by `prepare`.
     """
     sums, run = _steps(spec)
-    depth = product(axis.count for axis in sums)
+    depth = product(axis.count for axis in sums) + (spec.dot.header if spec.dot else 0)
     size = packed_size(machine, spec, depth)
     batch, count = _packed_batch(spec.batch, size)
     inner = replace(_of_panels(spec, batch), sums=sums, tail=run - run // spec.pack * spec.pack)

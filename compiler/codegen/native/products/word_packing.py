@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.codegen.native.llvm_ir import I64, Function, Type, Value, zero
+from compiler.codegen.native.llvm_ir import I32, I64, Function, Type, Value, zero
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.copying import Copy, Loops
 from compiler.codegen.native.products.dots import Dot
@@ -16,6 +16,7 @@ class CopyWords(Copy):
         self.type = machine.vector(dot.sums)
         self.lanes = machine.lanes(dot.sums)
         self.step = dot.sums.nbytes
+        self.dot = dot
         self.pack = dot.pack
         self.run = run
 
@@ -28,6 +29,10 @@ class CopyWords(Copy):
         self.stride = stride
         self.row = f.mul(vectors, f.constant(I64, self.lanes))
         self.columns = f.intrinsic("umin", self.row, columns)
+        self.header = packed
+        if self.dot.header:
+            self._clear(packed)
+            packed = f.address(packed, self.row, self.step)
         self._axis(axes, source, [packed, f.constant(I64, 0)])
 
     def _axis(self, axes: Loops, source: Value, held: list[Value]) -> list[Value]:
@@ -74,7 +79,17 @@ class CopyWords(Copy):
         f, bits = self.function, Type(f"i{self.element.bits}")
 
         def column(lane: Value, held: list[Value]) -> list[Value]:
-            f.store(f.load(bits, held[0]), f.address(target, lane, self.step))
+            value = f.load(bits, held[0])
+            f.store(value, f.address(target, lane, self.step))
+            if self.dot.header:
+                self._count(lane, value)
             return [self.indices.move(held[0], 1, self.stride, self.nbytes)]
 
         f.loop_if_any(0, self.columns, 1, column, [source])
+
+    def _count(self, lane: Value, value: Value) -> None:
+        """Subtract from the header what the left operand's bias adds to a column's sum."""
+        f = self.function
+        at = f.address(self.header, lane, self.step)
+        product = f.mul(f.convert("sext", value, self.dot.sums), f.constant(I32, self.dot.bias))
+        f.store(f.sub(f.load(I32, at), product), at)

@@ -1,7 +1,7 @@
-"""Factors of products in half precision: as they are where the CPU has dot products, else widened.
+"""Factors of products in 8 and 16 bits: as they are where the CPU has dot products of them.
 
-Sums are float32 either way, and products of two halves are exact in float32, so that results agree
-to the rounding of sums.
+Others in half precision are widened to float32, in which products of two halves are exact, so that
+results agree to the rounding of sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.functions import cast
 from compiler.codegen.native.kernel import NativeKernel, entry
-from compiler.codegen.native.llvm_ir import F32, I64, POINTER, Function, LoopBody, Type, Value
+from compiler.codegen.native.llvm_ir import F32, I8, I64, POINTER, Function, LoopBody, Type, Value
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.dots import dot_of
@@ -36,6 +36,8 @@ def product_type(
     dtypes = {left.type.dtype, right.type.dtype}
     if len(dtypes) == 1 and dtypes <= COMPUTED:
         return TYPES[left.type.dtype], left, right
+    if dtypes == {DType.INT8} and side_by_side and dot_of(frame.machine, I8):
+        return I8, left, right
     if not dtypes <= {*HALVES, DType.FP32}:
         raise NotLowered("its factors are neither of one type nor in half precision")
     element, why = TYPES[left.type.dtype], _why_widened(frame.machine, dtypes, side_by_side)
