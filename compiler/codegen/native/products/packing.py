@@ -20,7 +20,7 @@ from compiler.codegen.native.products.copying import COPIES, Copy
 from compiler.codegen.native.products.dots import Dot
 from compiler.codegen.native.products.index import Indices, named
 from compiler.codegen.native.products.tiles import Tiling
-from compiler.codegen.native.products.word_packing import CopyWords
+from compiler.codegen.native.products.word_packing import CopyWordRows, CopyWords
 from compiler.ir.dims import Size, product
 
 AXES = 4
@@ -74,10 +74,10 @@ def _divide_up(size: Size, by: int) -> Size:
 
 def _kind(spec: Contraction) -> str:
     """How the elements of a vector lie: as neighbours, as rows of neighbouring steps, or apart."""
-    if spec.dot:
-        return "words"
     if spec.columns.stride("b") == 1:
         return "rows"
+    if spec.dot:
+        return "words"
     return "columns" if spec.sums[-1].stride("b") == 1 else "apart"
 
 
@@ -104,7 +104,8 @@ def _copy(
     """What copies a panel; the length of a run is in its slot."""
     if dot is None:
         return COPIES[kind](function, machine, element)
-    return CopyWords(function, machine, dot, values[_RUN])
+    words = CopyWordRows if kind == "rows" else CopyWords
+    return words(function, machine, dot, values[_RUN])
 
 
 _DEPTH, _RUN = 10, 11

@@ -6,6 +6,7 @@ from compiler.codegen.native.llvm_ir import I32, I64, Function, Type, Value, zer
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.copying import Copy, Loops
 from compiler.codegen.native.products.dots import Dot
+from compiler.codegen.native.products.index import lane_mask
 
 
 class CopyWords(Copy):
@@ -55,7 +56,7 @@ class CopyWords(Copy):
         last = f.constant(I64, self.pack - 1)
         part = f.binary("and", place, last)
         f.when(f.compare("eq", part, f.constant(I64, 0)), lambda: self._clear(words))
-        self._copy(source, f.address(words, part, self.nbytes))
+        self._copy(source, words, part)
         following = f.add(place, one)
         is_end = f.compare("eq", following, self.run)
         is_full = f.binary("or", is_end, f.compare("eq", part, last))
@@ -74,9 +75,10 @@ class CopyWords(Copy):
 
         f.loop_if_any(0, self.row, self.lanes, vector)
 
-    def _copy(self, source: Value, target: Value) -> None:
-        """Copy an element of each column to its word."""
+    def _copy(self, source: Value, words: Value, part: Value) -> None:
+        """Copy an element of each column to its part of a word."""
         f, bits = self.function, Type(f"i{self.element.bits}")
+        target = f.address(words, part, self.nbytes)
 
         def column(lane: Value, held: list[Value]) -> list[Value]:
             value = f.load(bits, held[0])
@@ -91,5 +93,35 @@ class CopyWords(Copy):
         """Subtract from the header what the left operand's bias adds to a column's sum."""
         f = self.function
         at = f.address(self.header, lane, self.step)
-        product = f.mul(f.convert("sext", value, self.dot.sums), f.constant(I32, self.dot.bias))
-        f.store(f.sub(f.load(I32, at), product), at)
+        type = value.type.of(self.dot.sums)
+        product = f.mul(f.convert("sext", value, I32), f.constant(type, self.dot.bias))
+        f.store(f.sub(f.load(type, at), product), at)
+
+
+class CopyWordRows(CopyWords):
+    """Columns that are neighbours: a vector of elements at a time."""
+
+    def _copy(self, source: Value, words: Value, part: Value) -> None:
+        """Copy an element of each column to its part of a word, which is zero before."""
+        f, bits = self.function, Type(f"i{self.element.bits}")
+        vector = I32.vector(self.lanes)
+        shift = f.mul(f.convert("trunc", part, I32), f.constant(I32, self.element.bits))
+        shifts = f.splat(shift, self.lanes)
+
+        def columns(lane: Value, _: list[Value]) -> list[Value]:
+            mask = lane_mask(f, self.lanes, self._left(lane))
+            at = f.address(source, lane, self.nbytes)
+            loaded = f.masked_load(vector.of(bits), at, mask, zero(vector.of(bits)))
+            target = f.address(words, lane, self.step)
+            moved = f.binary("shl", f.convert("zext", loaded, I32), shifts)
+            f.store(f.binary("or", f.load(vector, target), moved), target)
+            if self.dot.header:
+                self._count(lane, loaded)
+            return []
+
+        f.loop_if_any(0, self.columns, self.lanes, columns)
+
+    def _left(self, lane: Value) -> Value:
+        """The columns from a lane on, at most a vector."""
+        left = self.function.sub(self.columns, lane)
+        return self.function.index(self.indices.least(left, self.lanes))
