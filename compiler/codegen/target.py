@@ -16,6 +16,11 @@ class Target(Protocol):
     on_device: bool
     """True if the ops assigned to it read and write the memory of a device."""
 
+    @property
+    def multiplies_bytes(self) -> bool:
+        """True if it has products of int8 whose sums are integers."""
+        ...
+
     def supports(self, op: Op) -> str:
         """Empty if this target has code for an op; otherwise the reason it does not."""
         ...

@@ -24,6 +24,7 @@ from compiler.passes.fusion.fuse_epilogue import FuseEpilogue
 from compiler.passes.fusion.fuse_pointwise import FusePointwise
 from compiler.passes.fusion.group_updates import GroupUpdates
 from compiler.passes.fusion.merge_squares import MergeSquares
+from compiler.passes.fusion.quantized_products import QuantizedProducts
 from compiler.passes.fusion.split_batch_norm import SplitBatchNorm
 from compiler.passes.memory.insert_deletes import InsertDeletes
 from compiler.passes.memory.recompute import Recompute
@@ -45,6 +46,7 @@ _LISTED: tuple[type[Pass], ...] = (
     RemoveIdentities,
     FuseBatchNorm,
     SplitBatchNorm,
+    QuantizedProducts,
     NarrowFloats,
     Layout,
     FoldConstants,
@@ -84,20 +86,26 @@ _WHOLE_OPS = {each.name for each in PASSES} - {"schedule", "reuse_memory", "inse
 def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     """Return the enabled passes in order; with a `target`, ops are assigned to it.
 
-    Layout is not for NumPy; merged squares and grouped updates are for devices only. Memory
-    planning requires a fixed schedule, so without its search `schedule` keeps the original order.
-    Without a memory budget nothing is recomputed, without a `dtype` nothing is cast. Registered
-    passes in the options are inserted at their positions; raises CompileError for unknown ones.
+    Layout is not for NumPy, products of bytes are for native code; merged squares and grouped
+    updates are for devices only. Memory planning requires a fixed schedule, so without its search
+    `schedule` keeps the original order. Without a memory budget nothing is recomputed, without a
+    `dtype` nothing is cast. Registered passes in the options are inserted at their positions;
+    raises CompileError for unknown ones.
     """
     off = options.disable - {Schedule.name} | (_WHOLE_OPS if options.check_numbers else set[str]())
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
     off |= {Layout.name} if target is None else set[str]()
+    off |= {QuantizedProducts.name} if target is None or target.on_device else set[str]()
     off |= set[str]() if target and target.on_device else {MergeSquares.name, GroupUpdates.name}
     narrow = None if options.dtype == "fp32" else options.dtype
     off |= {NarrowFloats.name} if narrow is None else set[str]()
     kept = [each() for each in insert_registered(PASSES, options.added) if each.name not in off]
     kept = [
         NarrowFloats(narrow) if narrow and type(each) is NarrowFloats else each for each in kept
+    ]
+    bytewise = target is not None and target.multiplies_bytes
+    kept = [
+        QuantizedProducts(bytewise) if type(each) is QuantizedProducts else each for each in kept
     ]
     kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
     as_written = options.check_numbers or Schedule.name in options.disable

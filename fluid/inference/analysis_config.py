@@ -17,8 +17,8 @@ from enum import IntEnum
 __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace", "Precision"]
 
 IR_PASSES = (
-    "remove_dropout", "remove_identities", "fuse_batch_norm", "split_batch_norm", "narrow_floats",
-    "layout", "fold_constants",
+    "remove_dropout", "remove_identities", "fuse_batch_norm", "split_batch_norm",
+    "quantized_products", "narrow_floats", "layout", "fold_constants",
     "merge_transposes", "merge_reshapes", "merge_common", "fuse_pointwise", "fuse_epilogue",
 )  # fmt: skip
 """The compiler's passes that change ops of the model, or fuse them into fewer kernels."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.codegen.native.host import supported
+from compiler.codegen.native.host import host_machine, supported
 from compiler.errors import CompileError
 from fluid.cli.main import main
 from fluid.inference.packages import load_compiled
@@ -26,7 +26,7 @@ MODEL = Path(__file__).resolve().parents[1] / "golden" / "inference" / "digits_m
 ALL = "cpu:avx2,cpu:avx512,cpu:neon"
 FEED = np.random.default_rng(0).random((3, 1, 8, 8)).astype(np.float32)
 
-HERE = list(supported())
+HERE = [each for each in supported() if each in ("avx2", "avx512", "neon")]
 pytestmark = pytest.mark.skipif(not HERE, reason="there is no native code for this CPU")
 
 
@@ -111,7 +111,7 @@ def test_without_a_target_code_is_for_this_cpu(tmp_path, capsys):
     assert main(["compile", str(MODEL), "-o", str(tmp_path / "a")]) == 0
     assert main(["compile", str(MODEL), "--target", "native", "-o", str(tmp_path / "b")]) == 0
     for name in "ab":
-        assert read_package(tmp_path / name).cpus == (HERE[0],)
+        assert read_package(tmp_path / name).cpus == (host_machine().name,)
     assert main(["compile", str(MODEL), "--target", "numpy", "-o", str(tmp_path / "c")]) == 0
     assert read_package(tmp_path / "c").cpus == ()
     assert "NumPy" in (tmp_path / "c" / "module.py").read_text()

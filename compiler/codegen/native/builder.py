@@ -15,6 +15,7 @@ from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products_of_tiles import emit_product
 from compiler.codegen.native.register_epilogues import (
@@ -24,7 +25,7 @@ from compiler.codegen.native.register_epilogues import (
 from compiler.codegen.native.separate_products import separated
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
-from compiler.ir.types import DType, TensorType
+from compiler.ir.types import HALVES, DType, TensorType
 from compiler.plan import Place, PlannedOp
 
 
@@ -57,14 +58,21 @@ class NativeKernelBuilder(SpecialBuilder):
         """What follows a result that a specialised kernel computes, and how it is stored."""
         indices = self.grid(*out.shape)
         kernel = self.current
-        result = placed_result(kernel, out.type.dtype)
+        dtype = out.type.dtype
+        result = placed_result(kernel, DType.FP32 if dtype in HALVES else dtype)
         self.store(out, indices, result if bias is None else result + bias[indices[-1]])
         self._current = None
-        return RegisterEpilogue(kernel, result)
+        return RegisterEpilogue(kernel, result, self.machine)
 
     def is_constant(self, operand: DeviceOperand) -> bool:
         """True for state whose values never change."""
         return self._native.is_constant(operand.operand)
+
+    def factors(
+        self, left: DeviceOperand, right: DeviceOperand, side_by_side: bool = True
+    ) -> tuple[Type, NumpyOperand, NumpyOperand]:
+        """The element type of a product's kernels, and its factors in that type."""
+        return product_type(self._native, left.operand, right.operand, side_by_side)
 
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """What a function returns, which is called once for equal arguments."""

@@ -17,11 +17,16 @@ VARIABLE = "FLUID_CPU"
 
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _CPUINFO = Path("/proc/cpuinfo")
-_RENAMED = {"abm": "lzcnt", "bmi1": "bmi", "asimd": "neon", "fma3": "fma"}
+_RENAMED = {
+    "abm": "lzcnt", "bmi1": "bmi", "asimd": "neon", "fma3": "fma", "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+}  # fmt: skip
 """Features that Linux and NumPy name differently from LLVM."""
 _IMPLIED = {
     "avx2": ("bmi", "bmi2", "lzcnt"),
     "avx512_skx": ("avx512bw", "avx512dq", "avx512vl"),
+    "avx512_clx": ("avx512vnni",),
+    "avx512_spr": ("avx512vnni", "avx512bf16"),
 }
 """Features that every CPU with another one has, which NumPy does not always list."""
 

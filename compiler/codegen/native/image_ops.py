@@ -26,6 +26,7 @@ from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
+from compiler.ir.types import HALVES
 
 
 class Axis(Protocol):
@@ -73,6 +74,12 @@ class SpecialBuilder(OpKernels):
         """True for state whose values never change."""
         raise NotImplementedError
 
+    def factors(
+        self, left: DeviceOperand, right: DeviceOperand, side_by_side: bool = True
+    ) -> tuple[Type, NumpyOperand, NumpyOperand]:
+        """The element type of a product's kernels, and its factors in that type."""
+        raise NotImplementedError
+
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """What a function returns, which is called once for equal arguments."""
         raise NotImplementedError
@@ -88,6 +95,13 @@ def _floats(*operands: DeviceOperand) -> Type:
     if len(dtypes) > 1 or not dtypes <= COMPUTED:
         raise NotLowered("its kernels compute in float32 or float64")
     return TYPES[dtypes.pop()]
+
+
+def _pooled(images: DeviceOperand, outputs: DeviceOperand) -> Type:
+    """The element type that a pooling computes in: float32 for halves."""
+    if images.type.dtype in HALVES and images.type.dtype is outputs.type.dtype:
+        return F32
+    return _floats(images, outputs)
 
 
 def _channels_last(layout: str) -> None:
@@ -115,9 +129,11 @@ def _window_axis(axis: Axis) -> WindowAxis:
     return WindowAxis(axis.size, *sides, axis.count)
 
 
-def _windows(machine: Machine, axes: Sequence[Axis], outputs: DeviceOperand) -> Windows:
-    """The windows over a batch; `outputs` have their channels."""
-    channels = Channels(machine, _floats(outputs), _number(outputs.shape[-1]))
+def _windows(
+    machine: Machine, axes: Sequence[Axis], outputs: DeviceOperand, element: Type | None = None
+) -> Windows:
+    """The windows over a batch; `outputs` have their channels and, by default, their type."""
+    channels = Channels(machine, element or _floats(outputs), _number(outputs.shape[-1]))
     if len(axes) != 2:
         raise NotLowered("its images do not have two axes")
     rows, columns = map(_window_axis, axes)
@@ -129,9 +145,10 @@ def emit_pool(
 ) -> None:
     """Append a pooling with what is fused after it."""
     _channels_last(p.layout)
-    windows = _windows(k.machine, p.axes, outputs)
+    windows = _windows(k.machine, p.axes, outputs, _pooled(images, outputs))
     after = k.result_epilogue(outputs)
-    steps = k.made(pool, windows, largest, p.divisor, after.epilogue)
+    source = images.type.dtype
+    steps = k.made(pool, windows, largest, p.divisor, after.epilogue, source=source)
     k.emit_steps(steps, {**after.arrays, "images": images.operand}, windows.channels.element)
 
 
@@ -190,13 +207,14 @@ def emit_convolution(
     outputs: DeviceOperand, bias: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
-    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    conv = _convolution(g, images, outputs)
+    by_channel = conv.groups > 1 and conv.channels == conv.groups
+    element, left, right = k.factors(images, filters, side_by_side=not by_channel)
     after = k.result_epilogue(outputs, bias)
     constant = k.is_constant(filters)
-    arrays = {**after.arrays, "images": images.operand, "input": images.operand}
-    arrays |= {"filters": filters.operand, "filter": filters.operand}
-    if conv.groups > 1 and conv.channels == conv.groups:
-        windows = _windows(k.machine, g.axes, outputs)
+    arrays = {**after.arrays, "images": left, "input": left, "filters": right, "filter": right}
+    if by_channel:
+        windows = _windows(k.machine, g.axes, outputs, element)
         each = conv.filters // conv.groups
         made, last = after.epilogue, conv.filters_last
         steps = k.made(depthwise, windows, each, made, constant, filters_last=last)

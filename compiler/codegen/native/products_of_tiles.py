@@ -7,13 +7,14 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Tiles
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import RegisterEpilogue, products_of
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
+from compiler.ir.types import HALVES, DType
 
 
 def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
@@ -26,26 +27,34 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
         raise NotLowered("its kernel has several products")
     (dot,) = found
     a, b = (cast(Expr, factor) for factor in dot.args)
-    if dot.dtype not in COMPUTED or {a.dtype, b.dtype} != {dot.dtype}:
-        raise NotLowered("its factors are in half precision")
-    epilogue = RegisterEpilogue(tiles, dot)
+    epilogue = RegisterEpilogue(tiles, dot, frame.machine)
     *stack, rows, columns = tiles.shape
     left, right = tiles.iterations
     *batch, i, j = tiles.indices
     a_strides, a_array = _factor(a, [*batch, i, left])
     b_strides, b_array = _factor(b, [*batch, right, j])
+    element, a_array, b_array = product_type(frame, a_array, b_array, a_strides[-1] == 1)
     made = epilogue.epilogue
     arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
     steps = frame.made(
-        matmul, frame.machine, TYPES[dot.dtype], tuple(stack), rows, tiles.loops[0], columns,
+        matmul, frame.machine, element, tuple(stack), rows, tiles.loops[0], columns,
         a=tuple(a_strides), b=tuple(b_strides), epilogue=made,
         constant=frame.is_constant(b_array),
     )  # fmt: skip
-    frame.steps(steps, arrays, TYPES[dot.dtype])
+    frame.steps(steps, arrays, element)
+
+
+def _before_widening(factor: Expr) -> Expr:
+    """What a factor is widened from, if that is in half precision; else the factor."""
+    if factor.fn == "astype" and factor.dtype is DType.FP32:
+        (half,) = factor.parts()
+        return half if half.dtype in HALVES else factor
+    return factor
 
 
 def _factor(factor: Expr, symbols: list[Expr]) -> tuple[list[Size], NumpyOperand]:
     """The strides of a factor that is a load, and its array."""
+    factor = _before_widening(factor)
     found = strides(factor, symbols) if factor.fn == "load" else None
     if found is None or found[1] != 0:
         raise NotLowered("its factors are computed or gathered")

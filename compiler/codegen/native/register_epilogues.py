@@ -17,13 +17,14 @@ from compiler.codegen.native.affine import strides
 from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions import cast as cast_value
 from compiler.codegen.native.functions import lowering
-from compiler.codegen.native.llvm_ir import Function, Value, constant
+from compiler.codegen.native.llvm_ir import BF16, Function, Value, constant
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.place import Place
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.ir.types import DType
+from compiler.ir.types import HALVES, DType
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class RegisterEpilogue:
 
     kernel: KernelBody
     result: Expr
+    machine: Machine
     arrays: dict[str, NumpyOperand] = field(default_factory=dict[str, NumpyOperand])
     _loads: dict[Expr, str] = field(default_factory=dict[Expr, str])
 
@@ -62,6 +64,7 @@ class RegisterEpilogue:
         outputs = [self._output(number, store) for number, store in enumerate(stores)]
         inputs = [self._input(part) for part in self._order if part.fn == "load"]
         plain = len(stores) == 1 and stores[0].value is self.result
+        plain = plain and stores[0].operand.type.dtype is self.result.dtype
         operands = tuple(dict.fromkeys((*outputs, *inputs)))
         if plain:
             return Epilogue(operands=operands)
@@ -134,9 +137,15 @@ class RegisterEpilogue:
         results = [known[cast(Expr, store.value)] for store in self.kernel.stores]
         dtypes = [store.operand.type.dtype for store in self.kernel.stores]
         return [
-            cast_value(function, value, cast(Expr, store.value).dtype, dtype)
+            self._rounded(function, value, cast(Expr, store.value).dtype, dtype)
             for value, store, dtype in zip(results, self.kernel.stores, dtypes, strict=True)
         ]
+
+    def _rounded(self, function: Function, value: Value, source: DType, target: DType) -> Value:
+        """A number as it is stored; some CPUs round to bfloat16 by one instruction."""
+        if target is DType.BF16 and source is DType.FP32 and self.machine.rounds_to_bf16:
+            return function.convert("fptrunc", value, BF16)
+        return cast_value(function, value, source, target)
 
     def _value(
         self, function: Function, part: Expr, known: dict[Expr, Value], place: Place, lanes: int
@@ -152,15 +161,17 @@ class RegisterEpilogue:
             return constant(TYPES[part.dtype].vector(lanes), cast(float, part.args[0]))
         if not part.args:
             raise NotLowered(f"epilogues have no {part.fn}")
-        types = self._types[part]
-        lower = lowering(part.fn, types[-1] or part.dtype)
+        types = [dtype and _computed(dtype) for dtype in self._types[part]]
+        lower = lowering(part.fn, types[-1] or _computed(part.dtype))
         if lower is None:
             raise NotLowered(f"epilogues have no {part.fn}")
+        is_half = part.dtype in HALVES
         arguments = [
             self._argument(function, argument, dtype, known, lanes)
             for argument, dtype in zip(part.args, types, strict=True)
         ]
-        return lower(function, *arguments)
+        result = lower(function, *arguments)
+        return cast_value(function, result, DType.FP32, part.dtype) if is_half else result
 
     def _argument(
         self, function: Function, argument: Term, dtype: DType | None, known: dict[Expr, Value],
@@ -172,6 +183,11 @@ class RegisterEpilogue:
         if dtype is DType.BOOL:
             raise NotLowered("epilogues have no conditions that are constant")
         return constant(TYPES[dtype].vector(lanes), argument)
+
+
+def _computed(dtype: DType) -> DType:
+    """The type that numbers are computed in: float32 for halves."""
+    return DType.FP32 if dtype in HALVES else dtype
 
 
 def placed_result(kernel: KernelBody, dtype: DType) -> Expr:

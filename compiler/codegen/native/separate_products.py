@@ -15,10 +15,10 @@ from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.axes import contiguous
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import products_of
@@ -80,8 +80,6 @@ def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
 
 def _product(frame: NativeFrame, tiles: Tiles, dot: Expr) -> _Product:
     a, b = (cast(Expr, factor) for factor in dot.args)
-    if dot.dtype not in COMPUTED or {a.dtype, b.dtype} != {dot.dtype}:
-        raise NotLowered("its factors are in half precision")
     if a.fn != "load" or b.fn != "load":
         raise NotLowered("its factors are computed")
     (*batch, i, j), (left, right) = tiles.indices, tiles.iterations
@@ -166,12 +164,16 @@ def _continues(last: _Product, each: _Product, columns: Size) -> bool:
 def _emit(frame: NativeFrame, tiles: Tiles, product: _Product, sums: NumpyOperand) -> None:
     """Append a product whose sums go to an array."""
     left, right = product.left, product.right
-    element = TYPES[product.dots[0].dtype]
     *stack, every, columns = tiles.shape
     rows = every if left.rows is None else left.rows
     if left.rows is not None and stack:
         raise NotLowered("some rows of its stacked products do not exist")
-    a, b = (frame.shifted(each.array, each.offset) for each in (left, right))
+    near = left.strides[-1] == 1
+    element, *factors = product_type(frame, left.array, right.array, near)
+    a, b = (
+        frame.shifted(array, each.offset)
+        for array, each in zip(factors, (left, right), strict=True)
+    )
     steps = matmul(
         frame.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),
         a=left.strides, b=right.strides, constant=True,

@@ -16,9 +16,11 @@ from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
+from compiler.codegen.native.llvm_ir import I8
 from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
@@ -47,6 +49,11 @@ class NativeTarget:
 
     def __init__(self, machine: Machine | None = None) -> None:
         self._machine = machine
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """True if the CPU has dot products of bytes."""
+        return dot_of(self._machine or host_machine(), I8) is not None
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

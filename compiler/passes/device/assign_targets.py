@@ -19,6 +19,11 @@ class OpTarget(Protocol):
     name: str
     on_device: bool
 
+    @property
+    def multiplies_bytes(self) -> bool:
+        """True if it has products of int8 whose sums are integers."""
+        ...
+
     def supports(self, op: Op) -> str:
         """Empty if it has code for an op; otherwise the reason it does not."""
         ...

@@ -11,12 +11,15 @@ import llvmlite.binding as llvm
 import pytest
 
 from compiler.codegen.native.kernel import NativeKernel
-from compiler.codegen.native.machine import AVX2, AVX512, Machine
+from compiler.codegen.native.machine import AVX2, AVX512, AVX512BF16, Machine
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
 FEATURES = {name for name, on in llvm.get_host_cpu_features().items() if on}
+DOT_MACHINES = [each for each in (AVX512BF16,) if FEATURES.issuperset(each.features)]
+"""The machines with dot products of bfloat16 and of bytes whose code this CPU runs."""
+
 RUNNABLE = [each for each in (AVX512, AVX2) if FEATURES.issuperset(each.features)]
 """The machines whose code this CPU runs."""
 

@@ -15,9 +15,14 @@ MARGIN = 64
 """Elements before and behind each array that no kernel may touch."""
 
 
+def unlikely(dtype: np.dtype) -> float:
+    """What fills memory that no kernel may use: NaN, or a number of integers."""
+    return np.iinfo(dtype).min + 5 if np.issubdtype(dtype, np.integer) else np.nan
+
+
 def guarded(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The whole of a buffer with margins of NaN, and a copy of the array inside it."""
-    buffer = np.full(array.size + 2 * MARGIN + 1, np.nan, array.dtype)
+    """The whole of a buffer with margins of `unlikely`, and a copy of the array inside it."""
+    buffer = np.full(array.size + 2 * MARGIN + 1, unlikely(array.dtype), array.dtype)
     inside = buffer[MARGIN + 1 : MARGIN + 1 + array.size].reshape(array.shape)
     inside[...] = array
     return buffer, inside
@@ -47,7 +52,8 @@ def run_steps(
     sizes = sizes or {}
     dtype = next(iter(arrays.values())).dtype
     scratch = {
-        name: np.full(evaluate(size, sizes), np.nan, dtype) for name, size in steps.scratch.items()
+        name: np.full(evaluate(size, sizes), unlikely(dtype), dtype)
+        for name, size in steps.scratch.items()
     }
     pairs = {name: guarded(each) for name, each in {**arrays, **scratch}.items()}
     inside = {name: pair[1] for name, pair in pairs.items()}
@@ -55,5 +61,6 @@ def run_steps(
         run_call(call, machine, inside, sizes, shares)
     for name, (buffer, array) in pairs.items():
         margins = np.concatenate([buffer[: MARGIN + 1], buffer[MARGIN + 1 + array.size :]])
-        assert np.isnan(margins).all(), f"the kernel wrote around {name!r}"
+        kept = np.full_like(margins, unlikely(margins.dtype))
+        assert margins.tobytes() == kept.tobytes(), f"the kernel wrote around {name!r}"
     return inside

@@ -6,13 +6,15 @@ import pytest
 
 from compiler.codegen.native import host
 from compiler.codegen.native.host import detected, host_machine, numpy_features, supported
-from compiler.codegen.native.machine import AVX2, AVX512, NEON
+from compiler.codegen.native.machine import AVX2, AVX512, AVX512BF16, AVX512VNNI, NEON
 from compiler.errors import CompileError
 
-ZEN4 = (
+SKYLAKE = (
     "processor\t: 0\nflags\t\t: fpu sse2 fma avx f16c bmi1 avx2 bmi2 popcnt abm avx512f avx512dq "
     "avx512cd avx512bw avx512vl\nbugs\t\t: many\n"
 )
+COOPER_LAKE = SKYLAKE.replace("avx512vl", "avx512vl avx512_vnni avx512_bf16")
+CASCADE_LAKE = SKYLAKE.replace("avx512vl", "avx512vl avx512_vnni")
 HASWELL = "processor\t: 0\nflags\t\t: sse2 fma avx f16c bmi1 avx2 bmi2 popcnt abm\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd crc32\n"
 
@@ -36,11 +38,13 @@ def become(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "text", "expected"),
     [
-        ("x86_64", ZEN4, AVX512),
+        ("x86_64", COOPER_LAKE, AVX512BF16),
+        ("x86_64", CASCADE_LAKE, AVX512VNNI),
+        ("x86_64", SKYLAKE, AVX512),
         ("AMD64", HASWELL, AVX2),
         ("x86_64", HASWELL.replace(" fma", ""), None),
         ("aarch64", ARM, NEON),
-        ("aarch64", ZEN4, None),
+        ("aarch64", SKYLAKE, None),
         ("riscv64", "isa: rv64gc", None),
         ("x86_64", "", None),
     ],
@@ -56,7 +60,7 @@ def test_the_most_capable_machine_is_chosen(become, architecture, text, expected
 
 
 def test_another_machine_can_be_named(become):
-    become("x86_64", ZEN4)
+    become("x86_64", SKYLAKE)
     assert host_machine({"FLUID_CPU": "avx2"}) == AVX2
     assert host_machine({"FLUID_CPU": ""}) == AVX512
 
@@ -78,7 +82,7 @@ def test_numpy_names_the_features_on_other_systems(monkeypatch, tmp_path):
     """Where Linux's list is missing, NumPy's is used; here both agree."""
     if not supported():
         pytest.skip("no native code for this CPU")
-    known = {name for each in (AVX2, AVX512, NEON) for name in each.features}
+    known = {name for each in (AVX2, AVX512BF16, NEON) for name in each.features}
     assert numpy_features() & known == host._features() & known
     monkeypatch.setattr(host, "_CPUINFO", tmp_path / "missing")
     assert host._features() == numpy_features()

@@ -11,6 +11,9 @@ WINDOW = np.array([0.2, 0.4, 0.3], np.float32)
 MOVING = ("fake_quantize_moving_average_abs_max", "fake_quantize_dequantize_moving_average_abs_max")
 RANGE, SCALE = "fake_quantize_range_abs_max", "moving_average_abs_max_scale"
 BYTES = integers(3, 4, low=-128, high=128).astype(np.int8)
+IMAGES, FILTERS = (
+    integers(*shape, low=-128, high=128).astype(np.int8) for shape in ((2, 4, 6, 7), (6, 4, 3, 2))
+)
 TABLE = np.concatenate(
     [
         np.array([[-1.0, 1.0], [0.5, 2.5]], np.float32),
@@ -64,4 +67,9 @@ SAMPLES = [
     *(Sample("dequantize", {"Input": b}, {"Scale": 2.5}) for b in (BYTES, BYTES.view(np.uint8))),
     *(Sample("requantize", {"Input": b}, {"Scale_in": 2.0, "Scale_out": 3.0})
       for b in (BYTES, BYTES.view(np.uint8))),
+    *(Sample("quantize_to_int8", {"X": X}, {"scale": 0.4, "bit_length": b}) for b in (8, 4)),
+    Sample("quantized_conv2d", {"Input": IMAGES, "Filter": FILTERS}, {"strides": [2, 1]}),
+    Sample("quantized_conv2d", {"Input": IMAGES, "Filter": FILTERS[:, :2]},
+           {"groups": 2, "paddings": [1, 2], "dilations": [2, 1]}),
+    Sample("quantized_mul", {"X": BYTES, "Y": BYTES[:, ::-1].T.copy()}),
 ]  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from compiler.codegen.native.element_types import TYPES
+from compiler.codegen.native.functions import cast
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
 from compiler.codegen.native.images.sliding import Windows, renamed, sliding_kernel
@@ -18,15 +20,19 @@ from compiler.codegen.native.llvm_ir import F64, I32, I64, Function, Index, Type
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.ir.types import HALVES, DType
 
 POSITIONS = "positions"
 """The scratch array of each window's first maximum, as the number of its tap; -1 for none."""
 
 
 def pool(
-    windows: Windows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE
-) -> Steps:
+    windows: Windows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE,
+    source: DType | None = None,
+) -> Steps:  # fmt: skip
     """The kernel of a pooling; operands: "images" [N, H, W, C], "out" [N, OH, OW, C].
+
+    `source` is the images' type: that of the windows, or a half that is widened to it.
 
     A mean divides by `divisor`, or for 0 by the number of elements under the window. The epilogue
     has no `start`.
@@ -39,6 +45,8 @@ def pool(
     element = windows.channels.element
 
     def make(k: Opened) -> tuple[WindowBody, Sequence[Source]]:
+        if source in HALVES:
+            return body, [_half_source(windows, k.arrays[0], source)]
         return body, [_source(windows, k.arrays[0], element)]
 
     name = "pool_max" if largest else f"pool_mean{divisor or ''}"
@@ -68,6 +76,17 @@ def _source(windows: Windows, pointer: Value, element: Type) -> Source:
         return replace(piece, type=piece.type.of(element)).load(f, address)
 
     return Source(pointer, windows.channels.count, element.nbytes, load)
+
+
+def _half_source(windows: Windows, pointer: Value, dtype: DType) -> Source:
+    """An array in half precision, widened to float32."""
+    half = TYPES[dtype]
+
+    def load(f: Function, piece: Piece, address: Value) -> Value:
+        stored = replace(piece, type=piece.type.of(half)).load(f, address)
+        return cast(f, stored, dtype, DType.FP32)
+
+    return Source(pointer, windows.channels.count, half.nbytes, load)
 
 
 def maximum(f: Function, a: Value, b: Value) -> Value:

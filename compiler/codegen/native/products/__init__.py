@@ -25,7 +25,7 @@ it returns the vectors to store, one for each of `outputs`. An output may overla
 but one that the epilogue reads at the same place.
 
 `Contraction` describes all of them; `contraction_kernel` makes the loops around `Microkernel`, or
-around `Dots` where there is one column.
+around `OneColumn` where there is one column.
 """
 
 from compiler.codegen.native.products.axes import Axis, Operand, contiguous

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Function, Type, Value
 from compiler.codegen.native.products.axes import Axis
+from compiler.codegen.native.products.dots import Dot
 from compiler.codegen.native.products.place import Place
 from compiler.ir.dims import Dim, Size
 
@@ -38,6 +39,9 @@ class Contraction:
     `start` names the operand whose elements the sums begin from, or is "" for zero.
     `outputs` are what `finish` returns. `part_of`, unless 0, is the count of the first axis of the
     sum, which is divided among the last batch axis; that axis of the sum counts one part.
+
+    With a `dot` a step of the last axis of the sum is a word of neighbouring elements, `element` is
+    the type of the sums, and the last word has only `tail` elements unless that is 0.
     """
 
     label: str
@@ -53,6 +57,13 @@ class Contraction:
     finish: Finish = as_summed
     outputs: Sequence[str] = ("out",)
     part_of: Size = 0
+    dot: Dot | None = None
+    tail: Size = 0
+
+    @property
+    def pack(self) -> int:
+        """Elements of the operands in a step of the sum."""
+        return self.dot.pack if self.dot else 1
 
     @property
     def axes(self) -> Iterator[Axis]:
@@ -63,7 +74,7 @@ class Contraction:
     def open_sizes(self) -> tuple[Dim, ...]:
         """The open counts, strides and offsets, in the order of the kernel's slots."""
         sizes = [each for axis in self.axes for each in (axis.count, *axis.strides.values())]
-        sizes += [*self.offsets.values(), self.part_of]
+        sizes += [*self.offsets.values(), self.part_of, self.tail]
         return tuple(dict.fromkeys(each for each in sizes if isinstance(each, Dim)))
 
 

@@ -9,8 +9,9 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
 from compiler.codegen.native.products.contraction import Contraction, Steps
-from compiler.codegen.native.products.dots import dot_steps, is_dot
+from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.products.one_column import is_one_column, one_column_steps
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import Tiling
@@ -111,10 +112,10 @@ def convolution(
     """
     epilogue = epilogue or Epilogue()
     pads, source = padded_input(machine, element, conv)
-    spec = _forward(element, conv, source, epilogue)
+    spec = _forward(machine, element, conv, source, epilogue)
     names = ("padded" if pads.calls else "input", "filter")
-    if tiling is None and is_dot(spec, machine):
-        return pads.then(dot_steps(spec, machine, names))
+    if tiling is None and is_one_column(spec, machine):
+        return pads.then(one_column_steps(spec, machine, names))
     return pads.then(packed_steps(spec, machine, constant, tiling=tiling, names=names))
 
 
@@ -146,18 +147,20 @@ def _shift(steps: Sequence[int], strides: Sequence[Size]) -> Size:
 
 
 def _forward(
-    element: Type, conv: Convolution, source: Source, epilogue: Epilogue
+    machine: Machine, element: Type, conv: Convolution, source: Source, epilogue: Epilogue
 ) -> Contraction:  # fmt: skip
     """The contraction of a convolution."""
     results = epilogue.strides(conv.out_strides)
-    types = {"a": element, "b": element} | epilogue.types(element)
+    dot = dot_of(machine, element)
+    sums = dot.sums if dot else element
+    types = {"a": element, "b": element} | epilogue.types(dot.result if dot else element)
     filter, _, _ = conv.filter_strides()
     return Contraction(
-        label("convolution", conv, epilogue.label), element,
+        label("convolution", conv, epilogue.label), sums,
         _groups(conv, source.channel, results), _rows(conv, source, results),
         _sums(conv, source), Axis(conv.group_filters, {"b": filter} | last(results)),
         types, offsets={"a": source.offset}, start=epilogue.start, finish=epilogue.finish,
-        outputs=epilogue.outputs,
+        outputs=epilogue.outputs, dot=dot,
     )  # fmt: skip
 
 

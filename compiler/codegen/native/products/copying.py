@@ -23,6 +23,8 @@ class Copy(ABC):
         self.type = machine.vector(element)
         self.lanes = machine.lanes(element)
         self.nbytes = element.nbytes
+        self.step = element.nbytes
+        """Bytes of a column in a step of the packed operand."""
 
     @abstractmethod
     def emit(

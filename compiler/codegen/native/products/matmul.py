@@ -8,9 +8,10 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
 from compiler.codegen.native.products.contraction import Contraction, Steps
-from compiler.codegen.native.products.dots import dot_steps, is_dot
+from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
+from compiler.codegen.native.products.one_column import is_one_column, one_column_steps
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.tiles import (
     FIRST_CACHE,
@@ -43,10 +44,10 @@ def matmul(
         "a": a or contiguous([*batch, m, k]), "b": b or contiguous([*batch, k, n])
     }  # fmt: skip
     results = epilogue.strides(out or contiguous([*batch, m, n]))
-    spec = _contraction(element, batch, (m, k, n), strides, results, epilogue)
-    if tiling is None and is_dot(spec, machine):
-        return dot_steps(spec, machine)
-    if not constant and _reads_in_place(machine, spec):
+    spec = _contraction(machine, element, batch, (m, k, n), strides, results, epilogue)
+    if tiling is None and is_one_column(spec, machine):
+        return one_column_steps(spec, machine)
+    if spec.dot is None and not constant and _reads_in_place(machine, spec):
         tiling = tiling or choose_tiling(machine, element, extent(spec), False)
         return Steps((contraction_kernel(spec, machine, tiling),))
     return packed_steps(spec, machine, constant, tiling=tiling)
@@ -66,7 +67,7 @@ def _reads_in_place(machine: Machine, spec: Contraction) -> bool:
 
 
 def _contraction(
-    element: Type, batch: Sequence[Size], sizes: tuple[Size, Size, Size],
+    machine: Machine, element: Type, batch: Sequence[Size], sizes: tuple[Size, Size, Size],
     operands: Mapping[str, Sequence[Size]], results: Mapping[str, Sequence[Size]],
     epilogue: Epilogue,
 ) -> Contraction:  # fmt: skip
@@ -80,11 +81,14 @@ def _contraction(
     shared = len(axes)
     while shared and axes[shared - 1].stride("b") == 0:
         shared -= 1
-    types = {"a": element, "b": element} | epilogue.types(element)
+    dot = dot_of(machine, element)
+    sums = dot.sums if dot else element
+    types = {"a": element, "b": element} | epilogue.types(dot.result if dot else element)
     return Contraction(
-        _label(epilogue, sizes), element, axes[:shared], merged([*axes[shared:], rows]),
+        _label(epilogue, sizes), sums, axes[:shared], merged([*axes[shared:], rows]),
         (Axis(k, {"a": operands["a"][-1], "b": operands["b"][-2]}),), columns, types,
         start=epilogue.start, finish=epilogue.finish, outputs=epilogue.outputs,
+        dot=dot,
     )  # fmt: skip
 
 

@@ -84,13 +84,16 @@ class Microkernel(TileBody):
             for vector in range(panel.vectors)
         ]
         self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
-        sums = [
-            place.load(self.spec.start) if self.spec.start else zero(self.type) for place in places
-        ]
-        state = [pointers["b"], *([ahead.pointer] if ahead else []), *sums]
+        sums, right = self._sums(places, pointers["b"])
+        state = [right, *([ahead.pointer] if ahead else []), *sums]
         if 0 not in counts:
             state = self._axes(0, counts, pointers["a"], state)
         self._finish(places, state[len(state) - len(sums) :])
+
+    def _sums(self, places: Sequence[Place], right: Value) -> tuple[list[Value], Value]:
+        """What the sums begin from, and the right operand's first vector."""
+        start = self.spec.start
+        return [place.load(start) if start else zero(self.type) for place in places], right
 
     def _mask(self, lanes: Index) -> Value:
         return lane_mask(self.function, self.lanes, lanes)
@@ -149,7 +152,7 @@ class Microkernel(TileBody):
 
     def _step(self, pointer: Value, name: str, axis: Axis, steps: int) -> Value:
         stride = self.indices.of(axis.stride(name))
-        return self.indices.move(pointer, steps, stride, self.spec.element.nbytes)
+        return self.indices.move(pointer, steps, stride, self.spec.types[name].nbytes)
 
     def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
         """The innermost axis in turns of several steps, then the rest."""
@@ -214,13 +217,20 @@ class Microkernel(TileBody):
 
     def _products(self, left: Value, vectors: list[Value], sums: list[Value]) -> list[Value]:
         """Multiply each row's element with each vector into the sums."""
-        f, size, result = self.function, self.spec.element.nbytes, list[Value]()
-        each_row = iter(sums)
+        size, result = self.spec.types["a"].nbytes, list[Value]()
+        each_sum = iter(sums)
         for offset in self.offsets:
-            element = f.load(self.spec.element, f.address(left, offset, size))
-            row = f.splat(element, self.lanes)
-            result += [f.fma(row, vector, next(each_row)) for vector in vectors]
+            row = self._row(self.function.address(left, offset, size))
+            result += [self._multiply(row, vector, next(each_sum)) for vector in vectors]
         return result
+
+    def _row(self, pointer: Value) -> Value:
+        """A row's element in each lane."""
+        return self.function.splat(self.function.load(self.spec.element, pointer), self.lanes)
+
+    def _multiply(self, row: Value, vector: Value, total: Value) -> Value:
+        """The products of a row's element and a vector, added to their sums."""
+        return self.function.fma(row, vector, total)
 
     # ---- the results ----
 

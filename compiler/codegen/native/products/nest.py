@@ -11,6 +11,7 @@ from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Value
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Call, Contraction
+from compiler.codegen.native.products.dot_microkernel import DotMicrokernel
 from compiler.codegen.native.products.index import Indices, named
 from compiler.codegen.native.products.microkernel import (
     CACHE_LINE,
@@ -29,7 +30,7 @@ WithTile: TypeAlias = Callable[[Pointers, Tile], None]
 
 
 def contraction_kernel(
-    spec: Contraction, machine: Machine, tiling: Tiling, body: type[TileBody] = Microkernel
+    spec: Contraction, machine: Machine, tiling: Tiling, body: type[TileBody] | None = None
 ) -> Call:
     """The kernel of a contraction; its slots are the operands of `types`, then open sizes."""
     spec = _with_two_row_axes(spec)
@@ -37,6 +38,7 @@ def contraction_kernel(
     slots = [*(POINTER for _ in spec.types), *(I64 for _ in sizes)]
     function, values, first, last = entry(spec.label, slots)
     indices = Indices(function, dict(zip(sizes, values[len(spec.types) :], strict=True)))
+    body = body or (DotMicrokernel if spec.dot else Microkernel)
     micro = body(function, spec, machine, tiling.unroll, indices)
     nest = _Nest(function, spec, machine, tiling, indices, micro)
     pointers = dict(zip(spec.types, values, strict=False))
@@ -54,7 +56,7 @@ def _with_two_row_axes(spec: Contraction) -> Contraction:
 
 
 def _flops(spec: Contraction) -> Size:
-    return product([2, *_counts(spec, [*spec.axes])])
+    return product([2, spec.pack, *_counts(spec, [*spec.axes])])
 
 
 def _nbytes(spec: Contraction) -> Size:
@@ -64,7 +66,8 @@ def _nbytes(spec: Contraction) -> Size:
         moving = [axis for axis in spec.axes if axis.stride(name) != 0]
         if name == spec.panels:
             moving = [*spec.batch, *spec.sums, spec.columns]
-        total = total + product([type.nbytes, *_counts(spec, moving)])
+        pack = spec.pack if spec.sums[-1] in moving else 1
+        total = total + product([type.nbytes, pack, *_counts(spec, moving)])
     return total
 
 
@@ -94,6 +97,7 @@ class _Nest:
         self.high, self.wide = (indices.of(axis.count) for axis in spec.rows[-2:])
         self.columns = indices.of(spec.columns.count)
         self.depth = indices.product(indices.of(axis.count) for axis in spec.sums)
+        self.depth = indices.add(self.depth, spec.dot.header if spec.dot else 0)
         self.whole = indices.divide(self.columns, self.width)
         self.panels = indices.add(self.whole, self._last_panels())
 

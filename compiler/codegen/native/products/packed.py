@@ -23,13 +23,14 @@ def packed_steps(
     `names` are the operands that the caller gives for "a" and "b", `scratch` is what the packed one
     is called. `constant` says that b never changes: it is packed by `prepare`.
     """
-    depth = product(axis.count for axis in spec.sums)
-    size = packed_size(machine, spec.element, depth, spec.columns.count)
+    sums, run = _steps(spec)
+    depth = product(axis.count for axis in sums) + (spec.dot.header if spec.dot else 0)
+    size = packed_size(machine, spec, depth)
     batch, count = _packed_batch(spec.batch, size)
-    inner = _of_panels(spec, batch)
+    inner = replace(_of_panels(spec, batch), sums=sums, tail=run - run // spec.pack * spec.pack)
     tiling = tiling or choose_tiling(machine, spec.element, extent(inner), True)
     moving = [axis for axis in batch if "packed" in axis.strides]
-    pack = pack_call(replace(spec, batch=moving), machine, tiling, (names[1], scratch))
+    pack = pack_call(replace(spec, batch=moving), machine, tiling, (names[1], scratch), depth, run)
     call = contraction_kernel(inner, machine, tiling)
     call = replace(call, arguments=(names[0], scratch, *call.arguments[2:]))
     scratches = {scratch: product([size, count])}
@@ -58,10 +59,16 @@ def _of_panels(spec: Contraction, batch: Sequence[Axis]) -> Contraction:
     ]
     return replace(
         spec, batch=[_without(axis, "packed") for axis in axes], panels="b",
-        sums=_sums(spec),
         columns=_without_right(spec.columns),
         offsets={name: each for name, each in spec.offsets.items() if name != "b"},
     )  # fmt: skip
+
+
+def _steps(spec: Contraction) -> tuple[Sequence[Axis], Size]:
+    """The axes of the sum without b, the last one in words, and the elements of that one."""
+    *outer, run = _sums(spec)
+    words = (run.count + (spec.pack - 1)) // spec.pack
+    return (*outer, Axis(words, {"a": product([run.stride("a"), spec.pack])})), run.count
 
 
 def _sums(spec: Contraction) -> Sequence[Axis]:

@@ -17,8 +17,10 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Call, Contraction
 from compiler.codegen.native.products.copying import COPIES, Copy
+from compiler.codegen.native.products.dots import Dot
 from compiler.codegen.native.products.index import Indices, named
 from compiler.codegen.native.products.tiles import Tiling
+from compiler.codegen.native.products.word_packing import CopyWordRows, CopyWords
 from compiler.ir.dims import Size, product
 
 AXES = 4
@@ -28,19 +30,21 @@ BATCH = 3
 """Axes of a batch that it has."""
 
 
-def packed_size(machine: Machine, element: Type, depth: Size, columns: Size) -> Size:
+def packed_size(machine: Machine, spec: Contraction, depth: Size) -> Size:
     """The elements of a packed right operand: whole vectors of columns for each step."""
-    lanes = machine.lanes(element)
-    return product([depth, _divide_up(columns, lanes), lanes])
+    lanes = machine.lanes(spec.element)
+    return product([depth, _divide_up(spec.columns.count, lanes), lanes, spec.pack])
 
 
 def pack_call(
-    spec: Contraction, machine: Machine, tiling: Tiling, names: tuple[str, str]
+    spec: Contraction, machine: Machine, tiling: Tiling, names: tuple[str, str],
+    depth: Size, run: Size,
 ) -> Call:  # fmt: skip
     """The call that packs the right operand of a contraction; `names` are it and the packed one.
 
     The axes of `spec` say how far "b" moves in its unpacked layout, and batch axes also how far
-    "packed" does. A unit of work is a panel.
+    "packed" does. The packed one has `depth` steps of the sum, words of a `run` of elements each.
+    A unit of work is a panel.
     """
     lanes = machine.lanes(spec.element)
     columns, width = spec.columns.count, tiling.vectors * lanes
@@ -52,13 +56,15 @@ def pack_call(
     batch = [Axis(1)] * (BATCH - len(spec.batch)) + list(spec.batch)
     slots: list[Size] = [spec.offsets.get("b", 0), panels, whole, tiling.vectors, rest]
     slots += [columns, spec.columns.stride("b"), spec.part_of]
+    slots += [depth, run]
     for axis in batch:
         slots += [axis.count, axis.stride("b"), axis.stride("packed")]
     for axis in sums:
         slots += [axis.count, axis.stride("b")]
     units = product([*(axis.count for axis in batch), panels])
-    size = product([*(axis.count for axis in (*batch, *sums)), columns, 2 * spec.element.nbytes])
-    function = _pack_function(machine, spec.element, _kind(spec))
+    nbytes = 2 * spec.types["b"].nbytes
+    size = product([*(axis.count for axis in (*batch, *sums)), columns, nbytes])
+    function = _pack_function(machine, spec.element, _kind(spec), spec.dot)
     return Call(NativeKernel([function], units, 0, size), (*names, *slots))
 
 
@@ -70,15 +76,18 @@ def _kind(spec: Contraction) -> str:
     """How the elements of a vector lie: as neighbours, as rows of neighbouring steps, or apart."""
     if spec.columns.stride("b") == 1:
         return "rows"
+    if spec.dot:
+        return "words"
     return "columns" if spec.sums[-1].stride("b") == 1 else "apart"
 
 
 @lru_cache
-def _pack_function(machine: Machine, element: Type, kind: str) -> Function:
+def _pack_function(machine: Machine, element: Type, kind: str, dot: Dot | None) -> Function:
     """The function that packs one kind of right operand."""
-    slots = [POINTER, POINTER, *[I64] * (8 + 3 * BATCH + 2 * AXES)]
-    function, values, first, last = entry(f"pack_{kind}", slots)
-    packer = _Packer(function, COPIES[kind](function, machine, element), values)
+    slots = [POINTER, POINTER, *[I64] * (10 + 3 * BATCH + 2 * AXES)]
+    name = "_".join(filter(None, ["pack", kind, dot.element.suffix if dot else ""]))
+    function, values, first, last = entry(name, slots)
+    packer = _Packer(function, _copy(function, machine, element, kind, dot, values), values)
 
     def unit(number: Value, _: list[Value]) -> list[Value]:
         packer.emit(number)
@@ -86,6 +95,21 @@ def _pack_function(machine: Machine, element: Type, kind: str) -> Function:
 
     function.loop_if_any(first, last, 1, unit)
     return named(function)
+
+
+def _copy(
+    function: Function, machine: Machine, element: Type, kind: str, dot: Dot | None,
+    values: Sequence[Value],
+) -> Copy:  # fmt: skip
+    """What copies a panel; the length of a run is in its slot."""
+    if dot is None:
+        return COPIES[kind](function, machine, element)
+    words = CopyWordRows if kind == "rows" else CopyWords
+    return words(function, machine, dot, values[_RUN])
+
+
+_DEPTH, _RUN = 10, 11
+"""Slots of the steps of the packed operand, and of the elements of a run."""
 
 
 class _Packer:
@@ -98,7 +122,8 @@ class _Packer:
         source, self.packed, offset, self.panels, self.whole, self.vectors, self.rest = values[:7]
         self.source = self.indices.move(source, 1, offset, copy.nbytes)
         self.columns, self.stride, self.part_of = values[7:10]
-        batch, axes = values[10 : 10 + 3 * BATCH], values[10 + 3 * BATCH :]
+        self.depth = values[_DEPTH]
+        batch, axes = values[12 : 12 + 3 * BATCH], values[12 + 3 * BATCH :]
         self.batch = [batch[place : place + 3] for place in range(0, 3 * BATCH, 3)]
         self.axes = [(axes[place], axes[place + 1]) for place in range(0, 2 * AXES, 2)]
 
@@ -117,8 +142,7 @@ class _Packer:
         column = f.select(
             is_whole, self._column(panel), f.add(self._column(self.whole), self._lanes(left))
         )
-        depth = f.index(indices.product(axis[0] for axis in self.axes))
-        packed = indices.move(packed, column, depth, self.copy.nbytes)
+        packed = indices.move(packed, column, self.depth, self.copy.step)
         source = indices.move(source, column, self.stride, self.copy.nbytes)
         lanes = f.sub(self.columns, column)
         axes = [(self._first_count(places[-1]), self.axes[0][1]), *self.axes[1:]]

@@ -60,9 +60,9 @@ class Extent:
     """The sizes of a contraction that decide its tiling; open sizes are None.
 
     `outer` are the rows on axes before the last two, `depth` the steps of the sum, `inner` those
-    of its innermost axis, `nbytes` the bytes of an element. `left` is the left operand's extent in
+    of its innermost axis, `nbytes` the bytes of a step. `left` is the left operand's extent in
     bytes, `window` that of what the rows along one step of the last axis but one read, `row` how
-    far a step on that axis moves it.
+    far a step on that axis moves it. With dot products a step is a word of several elements.
     """
 
     outer: int | None
@@ -220,13 +220,13 @@ def extent(spec: Contraction) -> Extent:
     """The sizes of a contraction that decide its tiling."""
     *outer, high, wide = [Axis(1), *spec.rows, *([Axis(1)] if len(spec.rows) < 2 else [])]
     outer_rows = [axis.count for axis in outer]
-    nbytes = spec.element.nbytes
+    nbytes = spec.types["a"].nbytes
     window = _span([wide, *spec.sums]) * nbytes
     return Extent(
         known(size_product(outer_rows)), known(high.count), known(wide.count),
         known(spec.columns.count), known(size_product(axis.count for axis in spec.sums)),
         known(spec.sums[-1].count), _span([*spec.rows, *spec.sums]) * nbytes, window,
-        abs(assumed(high.stride("a"))) * nbytes, nbytes,
+        abs(assumed(high.stride("a"))) * nbytes, spec.element.nbytes,
     )  # fmt: skip
 
 

@@ -1,0 +1,95 @@
+"""Factors of products in 8 and 16 bits: as they are where the CPU has dot products of them.
+
+Others in half precision are widened to float32, in which products of two halves are exact, so that
+results agree to the rounding of sums.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.native.element_types import COMPUTED, TYPES
+from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.functions import cast
+from compiler.codegen.native.kernel import NativeKernel, entry
+from compiler.codegen.native.llvm_ir import F32, I8, I64, POINTER, Function, LoopBody, Type, Value
+from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.dots import dot_of
+from compiler.codegen.native.products.index import Indices, named
+from compiler.ir.dims import product
+from compiler.ir.types import HALVES, DType
+
+BLOCK = 4096
+"""Elements of a unit of work."""
+
+
+def product_type(
+    frame: NativeFrame, left: NumpyOperand, right: NumpyOperand, side_by_side: bool = True
+) -> tuple[Type, NumpyOperand, NumpyOperand]:
+    """The element type of a product's kernels, and its factors in that type.
+
+    `side_by_side` says that the left one's elements along the sum are neighbours, as dot products
+    read them. Raises NotLowered for types that no product computes in.
+    """
+    dtypes = {left.type.dtype, right.type.dtype}
+    if len(dtypes) == 1 and dtypes <= COMPUTED:
+        return TYPES[left.type.dtype], left, right
+    if dtypes == {DType.INT8} and side_by_side and dot_of(frame.machine, I8):
+        return I8, left, right
+    if not dtypes <= {*HALVES, DType.FP32}:
+        raise NotLowered("its factors are neither of one type nor in half precision")
+    element, why = TYPES[left.type.dtype], _why_widened(frame.machine, dtypes, side_by_side)
+    if not why:
+        return element, left, right
+    frame.comments.append(f"factors widened to float32: {why}")
+    return F32, widened(frame, left), widened(frame, right)
+
+
+def _why_widened(machine: Machine, dtypes: set[DType], side_by_side: bool) -> str:
+    """Why a product in half precision computes in float32; empty if it need not."""
+    for dtype in sorted(dtypes, key=lambda each: each.value):
+        if dot_of(machine, TYPES[dtype]) is None:
+            return f"{machine.name} has no products of {dtype.numpy.name}"
+    if len(dtypes) > 1:
+        return "they are of two types"
+    return "" if side_by_side else "no neighbours of the left one are summed"
+
+
+def widened(frame: NativeFrame, half: NumpyOperand) -> NumpyOperand:
+    """An array in half precision as float32, once if it is constant; other arrays as they are."""
+    if half.type.dtype not in HALVES:
+        return half
+    count = product(half.shape)
+    if half.region.is_strided:
+        raise NotLowered("a factor in half precision has gaps")
+    nbytes = product([count, 6])
+    function = _widening(frame.machine, half.type.dtype)
+    kernel = NativeKernel([function], (count + (BLOCK - 1)) // BLOCK, 0, nbytes)
+    return frame.prepared(kernel, [half], [count], half.shape, DType.FP32)
+
+
+@lru_cache
+def _widening(machine: Machine, dtype: DType) -> Function:
+    """The function that widens halves; its slots are they, float32, and the number of elements."""
+    name = f"widen_{dtype.name.lower()}"
+    f, (source, target, count), first, last = entry(name, [POINTER, POINTER, I64])
+    half, indices = TYPES[dtype], Indices(f, {})
+    vector = F32.vector(machine.lanes(F32))
+
+    def convert(type: Type) -> LoopBody:
+        def element(place: Value, _: list[Value]) -> list[Value]:
+            value = f.load(type.of(half), f.address(source, place, half.nbytes))
+            f.store(cast(f, value, dtype, DType.FP32), f.address(target, place, F32.nbytes))
+            return []
+
+        return element
+
+    start = f.index(indices.mul(first, BLOCK))
+    stop = f.index(indices.least(indices.mul(last, BLOCK), count))
+    length = f.binary("and", f.sub(stop, start), f.constant(I64, -vector.lanes))
+    whole = f.add(start, length)
+    f.loop_if_any(start, whole, vector.lanes, convert(vector))
+    f.loop_if_any(whole, stop, 1, convert(F32))
+    return named(f)
