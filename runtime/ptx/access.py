@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.ptx.checks import fault, require
-from runtime.ptx.errors import MemoryFault, PtxSyntaxError, unsupported
+from runtime.ptx.errors import Hazard, MemoryFault, PtxSyntaxError, unsupported
 from runtime.ptx.group import LOCAL_START, SHARED_START, Group, Mask, Value
 from runtime.ptx.instructions import (
     BYTES,
@@ -182,7 +182,22 @@ def located(
         inside,
         f"is outside of {block.nbytes} bytes of {space} memory",
     )
-    return block.view(width), (place + block.start[lanes]) // width
+    first = place + block.start[lanes]
+    if space == "shared" and not writes:
+        _expect_landed(group, instruction, lanes, at, first, size)
+    return block.view(width), first // width
+
+
+def _expect_landed(
+    group: Group, instruction: Instruction, lanes: Array, at: Array, first: Array, size: int
+) -> None:
+    """Raise Hazard for a read of bytes that an asynchronous copy has not been waited for."""
+    if not (group.copies.pending or group.copies.groups):
+        return
+    early = group.shared.in_flight[first] | group.shared.in_flight[first + size - 1]
+    if early.any():
+        text = "is read before the copy to it was waited for"
+        raise fault(group, instruction, lanes[early], at[early], text, Hazard)
 
 
 def copy_async(instruction: Instruction) -> Step:

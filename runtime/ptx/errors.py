@@ -31,7 +31,7 @@ class BarrierFault(PtxError):
 
 
 class Hazard(PtxError):
-    """An access whose result depends on the order of threads, or reads what nobody wrote."""
+    """A read whose result depends on when an asynchronous copy lands."""
 
 
 def unsupported(instruction: Instruction, what: str = "") -> UnsupportedInstruction:

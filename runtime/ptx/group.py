@@ -71,7 +71,6 @@ class Group:
         self.registers: list[Value] = [_zero(each.width) for each in kernel.registers]
         self.copies = Copies()
         self.carry: Value = np.bool_(False)
-        self.epoch = np.zeros(self.ctas, "i8")
 
     def start(self) -> Mask:
         """The lanes that are threads."""
@@ -114,7 +113,6 @@ class Shared:
         self._pitch = -(-max(nbytes, 1) // 16) * 16
         self.start = group.cta * self._pitch
         self.bytes = np.full(group.ctas * self._pitch, 0xFF, "u1")
-        self.known = np.zeros(self.bytes.size, bool)
         self.in_flight = np.zeros(self.bytes.size, bool)
 
     def view(self, width: int) -> Array:

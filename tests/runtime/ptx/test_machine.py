@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.ptx import Memory, execute
-from runtime.ptx.errors import BarrierFault, LaunchError, MemoryFault, PtxError
+from runtime.ptx.errors import BarrierFault, Hazard, LaunchError, MemoryFault, PtxError
 from tests.runtime.ptx.support import elementwise, kernel
 
 STORE = "mad.wide.u32 %rd40, %r0, 4, %rd0;\nst.global.b32 [%rd40], %r20;"
@@ -167,6 +167,8 @@ def test_copies_land_when_they_are_waited_for():
     text = kernel(copy + "cp.async.wait_group 0;\n" + read + STORE, 2, head)
     execute(text, "k", 1, 1, [out, source])
     assert out[0] == 6
+    with pytest.raises(Hazard, match="before the copy"):
+        execute(kernel(copy + read + STORE, 2, head), "k", 1, 1, [out, source])
 
 
 @pytest.mark.parametrize("to", ["%r2", "%rd2"])
