@@ -32,6 +32,7 @@ from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import ConstantParamExecutors
+from fluid.running.ptx_machine import with_machine_code
 from fluid.running.resized_state import ResizedState
 from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
@@ -82,8 +83,9 @@ class Executor(RunsDatasets):
         expect_place(self.place)
         self._compile_here = partial(compile_program, target_of(self.place))
         self._core: core.Executor[Program] = core.Executor(
-            self._compile_here, declared, digest, self.place, self._callables, recorder
-        )
+            self._compile_here, declared, digest, self.place, self._callables, recorder,
+            code=with_machine_code,
+        )  # fmt: skip
         self._lent = ConstantParamExecutors(
             partial(compile_constant, target_of(self.place)), self._library_executor
         )
@@ -263,7 +265,7 @@ class Executor(RunsDatasets):
         """
         made = core.Executor(
             library.module, declared, digest, self.place, self._callables, recorder,
-            library.params,
+            library.params, with_machine_code,
         )  # fmt: skip
         made.counters = self._core.counters
         return made

@@ -89,6 +89,10 @@ def borrowed(module: Module, scope: Scope) -> Params:
     return Arrays(cast(Scope, weakref.proxy(scope)))
 
 
+Coded: TypeAlias = tuple[Module, Mapping[str, Any]]
+"""A module, and extra globals of its code."""
+
+
 class Executor(Generic[P]):
     """Runs programs on one place.
 
@@ -96,7 +100,8 @@ class Executor(Generic[P]):
     fetch; `declare` returns what a program declares of a name that is fed; `digest` is equal for
     equal programs, so that a clone is not compiled again; `names` are the extra globals of a
     program's code when it runs in a scope; `recorder` returns the recorder of step times, or None;
-    `params` returns the state of a module that runs in a scope.
+    `params` returns the state of a module that runs in a scope; `code` a module as it is loaded,
+    and the globals that its code needs.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class Executor(Generic[P]):
         names: Callable[[P, Scope], Mapping[str, Any]] = lambda _program, _scope: {},
         recorder: Callable[[], Recorder | None] = lambda: None,
         params: Callable[[Module, Scope], Params] = borrowed,
+        code: Callable[[Module], Coded] = lambda module: (module, {}),
     ) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
@@ -117,6 +123,7 @@ class Executor(Generic[P]):
         self._names = names
         self._recorder = recorder
         self._params = params
+        self._code = code
         self.renew_locks()
         renew_in_children(self)
         self._modules: dict[Signature, Module] = {}
@@ -333,6 +340,8 @@ class Executor(Generic[P]):
             wait = waiter(device_of(place)) if isinstance(place, CUDAPlace) else None
             module, clocks = recorder.tap(module, wait)
             names |= clocks
+        module, kernels = self._code(module)
+        names |= kernels
         return load(module, self.place, params, counters=self.counters, names=names)
 
 

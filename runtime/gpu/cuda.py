@@ -25,6 +25,9 @@ from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
 from runtime.gpu.streams import StreamOrder
 
+MACHINES = ("ptx:80",)
+"""Devices of the PTX machine, by compute capability."""
+
 BFLOAT16 = DType.BF16.numpy
 
 ALIGN = 256
@@ -36,9 +39,32 @@ def interprets() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
+def machine() -> str:
+    """The PTX machine that `FLUID_GPU` asks for, such as `ptx:80`; "" if kernels run on a GPU.
+
+    Raises PlaceError for another value.
+    """
+    wanted = os.environ.get("FLUID_GPU", "")
+    if wanted and wanted not in MACHINES:
+        raise PlaceError(f"FLUID_GPU is {wanted!r}", hint=f"set it to {' or '.join(MACHINES)}")
+    return wanted
+
+
+def torch_device(device: str) -> str:
+    """The device on which torch allocates: the host for the PTX machine, in separate memory."""
+    return "cpu" if device in MACHINES else device
+
+
 def device_of(place: CUDAPlace) -> str:
-    """Return torch's name for the device of a place. Raises PlaceError if it does not exist."""
+    """Return torch's name for the device of a place, or that of the PTX machine.
+
+    Raises PlaceError if it does not exist.
+    """
     torch = _torch(place)
+    if wanted := machine():
+        if place.device:
+            raise PlaceError(f"{place} cannot be used: {wanted} is one device, CUDAPlace(0)")
+        return wanted
     if interprets():
         return "cpu"
     if not torch.cuda.is_available():
@@ -80,12 +106,16 @@ def gpu_count() -> int:
     """The number of CUDA devices that torch finds; 0 without torch or triton."""
     if missing("gpu"):
         return 0
+    if machine():
+        return 1
     cuda = import_module("torch").cuda
     return int(cuda.device_count()) if cuda.is_available() else 0
 
 
 def gpu_of(device: str) -> str:
     """The GPU architecture of a device, as `fluid compile` names it: `cuda:90`, `hip:gfx942`."""
+    if device in MACHINES:
+        return device.replace("ptx", "cuda")
     torch = import_module("torch")
     found = torch.cuda.get_device_properties(device)
     if torch.version.hip:
@@ -95,6 +125,8 @@ def gpu_of(device: str) -> str:
 
 def stream_of(device: str) -> Callable[[], int]:
     """Return a function that returns this thread's current stream on a device."""
+    if device in MACHINES:
+        return lambda: 0
     cuda = import_module("torch").cuda
     return lambda: int(cuda.current_stream(device).cuda_stream)
 
@@ -154,6 +186,7 @@ class DeviceArena:
     def __init__(self, device: str, poison: bool = False) -> None:
         self._torch = import_module("torch")
         self._device = device
+        self._allocates_on = torch_device(device)
         self._poison = poison
         self._bytes = self._empty(0)
 
@@ -161,6 +194,11 @@ class DeviceArena:
     def nbytes(self) -> int:
         """The size of the block in bytes."""
         return int(self._bytes.numel())
+
+    @property
+    def range(self) -> tuple[str, int, int]:
+        """Its name, address and bytes."""
+        return "the arena", *byte_range(self._bytes)
 
     def reserve(self, nbytes: int) -> None:
         """Make the block at least this large. Raises TooLarge if the device is out of memory."""
@@ -174,7 +212,7 @@ class DeviceArena:
 
     def _empty(self, nbytes: int) -> Any:
         with out_of_memory(f"the memory of a step, {nbytes} bytes", self._device):
-            return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._device)
+            return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._allocates_on)
 
     def take(
         self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
@@ -196,7 +234,7 @@ class DeviceArena:
         """Allocate a separate tensor."""
         kind = getattr(self._torch, dtype)
         with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
-            return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
+            return self._torch.empty(tuple(shape), dtype=kind, device=self._allocates_on)
 
 
 def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
@@ -207,6 +245,11 @@ def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
     if not device or os.environ.get("FLUID_SEPARATE_BUFFERS", "0") in ("", "0"):
         return None
     return lambda: DeviceArena(device)
+
+
+def byte_range(tensor: Any) -> tuple[int, int]:
+    """The address of a tensor, and its bytes."""
+    return int(tensor.data_ptr()), int(tensor.numel()) * int(tensor.element_size())
 
 
 def tensor_over(array: Array) -> Any:
@@ -231,7 +274,9 @@ class Mirror:
         self.shares = device == "cpu"
         held = tensor_over(array)
         with out_of_memory(f"state of {array.nbytes} bytes", device):
-            self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
+            self.tensor = (
+                held if self.shares else self._torch.empty_like(held, device=torch_device(device))
+            )
         self.is_ahead = False
 
     def push(self) -> bool:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
 from compiler.syntax_trees import syntax_tree
-from runtime.gpu.cuda import gpu_of, stream_of
+from runtime.gpu.cuda import MACHINES, gpu_of, stream_of
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher
+from runtime.gpu.launches import Launcher, Row
 from runtime.packages import Package, PackageError
+from runtime.ptx.library import Library
 
 
 def on_device(package: Package, device: str) -> tuple[Module, dict[str, Any]]:
@@ -22,8 +23,15 @@ def on_device(package: Package, device: str) -> tuple[Module, dict[str, Any]]:
     Raises PackageError if there is no code for the device, PlaceError if its driver rejects it.
     """
     gpu = fitting(package.gpus, gpu_of(device))
-    driver = Driver(gpu.partition(":")[0], int(device.partition(":")[2] or 0))
-    return prepared(package, gpu, driver, stream_of(device))
+    return prepared(package, gpu, driver_of(device, gpu), stream_of(device))
+
+
+def driver_of(device: str, gpu: str) -> Driver:
+    """The driver of a device, which has this architecture; the PTX machine is one of its own."""
+    number = device.partition(":")[2]
+    if device in MACHINES:
+        return Driver("cuda", 0, Library(int(number)))
+    return Driver(gpu.partition(":")[0], int(number or 0))
 
 
 def prepared(
@@ -32,12 +40,25 @@ def prepared(
     """The same for a GPU architecture that there is code for, with its driver and stream."""
     module = package.module()
     rows = [row for row in package.rows if row.gpu == gpu]
-    launchers = {row.kernel: Launcher(row, driver, package.read(row.file), stream) for row in rows}
+    code = {row.kernel: package.read(_file(row, driver)) for row in rows}
+    launchers = {row.kernel: Launcher(row, driver, code[row.kernel], stream) for row in rows}
     missing = [spec.name for spec in module.kernels if spec.name not in launchers]
     if missing:
         raise PackageError(f"{package.folder} has no code for the kernel {missing[0]} on {gpu}")
+    return with_launchers(module, launchers)
+
+
+def with_launchers(
+    module: Module, launchers: Mapping[str, Launcher]
+) -> tuple[Module, dict[str, Any]]:
+    """A module without the text of its kernels, and what it finds in their place."""
     names = {"tl": SimpleNamespace(int32="int32", int64="int64"), **launchers}
     return replace(module, source=without_kernels(module.source)), names
+
+
+def _file(row: Row, driver: Driver) -> str:
+    """The file that a driver loads: the PTX machine takes the assembly."""
+    return row.file if driver.announce is None else row.file.removesuffix(".cubin") + ".ptx"
 
 
 def fitting(there: Sequence[str], gpu: str) -> str:

@@ -191,6 +191,8 @@ def test_a_row_that_is_none(package, change):
 class Recorded:
     """A driver that records its calls."""
 
+    announce = None
+
     def load(self, code, entry, shared):
         return entry
 

@@ -1,0 +1,69 @@
+"""FLUID_GPU=ptx:80: packages and programs on CUDAPlace(0) run on the PTX machine."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.__main__ import main
+from fluid.inference.packages import load_compiled
+from runtime.errors import PlaceError
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+MODEL = Path(__file__).resolve().parents[2] / "golden" / "inference" / "digits_mlp__separate"
+FEED = np.random.default_rng(1).random((3, 1, 8, 8), "f4")
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setenv("FLUID_GPU", "ptx:80")
+
+
+def test_a_package_runs_and_fluid_infer_takes_it(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["compile", str(MODEL), "--target", "cuda:80", "-o", str(out)]) == 0
+    (found,) = load_compiled(out).run([FEED])
+    (want,) = fluid.create_predictor(str(MODEL)).run([FEED])
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    np.save(tmp_path / "x.npy", FEED)
+    given = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
+    assert main(["infer", str(out), *given]) == 0
+    (written,) = np.load(tmp_path / "y.npz").values()
+    np.testing.assert_array_equal(written, found)
+    capsys.readouterr()
+
+
+def test_a_program_is_trained_as_on_the_cpu():
+    def losses(place):
+        main_program, startup = fluid.Program(), fluid.Program()
+        main_program.random_seed = startup.random_seed = 7
+        with fluid.program_guard(main_program, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 13], "float32")
+            y = fluid.data("y", [None, 1], "float32")
+            hidden = fluid.layers.fc(x, 8, act="relu")
+            cost = fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y)
+            loss = fluid.layers.mean(cost)
+            fluid.optimizer.Adam(0.1).minimize(loss)
+        executor = fluid.Executor(place)
+        with fluid.scope_guard(fluid.Scope()):
+            fluid.Executor(fluid.CPUPlace()).run(startup)
+            values = np.random.default_rng(2)
+            feed = {"x": values.random((6, 13), "f4"), "y": values.random((6, 1), "f4")}
+            return [executor.run(main_program, feed=feed, fetch_list=[loss])[0] for _ in range(3)]
+
+    found = losses(fluid.CUDAPlace(0))
+    np.testing.assert_allclose(found, losses(fluid.CPUPlace()), rtol=2e-5)
+
+
+def test_other_machines_and_devices_are_refused(monkeypatch):
+    from runtime.gpu.cuda import device_of
+
+    with pytest.raises(PlaceError, match="one device"):
+        device_of(fluid.CUDAPlace(1))
+    monkeypatch.setenv("FLUID_GPU", "ptx:55")
+    with pytest.raises(PlaceError, match="ptx:80"):
+        device_of(fluid.CUDAPlace(0))
