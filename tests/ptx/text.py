@@ -1,0 +1,66 @@
+"""PTX kernels of a few lines: each thread loads operands, executes a form, stores the result."""
+
+from collections.abc import Sequence
+
+from tests.ptx.forms import Form
+from tests.ptx.operands import width
+
+THREADS = 128
+HEAD = ".version 8.5\n.target sm_80\n.address_size 64\n"
+
+
+def kernel(name: str, arrays: int, body: Sequence[str], shared: int = 0) -> str:
+    """A kernel of pointers %rd0, %rd1, … with the thread's number in %r0 and its lane in %r1."""
+    parameters = ",\n".join(
+        f"\t.param .u64 .ptr .global .align 16 {name}_param_{n}" for n in range(arrays)
+    )
+    room = f".shared .align 16 .b8 room[{shared}];" if shared else ""
+    loads = [f"ld.param.b64 %rd{n}, [{name}_param_{n}];" for n in range(arrays)]
+    lines = [
+        *(f".reg .{kind} %{prefix}<{count}>;" for kind, prefix, count in REGISTERS),
+        *([room] if room else []),
+        *loads,
+        "mov.u32 %r1, %tid.x;",
+        "mov.u32 %r2, %ctaid.x;",
+        f"mad.lo.s32 %r0, %r2, {THREADS}, %r1;",
+        *body,
+        "ret;",
+    ]
+    code = "\n".join(f"\t{line}" if not line.endswith(":") else line for line in lines)
+    return f"{HEAD}.visible .entry {name}(\n{parameters}\n)\n.reqntid {THREADS}\n{{\n{code}\n}}\n"
+
+
+REGISTERS = (("pred", "p", 12), ("b16", "rs", 24), ("b32", "r", 64), ("b64", "rd", 40))
+_PREFIX = {8: "rs", 16: "rs", 32: "r", 64: "rd"}
+
+
+def form_kernel(form: Form, name: str = "one") -> str:
+    """The kernel of a form: its first array takes results, the others hold an operand each."""
+    body: list[str] = []
+    names: list[str] = []
+    for place, kind in enumerate(form.operands):
+        loaded = f"%{_PREFIX[width(kind)]}{10 + place}"
+        body += address(place + 1, width(kind) // 8, 20 + place)
+        body.append(f"ld.global.b{width(kind)} {loaded}, [%rd{20 + place}];")
+        if kind == "pred":
+            body.append(f"setp.ne.b16 %p{place}, {loaded}, 0;")
+            loaded = f"%p{place}"
+        names.append(loaded)
+    return kernel(name, 1 + len(names), body + _result(form, names))
+
+
+def _result(form: Form, names: list[str]) -> list[str]:
+    """Execute and store; a predicate is stored as a byte of 1 or 0."""
+    size = width(form.result)
+    target = "%p9" if form.result == "pred" else f"%{_PREFIX[size]}9"
+    operands = form.text.format(*names) if form.text else ", ".join(names)
+    lines = [f"{form.name} {target}, {operands};", *address(0, size // 8, 30)]
+    if form.result == "pred":
+        lines.append("selp.b16 %rs9, 1, 0, %p9;")
+    stored = f"%{_PREFIX[size]}9"
+    return [*lines, f"st.global.b{size} [%rd30], {stored};"]
+
+
+def address(array: int, size: int, register: int) -> list[str]:
+    """The address of the thread's element of an array, in a register %rd."""
+    return [f"mad.wide.s32 %rd{register}, %r0, {size}, %rd{array};"]
