@@ -29,11 +29,6 @@ class Form:
         """The format of the result, if it is one float."""
         return FORMATS.get(self.result)
 
-    @property
-    def half(self) -> Format | None:
-        """The format of each half of the result, if it is two floats."""
-        return FORMATS.get(self.result[:-2]) if self.result.endswith("x2") else None
-
 
 def form(name: str) -> Form:
     """The form of that name; KeyError where no model is written for it."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.ptx.floats import FORMATS
 from tests.ptx.forms import Form
 from tests.ptx.operands import tuples, width
 from tests.ptx.text import THREADS, form_kernel
@@ -12,9 +13,14 @@ from tests.ptx.text import THREADS, form_kernel
 Array = NDArray[np.generic]
 
 
-def execute(text: str, arrays: Sequence[Array], blocks: int = 1) -> None:
-    """Run the only kernel of a text on arrays, which it changes."""
+def execute(text: str, arrays: Sequence[Array], blocks: int = 1, shared: int = 0) -> None:
+    """Run the only kernel of a text on arrays, which it changes, with so many shared bytes."""
     raise NotImplementedError
+
+
+def column(values: Sequence[int], kind: str = "u4") -> Array:
+    """Values as an array, of 32-bit words unless told otherwise."""
+    return np.array(values, kind)
 
 
 def disagreements(form: Form) -> list[str]:
@@ -35,22 +41,21 @@ def _said(form: Form, row: tuple[int, ...], expected: int | None, got: int) -> s
 
 
 def agrees(form: Form, expected: int | None, got: int) -> bool:
-    """Whether a result is one that PTX allows; any NaN stands for any other."""
+    """Whether a result is one that PTX allows."""
+    if expected is not None and form.tolerance and form.format:
+        return form.tolerance.admits(form.format, expected, got)
+    return agrees_as(form.result, expected, got)
+
+
+def agrees_as(kind: str, expected: int | None, got: int) -> bool:
+    """Whether bits are those of a kind that are expected; any NaN stands for any other."""
     if expected is None or expected == got:
         return True
-    fmt = form.format
-    if fmt is None:
-        return _halves_agree(form, expected, got)
-    if form.result == "tf32":  # the low bits of a register with tf32 have no meaning
-        return expected >> 13 == got >> 13 or (fmt.is_nan(expected >> 13) and fmt.is_nan(got >> 13))
-    if form.tolerance:
-        return form.tolerance.admits(fmt, expected, got)
-    return fmt.is_nan(expected) and fmt.is_nan(got)
-
-
-def _halves_agree(form: Form, expected: int, got: int) -> bool:
-    half = form.half
-    if half is None:
-        return False
-    pairs = ((expected & 0xFFFF, got & 0xFFFF), (expected >> 16, got >> 16))
-    return all(a == b or (half.is_nan(a) and half.is_nan(b)) for a, b in pairs)
+    if kind.endswith("x2"):
+        half = kind.removesuffix("x2")
+        pairs = ((expected & 0xFFFF, got & 0xFFFF), (expected >> 16, got >> 16))
+        return all(agrees_as(half, *pair) for pair in pairs)
+    if kind == "tf32":  # the low bits of a register with tf32 have no meaning
+        expected, got = expected >> 13, got >> 13
+    fmt = FORMATS.get(kind)
+    return expected == got or (fmt is not None and fmt.is_nan(expected) and fmt.is_nan(got))

@@ -9,16 +9,17 @@ THREADS = 128
 HEAD = ".version 8.5\n.target sm_80\n.address_size 64\n"
 
 
-def kernel(name: str, arrays: int, body: Sequence[str], shared: int = 0) -> str:
-    """A kernel of pointers %rd0, %rd1, … with the thread's number in %r0 and its lane in %r1."""
+def kernel(name: str, arrays: int, body: Sequence[str], shared: bool = False) -> str:
+    """A kernel of pointers %rd0, %rd1, … with the thread's number in %r0 and its place in the block in %r1;
+    `shared` memory is `room`, as large as the launch says.
+    """
     parameters = ",\n".join(
         f"\t.param .u64 .ptr .global .align 16 {name}_param_{n}" for n in range(arrays)
     )
-    room = f".shared .align 16 .b8 room[{shared}];" if shared else ""
+    room = ".extern .shared .align 16 .b8 room[];\n" if shared else ""
     loads = [f"ld.param.b64 %rd{n}, [{name}_param_{n}];" for n in range(arrays)]
     lines = [
         *(f".reg .{kind} %{prefix}<{count}>;" for kind, prefix, count in REGISTERS),
-        *([room] if room else []),
         *loads,
         "mov.u32 %r1, %tid.x;",
         "mov.u32 %r2, %ctaid.x;",
@@ -27,7 +28,7 @@ def kernel(name: str, arrays: int, body: Sequence[str], shared: int = 0) -> str:
         "ret;",
     ]
     code = "\n".join(f"\t{line}" if not line.endswith(":") else line for line in lines)
-    return f"{HEAD}.visible .entry {name}(\n{parameters}\n)\n.reqntid {THREADS}\n{{\n{code}\n}}\n"
+    return f"{HEAD}{room}.visible .entry {name}(\n{parameters}\n)\n.reqntid {THREADS}\n{{\n{code}\n}}\n"
 
 
 REGISTERS = (("pred", "p", 12), ("b16", "rs", 24), ("b32", "r", 64), ("b64", "rd", 40))
@@ -64,3 +65,13 @@ def _result(form: Form, names: list[str]) -> list[str]:
 def address(array: int, size: int, register: int) -> list[str]:
     """The address of the thread's element of an array, in a register %rd."""
     return [f"mad.wide.s32 %rd{register}, %r0, {size}, %rd{array};"]
+
+
+def load(array: int, register: str) -> list[str]:
+    """The thread's 32-bit element of an array, into a register."""
+    return [*address(array, 4, 20 + array), f"ld.global.b32 {register}, [%rd{20 + array}];"]
+
+
+def store(array: int, register: str) -> list[str]:
+    """A 32-bit register into the thread's element of an array."""
+    return [*address(array, 4, 30 + array), f"st.global.b32 [%rd{30 + array}], {register};"]

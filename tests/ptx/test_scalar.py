@@ -1,0 +1,13 @@
+"""Every instruction from registers to a register beside the scalar model."""
+
+import pytest
+
+from tests.ptx.forms import Form
+from tests.ptx.listed import FORMS
+from tests.ptx.runner import disagreements
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.name}{form.text[15:]}")
+def test_results(form: Form) -> None:
+    found = disagreements(form)
+    assert not found, "\n".join([f"{len(found)} operands", *found[:12]])
