@@ -52,11 +52,13 @@ def float_to_float(given: Format, out: Format, mode: str, ftz: bool, sat: bool) 
 
 
 def relu(out: Format, model: Model) -> Model:
-    """Negative results become +0; NaN is canonical."""
+    """Negative results become +0; whether -0 is one of them is open."""
 
     def run(*operands: int) -> int | None:
         bits = model(*operands)
-        return 0 if bits is not None and out.is_negative(bits) and not out.is_nan(bits) else bits
+        if bits is None or bits == out.sign:
+            return None
+        return 0 if out.is_negative(bits) and not out.is_nan(bits) else bits
 
     return run
 

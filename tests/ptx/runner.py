@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from tests.ptx.floats import FORMATS
@@ -13,9 +14,12 @@ from tests.ptx.text import THREADS, form_kernel
 Array = NDArray[np.generic]
 
 
-def execute(text: str, arrays: Sequence[Array], blocks: int = 1, shared: int = 0) -> None:
+def execute(
+    text: str, arrays: Sequence[Array], blocks: int = 1, shared: int = 0, threads: int = THREADS
+) -> None:
     """Run the only kernel of a text on arrays, which it changes, with so many shared bytes."""
-    raise NotImplementedError
+    machine = pytest.importorskip("runtime.ptx")
+    machine.execute(text, "one", blocks, threads, list(arrays), shared=shared)
 
 
 def column(values: Sequence[int], kind: str = "u4") -> Array:

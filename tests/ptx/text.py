@@ -9,9 +9,12 @@ THREADS = 128
 HEAD = ".version 8.5\n.target sm_80\n.address_size 64\n"
 
 
-def kernel(name: str, arrays: int, body: Sequence[str], shared: bool = False) -> str:
-    """A kernel of pointers %rd0, %rd1, … with the thread's number in %r0 and its place in the block in %r1;
-    `shared` memory is `room`, as large as the launch says.
+def kernel(
+    name: str, arrays: int, body: Sequence[str], shared: bool = False, threads: int = THREADS
+) -> str:
+    """A kernel of pointers %rd0, %rd1, …; %r0 is the thread's number, %r1 its place in the block.
+
+    Block numbers are in %r2. `shared` memory is `room`, as large as the launch says.
     """
     parameters = ",\n".join(
         f"\t.param .u64 .ptr .global .align 16 {name}_param_{n}" for n in range(arrays)
@@ -23,43 +26,58 @@ def kernel(name: str, arrays: int, body: Sequence[str], shared: bool = False) ->
         *loads,
         "mov.u32 %r1, %tid.x;",
         "mov.u32 %r2, %ctaid.x;",
-        f"mad.lo.s32 %r0, %r2, {THREADS}, %r1;",
+        f"mad.lo.s32 %r0, %r2, {threads}, %r1;",
         *body,
         "ret;",
     ]
     code = "\n".join(f"\t{line}" if not line.endswith(":") else line for line in lines)
-    return f"{HEAD}{room}.visible .entry {name}(\n{parameters}\n)\n.reqntid {THREADS}\n{{\n{code}\n}}\n"
+    return f"{HEAD}{room}.visible .entry {name}(\n{parameters}\n)\n.reqntid {threads}\n{{\n{code}\n}}\n"
 
 
 REGISTERS = (("pred", "p", 12), ("b16", "rs", 24), ("b32", "r", 64), ("b64", "rd", 40))
-_PREFIX = {8: "rs", 16: "rs", 32: "r", 64: "rd"}
+PREFIX = {8: "rs", 16: "rs", 32: "r", 64: "rd"}
 
 
 def form_kernel(form: Form, name: str = "one") -> str:
     """The kernel of a form: its first array takes results, the others hold an operand each."""
+    body, names = load_operands(form)
+    size = width(form.result) // 8
+    line = instruction(form, names, target(form))
+    return kernel(
+        name, 1 + len(names), [*body, line, *address(0, size, 30), *store_result(form, 0)]
+    )
+
+
+def load_operands(form: Form) -> tuple[list[str], list[str]]:
+    """Lines that load the thread's operands from arrays 1, 2, …, and the names of their registers."""
     body: list[str] = []
     names: list[str] = []
     for place, kind in enumerate(form.operands):
-        loaded = f"%{_PREFIX[width(kind)]}{10 + place}"
+        loaded = f"%{PREFIX[width(kind)]}{10 + place}"
         body += address(place + 1, width(kind) // 8, 20 + place)
         body.append(f"ld.global.b{width(kind)} {loaded}, [%rd{20 + place}];")
         if kind == "pred":
             body.append(f"setp.ne.b16 %p{place}, {loaded}, 0;")
             loaded = f"%p{place}"
         names.append(loaded)
-    return kernel(name, 1 + len(names), body + _result(form, names))
+    return body, names
 
 
-def _result(form: Form, names: list[str]) -> list[str]:
-    """Execute and store; a predicate is stored as a byte of 1 or 0."""
-    size = width(form.result)
-    target = "%p9" if form.result == "pred" else f"%{_PREFIX[size]}9"
+def target(form: Form) -> str:
+    """The register that takes a form's result."""
+    return "%p9" if form.result == "pred" else f"%{PREFIX[width(form.result)]}9"
+
+
+def instruction(form: Form, names: Sequence[str], into: str) -> str:
     operands = form.text.format(*names) if form.text else ", ".join(names)
-    lines = [f"{form.name} {target}, {operands};", *address(0, size // 8, 30)]
-    if form.result == "pred":
-        lines.append("selp.b16 %rs9, 1, 0, %p9;")
-    stored = f"%{_PREFIX[size]}9"
-    return [*lines, f"st.global.b{size} [%rd30], {stored};"]
+    return f"{form.name} {into}, {operands};"
+
+
+def store_result(form: Form, offset: int) -> list[str]:
+    """Store to %rd30 with an offset in bytes; a predicate is stored as a byte of 1 or 0."""
+    size = width(form.result)
+    chosen = ["selp.b16 %rs9, 1, 0, %p9;"] if form.result == "pred" else []
+    return [*chosen, f"st.global.b{size} [%rd30+{offset}], %{PREFIX[size]}9;"]
 
 
 def address(array: int, size: int, register: int) -> list[str]:
