@@ -96,9 +96,9 @@ def _div_approx(ftz: bool) -> Model:
 
 
 def _rcp_f64(a: int) -> int | None:
-    """The upper half of 1 / a; subnormal operands and results count as 0."""
+    """The upper half of 1 / a; a subnormal operand counts as 0, what becomes of such a result is open."""
     bits = rcp(F64)(F64.flushed(a))
-    return None if bits is None else F64.flushed(bits)
+    return None if bits is None or F64.is_subnormal(bits) else bits
 
 
 def approximation(name: str) -> tuple[Model, Tolerance]:

@@ -30,20 +30,10 @@ def updated(name: str) -> Model:
     operator, *modifiers, kind = name.split(".")
     if set(modifiers) - {"noftz"}:
         raise KeyError(name)
-    if kind.endswith("x2"):
-        return _by_halves(updated(name.removesuffix("x2")))
     if kind not in FORMATS:
         return on_values(Whole(kind), WHOLE[operator])
     exact = arithmetic.add(FORMATS[kind])
     return _open_where_subnormal(exact) if kind == "f32" else exact
-
-
-def _by_halves(single: Model) -> Model:
-    def run(old: int, b: int) -> int | None:
-        low, high = single(old & 0xFFFF, b & 0xFFFF), single(old >> 16, b >> 16)
-        return None if low is None or high is None else low | (high << 16)
-
-    return run
 
 
 def _open_where_subnormal(exact: Model) -> Model:

@@ -5,7 +5,7 @@ from tests.ptx.integers import permute, table
 
 FLOATS = """
 add.f32 add.rz.f32 add.rm.f32 add.rp.f32 add.ftz.f32 add.sat.f32 sub.f32 sub.ftz.f32
-mul.f32 mul.rz.f32 mul.rm.f32 mul.rp.f32 mul.ftz.f32 mul.sat.f32
+mul.f32 mul.rz.f32 mul.rm.f32 mul.rp.f32 mul.ftz.f32 mul.rn.ftz.f32 mul.sat.f32
 fma.rn.f32 fma.rz.f32 fma.rm.f32 fma.rp.f32 fma.rn.ftz.f32 fma.rn.sat.f32
 div.rn.f32 div.rn.ftz.f32 div.full.f32 div.full.ftz.f32 div.approx.f32 rcp.rn.f32 sqrt.rn.f32
 min.f32 max.f32 min.NaN.f32 max.NaN.f32 min.ftz.f32 max.ftz.f32 abs.f32 neg.f32 abs.ftz.f32
@@ -13,7 +13,7 @@ copysign.f32 copysign.f64 mov.f32
 rcp.approx.f32 rcp.approx.ftz.f32 sqrt.approx.f32 sqrt.approx.ftz.f32 rsqrt.approx.f32
 rsqrt.approx.ftz.f32 ex2.approx.f32 ex2.approx.ftz.f32 lg2.approx.f32 lg2.approx.ftz.f32
 tanh.approx.f32 rcp.approx.ftz.f64
-add.f64 add.rz.f64 sub.f64 mul.f64 mul.rm.f64 fma.rn.f64 fma.rp.f64 div.rn.f64 rcp.rn.f64
+add.f64 add.rn.f64 add.rz.f64 sub.f64 mul.f64 mul.rn.f64 mul.rm.f64 fma.rn.f64 fma.rp.f64 div.rn.f64 rcp.rn.f64
 sqrt.rn.f64 min.f64 max.f64 abs.f64 neg.f64
 add.f16 sub.f16 mul.f16 fma.rn.f16 min.f16 max.f16 min.NaN.f16 max.NaN.f16 neg.f16 abs.f16
 add.f16x2 sub.f16x2 mul.f16x2 fma.rn.f16x2 min.f16x2 max.NaN.f16x2 neg.f16x2 abs.f16x2
@@ -29,7 +29,7 @@ cvt.rn.f32.f64 cvt.rz.f32.f64 cvt.rm.f32.f64 cvt.rp.f32.f64 cvt.f64.f32 cvt.rn.f
 cvt.rni.f32.f32 cvt.rzi.f32.f32 cvt.rmi.f32.f32 cvt.rpi.f32.f32 cvt.sat.f32.f32 cvt.ftz.f32.f32
 cvt.rmi.ftz.f32.f32 cvt.rpi.ftz.f32.f32 cvt.rni.ftz.f32.f32 cvt.rzi.ftz.f32.f32
 cvt.rni.f64.f64 cvt.rmi.f64.f64 cvt.rpi.f64.f64 cvt.rzi.f64.f64
-cvt.rzi.s32.f32 cvt.rni.s32.f32 cvt.rmi.s32.f32 cvt.rpi.s32.f32 cvt.rzi.ftz.s32.f32
+cvt.rzi.s32.f32 cvt.rni.s32.f32 cvt.rmi.s32.f32 cvt.rpi.s32.f32 cvt.rzi.ftz.s32.f32 cvt.rni.ftz.s32.f32
 cvt.rzi.u32.f32 cvt.rzi.s64.f32 cvt.rzi.u64.f32 cvt.rzi.s16.f32 cvt.rzi.u16.f32
 cvt.rzi.s8.f32 cvt.rzi.u8.f32
 cvt.rzi.s32.f64 cvt.rni.s32.f64 cvt.rzi.u32.f64 cvt.rzi.s64.f64 cvt.rzi.u64.f64
@@ -38,7 +38,7 @@ cvt.rn.f32.s32 cvt.rn.f32.u32 cvt.rz.f32.s32 cvt.rm.f32.s32 cvt.rp.f32.u32 cvt.r
 cvt.rn.f32.u64 cvt.rn.f32.s16 cvt.rn.f32.u16 cvt.rn.f32.s8 cvt.rn.f32.u8
 cvt.rn.f64.s32 cvt.rn.f64.u32 cvt.rn.f64.s64 cvt.rn.f64.u64 cvt.rn.f64.s16 cvt.rz.f64.s64
 cvt.rn.f16.s32 cvt.rn.f16.u32 cvt.rn.f16.s16 cvt.rn.f16.s64 cvt.rz.f16.u64
-cvt.u32.u64 cvt.u64.u32 cvt.s64.s32 cvt.u16.u32 cvt.u32.u16 cvt.u16.u64 cvt.s32.s16 cvt.s64.s16
+cvt.u32.u64 cvt.u64.u32 cvt.s64.s32 cvt.u16.u32 cvt.u32.u16 cvt.u16.u64 cvt.u64.u16 cvt.s32.s16 cvt.s64.s16
 cvt.s32.s8 cvt.u32.u8 cvt.s16.s8 cvt.u16.u8 cvt.s64.s8 cvt.s8.s32 cvt.u8.u32 cvt.s8.s64
 cvt.s32.s64 cvt.s16.s32 cvt.sat.s8.s32 cvt.sat.u8.s32 cvt.sat.s16.s32 cvt.sat.s32.s64
 cvt.sat.u32.s32 cvt.sat.u32.s64 cvt.sat.s32.u32

@@ -2,12 +2,14 @@
 
 import random
 from fractions import Fraction
+from functools import cache
 from itertools import product
+from math import prod
 
 from tests.ptx.floats import FORMATS, Format
 from tests.ptx.forms import Form
 
-COUNT = 640
+COUNT = 512
 """Operand tuples of a form: whole blocks of threads."""
 
 SHIFTS = [
@@ -95,18 +97,26 @@ def random_bits(source: random.Random, kind: str) -> int:
     return bits >> source.choice((0, 0, 0, width(kind) // 2))
 
 
-def tuples(form: Form, count: int = COUNT) -> list[tuple[int, ...]]:
+@cache
+def tuples(form: Form) -> tuple[tuple[int, ...], ...]:
     """Operand tuples of a form, the same in every run: at most two thirds of edges."""
     source = random.Random(form.name)
     lists = [edges(kind) for kind in form.operands]
-    size = 1
-    for each in lists:
-        size *= len(each)
-    limit = count * 2 // 3
-    if size <= limit:
+    limit = COUNT * 2 // 3
+    if prod(map(len, lists)) <= limit:
         found = list(product(*lists))
     else:
-        found = [tuple(source.choice(each) for each in lists) for _ in range(limit)]
-    while len(found) < count:
-        found.append(tuple(random_bits(source, kind) for kind in form.operands))
-    return found
+        found = list(zip(*(source.choices(each, k=limit) for each in lists), strict=True))
+    rest = range(COUNT - len(found))
+    columns = [[random_bits(source, kind) for _ in rest] for kind in form.operands]
+    if form.name.startswith("fma") and form.result in FORMATS:
+        rows = [_with_cancelled(form, *row) for row in zip(*columns, strict=True)]
+        return (*found, *rows)
+    return (*found, *zip(*columns, strict=True))
+
+
+def _with_cancelled(form: Form, a: int, b: int, c: int) -> tuple[int, ...]:
+    """Operands whose sum is as often what rounding the product alone would lose."""
+    fmt = FORMATS[form.result]
+    product = form.model(a, b, fmt.sign)
+    return (a, b, c) if c & 1 or product is None else (a, b, product ^ fmt.sign)

@@ -13,7 +13,7 @@ from tests.ptx.runner import agrees_as, execute
 from tests.ptx.text import THREADS, address, kernel
 
 NAMES = """
-add.f32 add.f64 add.s32 add.u32 add.u64 add.noftz.f16 add.noftz.f16x2 min.s32 max.s32 min.u32 max.u32
+add.f32 add.f64 add.s32 add.u32 add.u64 add.noftz.f16 min.s32 max.s32 min.u32 max.u32
 min.s64 max.s64 min.u64 max.u64 and.b32 or.b32 xor.b32 and.b64 or.b64 xor.b64 exch.b32 exch.b64
 cas.b16 cas.b32 cas.b64 inc.u32 dec.u32
 """.split()

@@ -29,7 +29,7 @@ SAME: dict[str, Callable[..., np.ndarray]] = {
 @pytest.mark.parametrize("name", SAME)
 def test_floats_beside_numpy(name: str, kind: str) -> None:
     given = form(f"{name}.{kind}.{kind}" if name.startswith("cvt") else f"{name}.{kind}")
-    rows = tuples(given, 256)
+    rows = tuples(given)
     columns = [
         np.array(column, f"u{KINDS[kind]().itemsize}").view(KINDS[kind])
         for column in zip(*rows, strict=True)
@@ -44,7 +44,7 @@ def test_floats_beside_numpy(name: str, kind: str) -> None:
 )
 def test_conversions_beside_numpy(out: str, kind: str) -> None:
     given = form(f"cvt.rn.{out}.{kind}")
-    rows = tuples(given, 256)
+    rows = tuples(given)
     bits = np.array([row[0] for row in rows], f"u{KINDS[kind]().itemsize}")
     with np.errstate(all="ignore"):
         expected = bits.view(KINDS[kind]).astype(KINDS[out])

@@ -13,13 +13,17 @@ import pytest
 from tests.ptx.forms import Form
 from tests.ptx.integers import Whole
 from tests.ptx.listed import FORMS
-from tests.ptx.operands import tuples, width
+from tests.ptx.operands import COUNT, tuples, width
 from tests.ptx.runner import agrees, column, execute
 from tests.ptx.text import PREFIX, address, instruction, kernel, load_operands, store_result, target
 from tests.ptx.warps import LANES
 
 KEPT = 0x5A5A5A5A5A5A5A5A
 """What a register holds before an instruction that a guard leaves out."""
+
+
+SHARED = 10
+"""Operand tuples that all threads share."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,11 @@ def uses(form: Form) -> list[Use]:
         }
     if form.name.startswith("selp") and written(form.operands[0]):
         letters.add("iiv")
-    rows, chosen = tuples(form), sorted(letters)
-    step = len(rows) // (2 * len(chosen))
+    rows = tuples(form)
     return [
-        Use(each, rows[(2 * n + again) * step], (n + again) % 2 == 0)
-        for n, each in enumerate(chosen)
-        for again in (0, 1)
+        Use(each, rows[(7 * n + 53 * again) % len(rows)], (n + again) % 2 == 0)
+        for n, each in enumerate(sorted(letters))
+        for again in range(SHARED if set(each) == {"u"} else 2)
     ]
 
 
@@ -107,7 +110,7 @@ def lines(form: Form, use: Use, own: list[str], offset: int) -> list[str]:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.name}{form.text[15:]}")
 def test_results_are_those_of_each_thread_alone(form: Form) -> None:
     found = uses(form)
-    rows, size = tuples(form)[:: len(tuples(form)) // LANES][:LANES], width(form.result) // 8
+    rows, size = tuples(form)[:: COUNT // LANES], width(form.result) // 8
     loads, own = load_operands(form)
     body = [*loads, "and.b32 %r5, %r1, 1;", "setp.eq.b32 %p10, %r5, 1;", *address(0, size, 30)]
     for n, use in enumerate(found):
@@ -126,7 +129,7 @@ def test_results_are_those_of_each_thread_alone(form: Form) -> None:
     assert not wrong, "\n".join([f"{len(wrong)} results", *wrong[:12]])
 
 
-def faults(form: Form, use: Use, rows: list[tuple[int, ...]], got: list[int]) -> list[str]:
+def faults(form: Form, use: Use, rows: Sequence[tuple[int, ...]], got: list[int]) -> list[str]:
     model = cache(form.model)
     found: list[str] = []
     for thread, (row, bits) in enumerate(zip(rows, got, strict=True)):

@@ -143,16 +143,3 @@ def test_members_of_a_divergent_half_reduce_and_vote_alone() -> None:
         warps.redux("add", "s32", rows, mask) for rows in by_warp(VALUES) for mask in masks
     ]
     assert active.tolist() == masks * WARPS
-
-
-def test_matching_lanes() -> None:
-    values = (
-        [n % 3 for n in range(LANES)]
-        + [7] * LANES
-        + list(range(LANES))
-        + [n // 8 for n in range(LANES)]
-    )
-    body = [*load(1, "%r10"), "match.any.sync.b32 %r11, %r10, -1;", *store(0, "%r11")]
-    out = np.zeros(THREADS, "u4")
-    execute(kernel("one", 2, body), [out, column(values)])
-    assert out.tolist() == [each for rows in by_warp(values) for each in warps.matching(rows, FULL)]

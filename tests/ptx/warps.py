@@ -59,12 +59,6 @@ def redux(operator: str, kind: str, values: Sequence[int], mask: int) -> int:
     )
 
 
-def matching(values: Sequence[int], mask: int) -> list[int]:
-    """match.any.sync: for each lane, the members with its value."""
-    lanes = members(mask)
-    return [sum(1 << other for other in lanes if values[other] == mine) for mine in values]
-
-
 # ---- carries ----------------------------------------------------------------------------------
 
 
