@@ -71,10 +71,20 @@ def uses(form: Form) -> list[Use]:
         letters.add("iiv")
     rows = tuples(form)
     return [
-        Use(each, rows[(7 * n + 53 * again) % len(rows)], (n + again) % 2 == 0)
+        Use(
+            each, in_range(form, each, rows[(7 * n + 53 * again) % len(rows)]), (n + again) % 2 == 0
+        )
         for n, each in enumerate(sorted(letters))
         for again in range(SHARED if set(each) == {"u"} else 2)
     ]
+
+
+def in_range(form: Form, letters: str, row: tuple[int, ...]) -> tuple[int, ...]:
+    """A row whose counts in the text are below 256: ptxas refuses others for some instructions."""
+    kinds = zip(letters, form.operands, row, strict=True)
+    return tuple(
+        bits & 255 if letter == "i" and kind == "count" else bits for letter, kind, bits in kinds
+    )
 
 
 def lines(form: Form, use: Use, own: list[str], offset: int) -> list[str]:
