@@ -9,7 +9,7 @@ agree to 1e-4 before times are compared. Ours and the peers run in alternating r
 process of its own. With one thread CPU time of the running thread counts, and a ratio is the median
 of the rounds' ratios; with two it is wall time, its 10 % quantile. Then: errors against float64,
 compile times, starts and memory, and how the cost grows with batch and depth. A row whose peer is
-missing says why, and the others go on.
+missing gives the reason; the other rows are measured.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Bench:
         for threads in self._given.threads:
             with self._runners(threads) as runners:
                 for name in [name for name in ROWS if name in self._given.only]:
-                    yield {"name": name, "row": ROWS[name].title, "threads": threads} | _told(
+                    row = _row_or_reason(
                         lambda name=name, runners=runners: self._row(runners, name)
                     )
+                    yield {"name": name, "row": ROWS[name].title, "threads": threads} | row
 
     def _row(self, runners: Runners, name: str) -> dict[str, Any]:
         row, absent, model = ROWS[name], dict[str, str](), ROWS[name].model
@@ -100,8 +101,8 @@ class Bench:
         return Runners(threads, self._given.reference, self._given.target)
 
 
-def _told(row: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A row, or why it could not be measured."""
+def _row_or_reason(row: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A row of measurements, or the reason why there are none."""
     try:
         return row()
     except (Missing, FileNotFoundError) as error:

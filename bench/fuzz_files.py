@@ -321,9 +321,9 @@ def _chunk(given: argparse.Namespace, start: int, count: int) -> dict[str, Tally
     return {kind: _tally(each) for kind, each in found.items()}
 
 
-def _tally(told: Mapping) -> Tally:
-    failures = {int(index): what for index, what in told["failures"].items()}
-    return Tally(**{**told, "failures": failures})
+def _tally(record: Mapping) -> Tally:
+    failures = {int(index): what for index, what in record["failures"].items()}
+    return Tally(**{**record, "failures": failures})
 
 
 def _work(given: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, POINTER, Value
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products import Convolution, Steps, bias, convolution, matmul
-from tests.codegen.native.support import compiled
+from tests.codegen.native.compiled_kernels import load
 
 PRODUCTS = {
     "BERT 128 tokens, attention": (128, 768, 768),
@@ -133,7 +133,7 @@ def bound(steps: Steps, machine: Machine, arrays: Mapping[str, np.ndarray]) -> R
             held[each].ctypes.data if isinstance(each, str) else each for each in call.arguments
         ]
         slots = (ctypes.c_int64 * len(values))(*values)
-        runs.append((compiled(call.kernel, machine), slots, int(str(call.kernel.units))))
+        runs.append((load(call.kernel, machine), slots, int(str(call.kernel.units))))
     for function, slots, units in runs[: len(steps.prepare)]:
         function(ctypes.addressof(slots), 0, units)
     calls = [
@@ -172,7 +172,7 @@ def _peak(machine: Machine, chains: int = 12) -> float:
     starts = [function.constant(type, each + 1.0) for each in range(chains)]
     for each in function.loop(first, last, 1, body, starts):
         function.store(each, number)
-    run = compiled(NativeKernel([function], 1), machine)
+    run = load(NativeKernel([function], 1), machine)
     out = np.zeros(machine.lanes(F32), np.float32)
     slots, turns = (ctypes.c_int64 * 1)(out.ctypes.data), 200_000
     time_ = best([lambda: run(ctypes.addressof(slots), 0, turns)], 0.2)[0]

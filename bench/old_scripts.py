@@ -70,7 +70,7 @@ SCRIPTS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Finished:
     """The output of a script, its seconds, and why it failed if it did."""
 
     lines: Sequence[str]
@@ -78,7 +78,7 @@ class Told:
     error: str = ""
 
 
-def run(script: Script, cache: Path, python: str | None) -> Told:
+def run(script: Script, cache: Path, python: str | None) -> Finished:
     """Run a script by `fluid run`, or by the Python of a reference."""
     with TemporaryDirectory(prefix="old-") as space:
         folder, path = prepared(script, cache, Path(space))
@@ -96,7 +96,7 @@ def run(script: Script, cache: Path, python: str | None) -> Told:
             input=script.typed, capture_output=True, encoding="utf-8", check=False,
         )  # fmt: skip
         spent = time.perf_counter() - start
-    return Told(done.stdout.splitlines(), spent, done.stderr[-400:] if done.returncode else "")
+    return Finished(done.stdout.splitlines(), spent, done.stderr[-400:] if done.returncode else "")
 
 
 def prepared(script: Script, cache: Path, space: Path) -> tuple[Path, Path]:
@@ -128,9 +128,9 @@ def measure(names: Sequence[str], cache: Path, reference: str | None) -> Iterato
         yield {"same": "–", **row}
 
 
-def without_places(told: Told) -> list[str]:
+def without_places(finished: Finished) -> list[str]:
     """The lines except those that name the folder a model was loaded from."""
-    return [line for line in told.lines if not line.startswith("Load ")]
+    return [line for line in finished.lines if not line.startswith("Load ")]
 
 
 def report(rows: Sequence[Row]) -> str:

@@ -60,13 +60,13 @@ def _row(
     environment = {**os.environ, **_settings(who, cache)}
     for _ in range(2 if who == "compiled" else 1):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
+    measured = json.loads(done.stdout.splitlines()[-1])
     return {
         "mode": f"{mode}, {batch} × {image}²",
         "who": who,
-        "peak MB": told["peak"] / 1e6,
-        "above import MB": (told["peak"] - told["imported"]) / 1e6,
-        "ms a step": told["ms"],
+        "peak MB": measured["peak"] / 1e6,
+        "above import MB": (measured["peak"] - measured["imported"]) / 1e6,
+        "ms a step": measured["ms"],
     }
 
 

@@ -65,9 +65,9 @@ def asked(python: str | None, model: Model, request: Request, given: argparse.Na
         arrays = {f"in.{name}": array for name, array in request.feed.items()}
         arrays |= {f"lod.{name}": np.array(levels) for name, levels in request.lods.items()}
         np.savez(feed, **arrays)
-        told = {"program": str(folder / model.program), "feed": str(feed), "out": str(out)}
-        told |= {"params": model.params and str(folder / model.params), "runs": given.runs}
-        done = _run(python, json.dumps(told), given.threads)
+        task = {"program": str(folder / model.program), "feed": str(feed), "out": str(out)}
+        task |= {"params": model.params and str(folder / model.params), "runs": given.runs}
+        done = _run(python, json.dumps(task), given.threads)
         if done.returncode:
             return Answer(error=_reason(done.stderr))
         with np.load(out) as found:
@@ -76,13 +76,13 @@ def asked(python: str | None, model: Model, request: Request, given: argparse.Na
     return Answer(outputs, reply["ms"], reply["release"])
 
 
-def _run(python: str | None, told: str, threads: int) -> subprocess.CompletedProcess[str]:
+def _run(python: str | None, task: str, threads: int) -> subprocess.CompletedProcess[str]:
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
     environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": str(ROOT)}
     if python is not None:
         environment |= {"PYTHONPATH": "", "FLAGS_enable_pir_api": "0", "GLOG_minloglevel": "2"}
     command = [python or sys.executable, str(ROOT / "bench/workers/real.py")]
-    command += ["paddle" if python else "fluid", told]
+    command += ["paddle" if python else "fluid", task]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -25,12 +25,14 @@ from runtime.error_location import raise_step_error
 from runtime.gpu.cuda import (
     DeviceArena,
     Mirrors,
+    byte_range,
     current,
     current_stream,
     device_of,
     host_block,
     separate_blocks,
 )
+from runtime.gpu.launches import Launcher
 from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
@@ -160,6 +162,9 @@ class Executable:
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
         self._memory = Memory(module.buffers, arenas, separate_blocks(device))
+        for each in names.values():
+            if isinstance(each, Launcher):
+                each.driver.watch(self._device_ranges)
 
     @property
     def nbytes(self) -> int:
@@ -300,6 +305,14 @@ class Executable:
         state |= {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
         self._use.bind()
         return state
+
+    def _device_ranges(self) -> list[tuple[str, int, int]]:
+        """The name, address and bytes of the device's arena and of the state bound last."""
+        arena = [each.range for each in self._arenas if isinstance(each, DeviceArena)]
+        binding = next(reversed(self._bindings.values()), None)
+        held: Mapping[str, Any] = binding.params if binding is not None else {}
+        mine = [each.name for each in self.module.params if each.on_device]
+        return arena + [(name, *byte_range(held[name])) for name in mine if name in held]
 
     def _device_copy(self, name: str) -> Any:
         if isinstance(self._params, Arrays):

@@ -191,9 +191,11 @@ TABLE: dict[str, tuple[str, ...]] = {
         "runtime.packages",
     ),
     "runtime.files": (*COMPILED, "runtime.errors"),
+    "runtime.ptx": (*COMPILED, "runtime.errors"),
     "runtime.gpu": (
         *COMPILED,
         "runtime.errors",
+        "runtime.ptx",
         "runtime.device",
         "runtime.loaded_libraries",
         "runtime.packages",

@@ -146,14 +146,14 @@ def test_whoever_asks_is_notified_of_each_op() -> None:
     net = block("x")
     add(net, "b", "elementwise_mul", "x", "x")
     add(net, "loss", "mean", "b")
-    told: list[tuple[str, list[str]]] = []
+    notified: list[tuple[str, list[str]]] = []
     append_backward(
         net,
         "loss",
         (),
-        lambda _, op, known: told.append((op.type, [known[n] for n in op.writes()])),
+        lambda _, op, known: notified.append((op.type, [known[n] for n in op.writes()])),
     )
-    assert told == [
+    assert notified == [
         ("fill_constant", ["loss"]),
         ("mean_grad", ["b"]),
         ("elementwise_mul_grad", ["x", "x"]),

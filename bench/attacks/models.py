@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
     given = parser.parse_args(arguments)
     start = time.perf_counter()
-    told = ["--count", str(given.count), "--seed", str(given.seed), "--compile", "--run"]
-    code = fuzz_files.main(told)
+    arguments = ["--count", str(given.count), "--seed", str(given.seed), "--compile", "--run"]
+    code = fuzz_files.main(arguments)
     print(f"{time.perf_counter() - start:.0f} s")
     return code

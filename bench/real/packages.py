@@ -111,11 +111,11 @@ def _download(package: Package, folder: Path) -> None:
     wanted, tools = folder / "wanted.txt", folder / "tools.txt"
     wanted.write_text(package.requirement, encoding="utf-8")
     tools.write_text(_OLD_TOOLS, encoding="utf-8")
-    told = {name: str(tools) for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")}
+    variables = {name: str(tools) for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")}
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
     command += ["--requirement", str(wanted), "--dest", str(folder)]
     done = subprocess.run(
-        command, env={**os.environ, **told}, capture_output=True, text=True, check=False
+        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"pip cannot fetch {package.name}: {done.stderr[-500:]}")

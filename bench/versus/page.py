@@ -74,11 +74,11 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 def shown(rows: Sequence[Row]) -> str:
     """The table of all rows, the reasons below it, and how many goals are met."""
-    told = [line for row in rows if "ms" in row for line in lines(row)]
-    judged = [line for line in told if line.get("goal") is not None]
+    ratios = [line for row in rows if "ms" in row for line in lines(row)]
+    judged = [line for line in ratios if line.get("goal") is not None]
     met = sum(line[""] == "met" for line in judged)
     return "\n".join([
-        table("Ours ÷ peers", [{"": "", **line} for line in told], COLUMNS),
+        table("Ours ÷ peers", [{"": "", **line} for line in ratios], COLUMNS),
         *(f"  {reason}" for reason in reasons(rows)),
         goal(f"{met} of {len(judged)} ratios", met == len(judged), "all"),
     ])  # fmt: skip

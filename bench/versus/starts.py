@@ -1,8 +1,7 @@
 """Compile times, starts and peak memory, each in a process of its own.
 
-A compile time is that of a first run less a later one; reading the model, or recording it, comes
-before and is told beside it. Cold means that the cache on disk is empty, warm that it was just
-filled.
+A compile time is that of a first run less a later one; reading the model, or recording it, has a
+column of its own. Cold means that the cache on disk is empty, warm that it was just filled.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, 
             zoo_case(folder / name, name, batch=1, image=224, classes=1000)
             asked = ("fluid", str(folder / name))
         cache = {**environment, "FLUID_CACHE": str(folder / f"cache-{name}")}
-        cold, warm = (_told(asked, cache) for _ in range(2))
+        cold, warm = (_measured(asked, cache) for _ in range(2))
         yield {
             "model": name,
             "read s": warm["load"],
@@ -56,14 +55,14 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, 
         }
 
 
-def _told(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What a fresh process of `workers/starts.py` reports, and the seconds it took as `wall`."""
+def _measured(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Measurements of a fresh process of `workers/starts.py`, and its seconds as `wall`."""
     wall, out = _run([WORKER, *asked], environment)
     return {**json.loads(out.splitlines()[-1]), "wall": wall}
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str]:
-    """Seconds and output of a Python; CalledProcessError with its last words in the notes."""
+    """Seconds and output of a Python; CalledProcessError with the end of its error output."""
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], env={**os.environ, **environment}, cwd=ROOT,
@@ -96,7 +95,7 @@ def measure_starts(
             pairs.append((_run(infer, cache)[0], _run([WORKER, *asked], environment)[0]))
         yield _pair(f"fluid infer, {kind} cache, s", pairs)
     cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50")}
-    peaks = _told(("fluid", str(case)), cache)["peak"], _told(asked, environment)["peak"]
+    peaks = _measured(("fluid", str(case)), cache)["peak"], _measured(asked, environment)["peak"]
     yield _pair("peak memory, MB", [(peaks[0] / 1e6, peaks[1] / 1e6)])
 
 

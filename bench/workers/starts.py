@@ -68,18 +68,18 @@ def main() -> None:
     """Load, run, and print."""
     who, model = sys.argv[1:3]
     library = "onnxruntime" if who == "onnxruntime" else "fluid"
-    told: dict[str, Any] = {"imports": _seconds(lambda: importlib.import_module(library))}
+    measured: dict[str, Any] = {"imports": _seconds(lambda: importlib.import_module(library))}
     start = time.perf_counter()
     run, feed, compilations = prepared(who, model)
-    told["load"] = time.perf_counter() - start
-    told["first"] = _seconds(lambda: run(feed))
-    told["next"] = min(_seconds(lambda: run(feed)) for _ in range(_RUNS))
-    told["peak"] = highest()
+    measured["load"] = time.perf_counter() - start
+    measured["first"] = _seconds(lambda: run(feed))
+    measured["next"] = min(_seconds(lambda: run(feed)) for _ in range(_RUNS))
+    measured["peak"] = highest()
     if who != "onnxruntime":
         before = compilations()
         run({name: np.repeat(array, 2, axis=0) for name, array in feed.items()})
-        told["compilations"] = compilations() - before
-    print(json.dumps(told))
+        measured["compilations"] = compilations() - before
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -114,10 +114,10 @@ def _dots(plane: _Plane, points: Sequence[Point]) -> Iterable[str]:
     for place, point in enumerate(longest):
         x, y = plane.at(point.intensity, point.rate)
         radius = 3 + 9 * (point.seconds / whole) ** 0.5
-        told = f"{point.name}: {point.rate:.1f} GFLOP/s, {point.seconds * 1e6:.1f} µs"
+        label = f"{point.name}: {point.rate:.1f} GFLOP/s, {point.seconds * 1e6:.1f} µs"
         yield (
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{DOT}" fill-opacity="0.6">'
-            f"<title>{html_text(one_line(told))}</title></circle>"
+            f"<title>{html_text(one_line(label))}</title></circle>"
         )
         if place < NAMED:
             name = point.name if len(point.name) <= 32 else point.name[:31] + "…"

@@ -51,7 +51,7 @@ def memory_optimize(
         for unit in units(input_program):
             moves = planned_moves(unit, kept, level)
             for count, move in enumerate(moves) if print_log else ():
-                print(_told(count, move))
+                print(_log_line(count, move))
             apply_moves(unit, moves)
         input_program._is_mem_optimized = True
         input_program.touch()
@@ -111,7 +111,7 @@ def expect_same_flow(before: list[Source], program: Program) -> None:
             raise VerifyError(f"op {was[0]} of the program read {was[2]}, and would read {now[2]}")
 
 
-def _told(count: int, move: Move) -> str:
+def _log_line(count: int, move: Move) -> str:
     """A move in the log format of release 1.5."""
     var, place = (f"{each.name}{each.dims}" for each in (move.var, move.storage))
     return f"!!! {count},  {var} => {place}, cache idx {move.index}, pool size {move.size}"

@@ -162,6 +162,11 @@ class DeviceArena:
         """The size of the block in bytes."""
         return int(self._bytes.numel())
 
+    @property
+    def range(self) -> tuple[str, int, int]:
+        """Its name, address and bytes."""
+        return "the arena", *byte_range(self._bytes)
+
     def reserve(self, nbytes: int) -> None:
         """Make the block at least this large. Raises TooLarge if the device is out of memory."""
         if nbytes > self.nbytes:
@@ -207,6 +212,11 @@ def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
     if not device or os.environ.get("FLUID_SEPARATE_BUFFERS", "0") in ("", "0"):
         return None
     return lambda: DeviceArena(device)
+
+
+def byte_range(tensor: Any) -> tuple[int, int]:
+    """The address of a tensor, and its bytes."""
+    return int(tensor.data_ptr()), int(tensor.numel()) * int(tensor.element_size())
 
 
 def tensor_over(array: Array) -> Any:

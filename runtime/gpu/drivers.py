@@ -7,7 +7,7 @@ which uses the primary context of a device; code is loaded into the same context
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +46,17 @@ CALLS = {
     ),
 }  # fmt: skip
 
+Announce = Callable[[Iterable[tuple[str, int, int]]], None]
+"""Takes names, addresses and sizes in bytes."""
+
 _LAUNCH = [ctypes.c_void_p, *(ctypes.c_uint,) * 7, *(ctypes.c_void_p,) * 3]
 
 
 class Driver:
     """The driver of one device, by its index. Raises PlaceError if its library is missing.
 
-    `library` replaces the shared library in tests.
+    `library` replaces the shared library, in tests and by the PTX machine. `announce`, if not None,
+    is told the name, address and bytes of the tensors of the next launch.
     """
 
     def __init__(self, maker: str, device: int, library: Any = None) -> None:
@@ -62,7 +66,13 @@ class Driver:
         self._library = library or _opened(self._calls)
         self._context = ctypes.c_void_p()
         self._launcher = getattr(self._library, self._calls.launch)
+        self.announce: Announce | None = getattr(self._library, "announce", None)
         self._enter()
+
+    def watch(self, ranges: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+        """Tell the PTX machine which memory tables of addresses may reach; a GPU knows it."""
+        if self.announce is not None:
+            self._library.watch = ranges
 
     def load(self, code: bytes, entry: str, shared: int) -> Any:
         """Load a function of machine code; PlaceError if the driver rejects it."""

@@ -76,6 +76,11 @@ class Launcher:
         self._nothing = (0,) * row.nothing
         self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
 
+    @property
+    def driver(self) -> Driver:
+        """The driver that launches it."""
+        return self._driver
+
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
         return partial(self._launch, grid)
 
@@ -88,6 +93,8 @@ class Launcher:
         start = ctypes.addressof(held)
         addresses = self._addresses(*range(start, start + self._layout.size, _SLOT))
         row = self.row
+        if self._driver.announce is not None:
+            self._driver.announce(_tensors(arguments))
         stream = self._stream()
         self._driver.launch(self._function, grid, row.threads, row.shared, stream, addresses)
 
@@ -111,6 +118,15 @@ class Launcher:
         else:
             hint = f"it was compiled with {built}"
         raise PlaceError(f"{self.row.kernel} is launched with {dict(constants)}", hint=hint)
+
+
+def _tensors(arguments: Sequence[Any]) -> list[tuple[str, int, int]]:
+    """The number, address and bytes of each argument that is a tensor."""
+    return [
+        (f"argument {index}", each.data_ptr(), each.numel() * each.element_size())
+        for index, each in enumerate(arguments)
+        if not isinstance(each, int)
+    ]
 
 
 def _plain(kind: str) -> str:

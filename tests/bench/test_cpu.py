@@ -90,9 +90,9 @@ def test_a_saved_model_is_timed_without_its_peers(block: Path) -> None:
 def test_a_step_is_timed_beside_torch() -> None:
     with Runners(1) as runners:
         row = measure(runners, STEP, STEP.model, 0.0, {})
-        told = {"row": STEP.title, "threads": 1, **row}
+        measured = {"row": STEP.title, "threads": 1, **row}
     assert row["ratios"]["torch"] > 0 and row["rounds"] >= 5
-    shown = page.shown([told])
+    shown = page.shown([measured])
     assert "give --reference PYTHON" in shown and "of 1 ratios" in shown
 
 
@@ -144,11 +144,11 @@ def test_growth_by_batch_and_depth(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_start_is_measured_in_a_fresh_process(block: Path, tmp_path: Path) -> None:
-    told = starts._told(("fluid", str(block)), {"FLUID_CACHE": str(tmp_path)})
-    assert {"imports", "load", "first", "next", "peak", "compilations", "wall"} == told.keys()
-    assert told["compilations"] == 0
+    measured = starts._measured(("fluid", str(block)), {"FLUID_CACHE": str(tmp_path)})
+    assert {"imports", "load", "first", "next", "peak", "compilations", "wall"} == measured.keys()
+    assert measured["compilations"] == 0
     with pytest.raises(RuntimeError, match="no_such_model"):
-        starts._told(("steps", "no_such_model"), {})
+        starts._measured(("steps", "no_such_model"), {})
 
 
 # The command

@@ -146,9 +146,9 @@ def test_a_slice_that_takes_nothing_is_an_error():
     attrs = {"axes": [0], "starts": [2], "ends": [2]}
     with pytest.raises(ShapeError, match="2:2 of axis 0 of Input"):
         inferred("slice", attrs, Input=(4, 3))
-    told = {"StartsTensor": np.array([2]), "EndsTensor": np.array([2])}
+    bounds = {"StartsTensor": np.array([2]), "EndsTensor": np.array([2])}
     with pytest.raises(ValueError, match="2:2 of an axis of size 4 is empty"):
-        evaluated("slice", {"axes": [0]}, Input=X, **told)
+        evaluated("slice", {"axes": [0]}, Input=X, **bounds)
 
 
 def test_only_single_places_are_left_out():
@@ -159,8 +159,8 @@ def test_only_single_places_are_left_out():
 
 def test_the_last_place_whose_number_a_tensor_holds():
     attrs = {"axes": [0], "starts": [-1], "ends": [-1], "decrease_axis": [0], "infer_flags": [-1]}
-    told = {"StartsTensorList": [np.array([-1])], "EndsTensorList": [np.array([0])]}
-    np.testing.assert_array_equal(evaluated("slice", attrs, Input=X, **told), X[-1])
+    bounds = {"StartsTensorList": [np.array([-1])], "EndsTensorList": [np.array([0])]}
+    np.testing.assert_array_equal(evaluated("slice", attrs, Input=X, **bounds), X[-1])
 
 
 def test_what_is_known_beside_tensors():
@@ -212,9 +212,9 @@ def test_crops_are_parts(kind, attrs, message):
 
 
 def test_crops_defined_by_tensors_are_parts():
-    told = {"Shape": np.array([2, 2]), "Offsets": np.array([3, 0])}
+    bounds = {"Shape": np.array([2, 2]), "Offsets": np.array([3, 0])}
     with pytest.raises(ValueError, match="2 elements from 3 exceed an axis of size 4"):
-        evaluated("crop_tensor", X=X, **told)
+        evaluated("crop_tensor", X=X, **bounds)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
+from tests.ops.compiled_samples import wanted
 from tests.ops.samples import Sample, samples
 from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of
-from tests.ops.test_native import BACKWARD, FORWARD, is_supported, wanted
+from tests.ops.test_native import BACKWARD, FORWARD, NATIVE
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -73,13 +74,13 @@ def refusals(case: Case) -> int:
 @pytest.mark.parametrize("kind", CHECKED)
 def test_the_error_is_that_of_numpy(kind: str) -> None:
     cases = [forward(sample) for sample in samples() if sample.op == kind]
-    native = [case for case in cases if is_supported(case)]
+    native = [case for case in cases if NATIVE.has_kernels(case)]
     assert not native or sum(map(refusals, native))
 
 
 def stay_inside(case: Case) -> None:
     """Run a case with wrong numbers; a kernel that left its arrays would end the process."""
-    if is_supported(case):
+    if NATIVE.has_kernels(case):
         compute, feed = compiled(case, NativeTarget())
         for wrong in with_a_wrong_number(case, feed):
             raised(compute, wrong)

@@ -17,7 +17,7 @@ from compiler.passes.pipeline import pipeline
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.sequence import lod
 from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of
-from tests.ops.test_on_device import TARGET, lowered, run
+from tests.ops.test_on_device import DEVICE, TARGET
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -78,8 +78,8 @@ LARGE = [
 @pytest.mark.parametrize("make", [forward, backward])
 def test_large_ones(make, sample):
     case = make(sample)
-    assert lowered(case)
-    run(case, NOBODY, steps=1)
+    assert DEVICE.has_kernels(case)
+    DEVICE.run(case, NOBODY, steps=1)
 
 
 @settings(max_examples=12, deadline=None)
@@ -93,7 +93,7 @@ def test_images_of_any_size_are_resized_to_any_other(op, sizes, how):
     attrs = {"out_h": rows, "out_w": columns, "align_corners": how[0], "align_mode": how[1]}
     sample = Sample(op, {"X": numbers(2, 2, height, width)}, attrs, ("X",))
     for case in (forward(sample), backward(sample)):
-        run(case, NOBODY, steps=1)
+        DEVICE.run(case, NOBODY, steps=1)
 
 
 # ---- data that is wrong --------------------------------------------------------------------------

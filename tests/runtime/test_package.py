@@ -165,8 +165,8 @@ def test_no_code_for_a_gpu_reports_what_there_is():
 ])  # fmt: skip
 def test_a_manifest_that_is_none(package, change):
     path = package.folder / "kernels.json"
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps(told | change))
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | change))
     with pytest.raises(PackageError, match="is not a valid list of kernels"):
         read_package(package.folder)
     path.write_text("{")
@@ -182,14 +182,16 @@ def test_a_manifest_that_is_none(package, change):
     {"file": 3}, {"parameters": [""]},
 ])  # fmt: skip
 def test_a_row_that_is_none(package, change):
-    told = json.loads((package.folder / "kernels.json").read_text())["kernels"][0]
-    assert Row.of(told)
+    row = json.loads((package.folder / "kernels.json").read_text())["kernels"][0]
+    assert Row.of(row)
     with pytest.raises((ValueError, TypeError)):
-        Row.of(told | change)
+        Row.of(row | change)
 
 
 class Recorded:
     """A driver that records its calls."""
+
+    announce = None
 
     def load(self, code, entry, shared):
         return entry

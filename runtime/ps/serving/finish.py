@@ -17,7 +17,7 @@ from runtime.ps.settings import Settings
 from runtime.ps.wire.peers import Peers
 
 log = logging.getLogger("fluid.ps")
-TELL_SECONDS = 0.5
+NOTIFY_SECONDS = 0.5
 """Timeout for notifying another server that the trainers of this one have completed."""
 
 
@@ -30,7 +30,7 @@ class Finish:
         self._endpoint = endpoints[number]
         self._others = [each for each in endpoints if each != self._endpoint]
         self._peers, self._settings = peers, settings
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self._heard: set[str] = set()
         self._since: float | None = None
         self._together: float | None = None
@@ -62,18 +62,18 @@ class Finish:
     def _others_finished(self, waited: float) -> bool:
         """Whether every other server knows that this one has finished, and has finished itself."""
         for endpoint in self._others:
-            if endpoint not in self._told:
-                self._tell(endpoint)
-        missing = [e for e in self._others if e not in self._told or e not in self._heard]
+            if endpoint not in self._notified:
+                self._notify(endpoint)
+        missing = [e for e in self._others if e not in self._notified or e not in self._heard]
         if missing and waited > self._settings.reconnect:
             log.warning("server %s ends without %s", self._endpoint, ", ".join(missing))
             return True
         return not missing
 
-    def _tell(self, endpoint: str) -> None:
+    def _notify(self, endpoint: str) -> None:
         header = {"do": "finished", "endpoint": self._endpoint}
         try:
-            self._peers.call(endpoint, header, seconds=TELL_SECONDS)
+            self._peers.call(endpoint, header, seconds=NOTIFY_SECONDS)
         except WireError:
             return
-        self._told.add(endpoint)
+        self._notified.add(endpoint)

@@ -2,11 +2,8 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import count
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from compiler.codegen.native.functions import ELEMENTS
@@ -21,15 +18,9 @@ from compiler.codegen.native.llvm_ir import (
     module_text,
     zero,
 )
-from compiler.codegen.native.machine import AVX2, AVX512, Machine
+from compiler.codegen.native.machine import Machine
 from compiler.ir.types import DType
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-
-_HERE = {name for name, on in llvm.get_host_cpu_features().items() if on}
-RUNNABLE = [each for each in (AVX512, AVX2) if _HERE.issuperset(each.features)]
-"""The machines whose code runs here."""
+from tests.codegen.native.compiled_kernels import assembly_of, linked
 
 _FLUSHED, _USUAL = 0x9FC0, 0x1F80
 """MXCSR with and without flush-to-zero and denormals-are-zero."""
@@ -81,44 +72,17 @@ def _set_mxcsr(f: Function, state: int) -> None:
     f.call("llvm.x86.sse.ldmxcsr", VOID, place)
 
 
-@lru_cache
-def target(machine: Machine) -> Any:
-    """LLVM's code generator for a machine."""
-    features = ",".join(f"+{each}" for each in machine.features)
-    return llvm.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
-    )
-
-
-def _parsed(functions: Sequence[Function], machine: Machine) -> Any:
-    module = llvm.parse_assembly(module_text(functions))
-    module.triple = machine.triple
-    module.data_layout = str(target(machine).target_data)
-    return module
-
-
 def assembly(functions: Sequence[Function], machine: Machine) -> str:
     """The assembly of functions."""
-    return target(machine).emit_assembly(_parsed(functions, machine))
-
-
-@lru_cache
-def _jit() -> Any:
-    return llvm.create_lljit_compiler()
-
-
-_numbers = count()
+    return assembly_of(module_text(functions), machine)
 
 
 class Library:
     """Compiled elementwise kernels, called on arrays by name."""
 
     def __init__(self, functions: Sequence[Function], machine: Machine) -> None:
-        image = target(machine).emit_object(_parsed(functions, machine))
-        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-        for each in functions:
-            builder.export_symbol(each.name)
-        self._library = builder.link(_jit(), f"functions{next(_numbers)}")
+        names = tuple(each.name for each in functions)
+        self._library = linked(module_text(functions), names, machine)
 
     def __call__(self, name: str, dtype: Any, *operands: np.ndarray) -> np.ndarray:
         """Compute a function of arrays; the result has elements of `dtype`."""

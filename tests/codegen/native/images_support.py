@@ -1,4 +1,4 @@
-"""Compile kernels in the test process and call them on NumPy arrays between guard zones."""
+"""Call sequences of kernels on NumPy arrays between guard zones."""
 
 from __future__ import annotations
 
@@ -7,71 +7,18 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-import llvmlite.binding as llvm
 import numpy as np
 
-from compiler.codegen.native.kernel import NativeKernel
-from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.machine import AVX2, AVX512, Machine
+from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.ir.dims import Dim, Size, evaluate
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
+from tests.codegen.native.compiled_kernels import load
 
 DTYPES = {
     "float": np.float32, "double": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
     "i64": np.int64,
 }  # fmt: skip
 GUARD = 64
-
-
-def target(machine: Machine) -> llvm.TargetMachine:
-    """LLVM's code generator for a machine."""
-    features = ",".join(f"+{each}" for each in machine.features)
-    return llvm.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
-    )
-
-
-def parsed(kernel: NativeKernel, machine: Machine) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """The verified module of a kernel and its code generator."""
-    code = target(machine)
-    module = llvm.parse_assembly(kernel.text())
-    module.verify()
-    module.triple, module.data_layout = machine.triple, str(code.target_data)
-    return module, code
-
-
-def assembly(kernel: NativeKernel, machine: Machine) -> str:
-    """The assembly of a kernel."""
-    module, code = parsed(kernel, machine)
-    return code.emit_assembly(module)
-
-
-def runnable() -> list[Machine]:
-    """The machines whose code this CPU runs."""
-    has = llvm.get_host_cpu_features()
-    return [each for each in (AVX2, AVX512) if all(has.get(name) for name in each.features)]
-
-
-_loaded: dict[tuple[str, str], tuple[object, object]] = {}
-_linker: list[object] = []
-
-
-def load(kernel: NativeKernel, machine: Machine):
-    """The entry of a kernel as a ctypes function."""
-    key = (kernel.text(), machine.name)
-    if key not in _loaded:
-        module, code = parsed(kernel, machine)
-        if not _linker:
-            _linker.append(llvm.create_lljit_compiler())
-        builder = llvm.JITLibraryBuilder().add_object_img(code.emit_object(module))
-        builder = builder.add_current_process().export_symbol(kernel.name)
-        library = builder.link(_linker[0], f"images{len(_loaded)}")
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        _loaded[key] = (kind(library[kernel.name]), library)
-    return _loaded[key][0]
 
 
 class Guarded:
@@ -180,21 +127,6 @@ def spills(text: str) -> list[str]:
         for line in text.splitlines()
         if "(%rsp)" in line and ("%zmm" in line or "%ymm" in line)
     ]
-
-
-__all__ = [
-    "DTYPES",
-    "Runner",
-    "Type",
-    "assembly",
-    "load",
-    "parsed",
-    "run",
-    "runnable",
-    "spills",
-    "spills_among",
-    "target",
-]
 
 
 def spills_among(text: str, instruction: str) -> list[str]:

@@ -1,26 +1,22 @@
-"""Build kernel bodies over NumPy arrays, compile them to machine code and run them."""
+"""Build kernel bodies over NumPy arrays and run them as machine code."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import cast
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref
-from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.loops.lower import LoweredKernel, lower_one
-from compiler.codegen.native.machine import AVX2, AVX512, Machine
+from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size, evaluate
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
+from tests.codegen.native.compiled_kernels import load
 
 GUARD = 128
 """Bytes of a guard zone before and after an array."""
@@ -48,54 +44,6 @@ class Case:
         """An operand in the kernel, viewed in a shape."""
         made = operand(name, shape, dtype, region)
         return Ref(self.k, made, tuple(shape) if view is None else view)
-
-
-def target(machine: Machine) -> llvm.TargetMachine:
-    """LLVM's code generator for a machine."""
-    features = ",".join(f"+{each}" for each in machine.features)
-    return llvm.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
-    )
-
-
-def parsed(kernel: NativeKernel, machine: Machine) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """The verified module of a kernel and its code generator."""
-    code = target(machine)
-    module = llvm.parse_assembly(kernel.text())
-    module.verify()
-    module.triple, module.data_layout = machine.triple, str(code.target_data)
-    return module, code
-
-
-def assembly(kernel: NativeKernel, machine: Machine) -> str:
-    """The assembly of a kernel."""
-    module, code = parsed(kernel, machine)
-    return code.emit_assembly(module)
-
-
-def runnable() -> list[Machine]:
-    """The machines whose code this CPU runs."""
-    has = llvm.get_host_cpu_features()
-    return [each for each in (AVX2, AVX512) if all(has.get(name) for name in each.features)]
-
-
-_loaded: dict[tuple[str, str], tuple[Callable[..., None], object]] = {}
-_linker: list[Any] = []
-
-
-def load(kernel: NativeKernel, machine: Machine) -> Callable[..., None]:
-    """The entry of a kernel as a ctypes function."""
-    key = (kernel.text(), machine.name)
-    if key not in _loaded:
-        module, code = parsed(kernel, machine)
-        if not _linker:
-            _linker.append(llvm.create_lljit_compiler())
-        builder = llvm.JITLibraryBuilder().add_object_img(code.emit_object(module))
-        builder = builder.add_current_process().export_symbol(kernel.name)
-        library = builder.link(_linker[0], f"loops{len(_loaded)}")
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        _loaded[key] = (kind(library[kernel.name]), library)
-    return _loaded[key][0]
 
 
 class Guarded:

@@ -16,7 +16,8 @@ from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.ir.dims import Dim, Size, evaluate
-from tests.codegen.native.support import assembly, on_machines, run_steps
+from tests.codegen.native.compiled_kernels import assembly, on_machines
+from tests.codegen.native.support import run_steps
 
 N, H = Dim.named("N"), Dim.named("H")
 VALUES = {"N": 5, "H": 11}

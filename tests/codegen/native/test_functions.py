@@ -12,8 +12,8 @@ from compiler.codegen.native.llvm_ir import Function, Value, constant
 from compiler.codegen.native.machine import AVX2, AVX512, MACHINES, NEON, Machine
 from compiler.codegen.trace import ELEMENTWISE
 from compiler.ir.types import DType
+from tests.codegen.native.compiled_kernels import RUNNABLE
 from tests.codegen.native.function_kernels import (
-    RUNNABLE,
     Library,
     all_exponents,
     assembly,

@@ -10,8 +10,8 @@ from compiler.codegen.native.llvm_ir import I8, I16, I32, I64, Type
 from compiler.codegen.native.machine import NEON, Machine
 from compiler.ir.dims import Dim
 from tests.codegen.native import images_support as support
+from tests.codegen.native.compiled_kernels import assembly, on_machines
 
-MACHINES = pytest.mark.parametrize("machine", support.runnable(), ids=lambda each: each.name)
 ELEMENTS = pytest.mark.parametrize("element", [I8, I16, I32, I64], ids=str)
 CASES = [
     ((3, 37), (1, 0)),
@@ -29,7 +29,7 @@ CASES = [
 ]
 
 
-@MACHINES
+@on_machines
 @ELEMENTS
 @pytest.mark.parametrize(("shape", "order"), CASES, ids=str)
 @pytest.mark.parametrize("is_open", ["known", "batch", "all"])
@@ -59,13 +59,13 @@ def test_axes_that_stay_adjacent_are_merged() -> None:
 def test_transposes_assemble_for_neon(element: Type) -> None:
     for shape, order in (((2, 19, 35), (0, 2, 1)), ((4, 6, 5), (1, 0, 2))):
         [call] = transpose(NEON, element, shape, order).calls
-        assert "\tbl\t" not in support.assembly(call.kernel, NEON)
+        assert "\tbl\t" not in assembly(call.kernel, NEON)
 
 
-@MACHINES
+@on_machines
 @ELEMENTS
 def test_blocks_stay_in_registers(machine: Machine, element: Type) -> None:
     [call] = transpose(machine, element, (64, 256), (1, 0)).calls
-    text = support.assembly(call.kernel, machine)
+    text = assembly(call.kernel, machine)
     assert "call" not in text
     assert len(support.spills(text)) <= (10 if machine.registers == 16 else 0)

@@ -12,8 +12,7 @@ from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.dims import Dim
 from tests.codegen.native import images_support as support
-
-MACHINES = pytest.mark.parametrize("machine", support.runnable(), ids=lambda each: each.name)
+from tests.codegen.native.compiled_kernels import assembly, on_machines
 
 # N, H, W, C, F, padding
 CASES = {
@@ -50,7 +49,7 @@ def relu(element: Type) -> Epilogue:
     return Epilogue("relu", operands, finish, start="bias")
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("m", [4, 2])
 @pytest.mark.parametrize("layout", ["OIHW", "HWIO"])
 @pytest.mark.parametrize("batch", ["known", "open"])
@@ -76,7 +75,7 @@ def test_winograd_is_the_convolution(
     assert abs(found - expected).max() <= 1e-5 * abs(expected).max()
 
 
-@MACHINES
+@on_machines
 def test_winograd_in_float64(machine: Machine) -> None:
     random = np.random.default_rng(0)
     images, filters = random.normal(size=(1, 9, 9, 5)), random.normal(size=(6, 5, 3, 3))
@@ -85,7 +84,7 @@ def test_winograd_in_float64(machine: Machine) -> None:
     np.testing.assert_allclose(found, convolved(images, filters, (1, 1, 1, 1)), atol=1e-12)
 
 
-@MACHINES
+@on_machines
 def test_a_nan_reaches_only_tiles_that_cover_it(machine: Machine) -> None:
     images = np.ones((2, 16, 16, 16), np.float32)
     images[0, 2, 2, 3] = np.nan
@@ -97,7 +96,7 @@ def test_a_nan_reaches_only_tiles_that_cover_it(machine: Machine) -> None:
     assert not np.isnan(found[1]).any()
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("m", [4, 2])
 @pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 1, 1, 0)], ids=str)
 def test_the_gradient_by_images_is_winograd_on_flipped_filters(
@@ -126,7 +125,7 @@ def test_the_gradient_by_images_is_winograd_on_flipped_filters(
 def test_winograd_assembles_for_neon() -> None:
     steps = winograd(NEON, F32, Dim.named("N"), 14, 14, 19, 35)
     for call in (*steps.prepare, *steps.calls):
-        assert "\tbl\t" not in support.assembly(call.kernel, NEON)
+        assert "\tbl\t" not in assembly(call.kernel, NEON)
 
 
 def test_it_pays_on_large_images_of_many_channels() -> None:

@@ -24,8 +24,8 @@ from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.dims import Dim
 from compiler.ops.image import pool_numpy
 from tests.codegen.native import images_support as support
+from tests.codegen.native.compiled_kernels import assembly, on_machines
 
-MACHINES = pytest.mark.parametrize("machine", support.runnable(), ids=lambda each: each.name)
 NUMPY = {F32: np.float32, F64: np.float64}
 
 
@@ -97,7 +97,7 @@ DEPTHWISE = {
 }
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("case", DEPTHWISE.values(), ids=DEPTHWISE)
@@ -124,7 +124,7 @@ def test_depthwise_is_the_sum_of_products(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5 if element == F32 else 1e-12)
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("case", DEPTHWISE.values(), ids=DEPTHWISE)
@@ -158,7 +158,7 @@ def test_depthwise_gradients(machine: Machine, element: Type, is_open: bool, cas
     np.testing.assert_allclose(found, d_filters, atol=tolerance)
 
 
-@MACHINES
+@on_machines
 def test_depthwise_keeps_nan_where_it_is(machine: Machine) -> None:
     """A NaN reaches the windows that cover it, through the activation, and no others."""
     rows = axis(9, 3, 1, 1, 1)
@@ -209,7 +209,7 @@ def pool_windows(machine: Machine, element: Type, case) -> Windows:
     return Windows(N, rows, columns, Channels(machine, element, C))
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("case", POOLS.values(), ids=POOLS)
@@ -237,7 +237,7 @@ def test_pooling_is_that_of_the_op(machine: Machine, element: Type, is_open: boo
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@MACHINES
+@on_machines
 def test_a_maximum_that_is_nan_has_no_gradient(machine: Machine) -> None:
     windows = pool_windows(machine, F32, (1, 4, 4, 3, 2, 2, 0, False))
     images = np.ones((1, 4, 4, 3), np.float32)
@@ -260,7 +260,7 @@ CELLS = {
 }
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("case", CELLS.values(), ids=CELLS)
@@ -310,11 +310,11 @@ def test_kernels_assemble_for_neon(channels: int) -> None:
                   for largest in (True, False)]  # fmt: skip
     for sequence in sequences:
         for call in (*sequence.prepare, *sequence.calls):
-            text = support.assembly(call.kernel, NEON)
+            text = assembly(call.kernel, NEON)
             assert "\tbl\t" not in text, "calls a function"
 
 
-@MACHINES
+@on_machines
 @pytest.mark.parametrize("channels", [144, 17])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_depthwise_keeps_its_sums_in_registers(
@@ -323,7 +323,7 @@ def test_depthwise_keeps_its_sums_in_registers(
     rows = axis(56, 3, stride, 1, 1)
     windows = Windows(1, rows, rows, Channels(machine, F32, channels))
     [call] = depthwise(windows, epilogue=activated(F32)).calls
-    text = support.assembly(call.kernel, machine)
+    text = assembly(call.kernel, machine)
     assert "vfmadd" in text
     assert "call" not in text
     assert support.spills_among(text, "vfmadd") == []

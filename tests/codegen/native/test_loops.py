@@ -17,10 +17,10 @@ from compiler.ir import philox
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import Region
 from compiler.ir.types import DType
-from tests.codegen.native.loops_support import Case, assembly, call, operand, run, runnable
+from tests.codegen.native.compiled_kernels import RUNNABLE, assembly, on_machines
+from tests.codegen.native.loops_support import Case, call, operand, run
 
 N, M = Dim.named("N"), Dim.named("M")
-ON_EACH = pytest.mark.parametrize("machine", runnable(), ids=lambda machine: machine.name)
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -44,7 +44,7 @@ def check(
 # ---- pointwise ----
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("count", [1, 7, 16, 33, 100, 4096, 70001])
 @pytest.mark.parametrize("is_open", [False, True])
 def test_one_axis(machine: Machine, count: int, is_open: bool) -> None:
@@ -60,7 +60,7 @@ def test_one_axis(machine: Machine, count: int, is_open: bool) -> None:
     check(case, machine, arrays, {"Out": want}, {"N": count}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(3, 5, 7), (2, 40, 19), (70, 3, 1), (1, 1, 50)])
 @pytest.mark.parametrize("kept", range(8))
 def test_broadcasting_over_every_axis(machine: Machine, sizes: tuple[int, ...], kept: int) -> None:
@@ -73,7 +73,7 @@ def test_broadcasting_over_every_axis(machine: Machine, sizes: tuple[int, ...], 
     check(case, machine, arrays, {"Out": arrays["X"] + arrays["Y"]}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_in_place(machine: Machine) -> None:
     case = Case((1000,))
     (i,) = case.indices
@@ -83,7 +83,7 @@ def test_in_place(machine: Machine) -> None:
     check(case, machine, {"X": given}, {"X": given * np.float32(3)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("dtype", [d for d in DType if d is not DType.TOKEN], ids=lambda d: d.text)
 @pytest.mark.parametrize("other", [d for d in DType if d is not DType.TOKEN], ids=lambda d: d.text)
 def test_casts_between_all_types(machine: Machine, dtype: DType, other: DType) -> None:
@@ -96,7 +96,7 @@ def test_casts_between_all_types(machine: Machine, dtype: DType, other: DType) -
           {"Out": given.astype(other.numpy)}, exact=True)  # fmt: skip
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8, DType.INT16, DType.INT64, DType.FP64])
 def test_arithmetic_in_other_types(machine: Machine, dtype: DType) -> None:
     case = Case((301,))
@@ -108,7 +108,7 @@ def test_arithmetic_in_other_types(machine: Machine, dtype: DType) -> None:
     check(case, machine, {"X": a, "Y": b, "Out": np.zeros_like(a)}, {"Out": want}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_rows_with_gaps(machine: Machine) -> None:
     region = Region(0, 12 * 4, 20 * 4)
     case = Case((9, 12))
@@ -119,7 +119,7 @@ def test_rows_with_gaps(machine: Machine) -> None:
     check(case, machine, arrays, {"Out": given[:, :12] + np.float32(1)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(5, 70), (64, 33), (3, 3)])
 def test_transpose(machine: Machine, sizes: tuple[int, int]) -> None:
     case = Case(sizes[::-1])
@@ -130,7 +130,7 @@ def test_transpose(machine: Machine, sizes: tuple[int, int]) -> None:
     check(case, machine, {"X": given, "Out": given.T.copy()}, {"Out": given.T}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("is_open", [False, True])
 def test_unravelled_index(machine: Machine, is_open: bool) -> None:
     first: Size = N if is_open else 6
@@ -144,7 +144,7 @@ def test_unravelled_index(machine: Machine, is_open: bool) -> None:
     check(case, machine, arrays, {"Out": given.transpose(1, 0, 2)}, {"N": 6}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_index_as_number(machine: Machine) -> None:
     case = Case((50, 9))
     i, j = case.indices
@@ -157,7 +157,7 @@ def test_index_as_number(machine: Machine) -> None:
 # ---- gathers, scatters, conditions ----
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("dtype", [DType.INT32, DType.INT64])
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_gather_rows(machine: Machine, dtype: DType, width: int) -> None:
@@ -174,7 +174,7 @@ def test_gather_rows(machine: Machine, dtype: DType, width: int) -> None:
     check(case, machine, arrays, {"Out": want}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_scatter_add_in_order(machine: Machine, width: int) -> None:
     case = Case((500, width))
@@ -189,7 +189,7 @@ def test_scatter_add_in_order(machine: Machine, width: int) -> None:
     check(case, machine, arrays, {"Out": want}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_add_into_one_element(machine: Machine) -> None:
     case = Case((100,))
     (i,) = case.indices
@@ -200,7 +200,7 @@ def test_add_into_one_element(machine: Machine) -> None:
     check(case, machine, arrays, {"Out": given.sum(keepdims=True)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("shift", [-3, 0, 5])
 def test_window_with_padding(machine: Machine, shift: int) -> None:
     case = Case((4, 37))
@@ -215,7 +215,7 @@ def test_window_with_padding(machine: Machine, shift: int) -> None:
     check(case, machine, {"X": given, "Out": np.zeros_like(want)}, {"Out": want}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_conditional_store(machine: Machine) -> None:
     case = Case((77,))
     (i,) = case.indices
@@ -233,7 +233,7 @@ REDUCED: dict[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("fn", REDUCED)
 @pytest.mark.parametrize("sizes", [(3, 100, 4), (2, 5, 70), (1, 1000, 1), (40, 3, 33), (2, 1, 5)])
 @pytest.mark.parametrize("is_open", [False, True])
@@ -250,7 +250,7 @@ def test_middle_axis(machine: Machine, fn: str, sizes: tuple[int, int, int], is_
     check(case, machine, arrays, {"Out": want}, dict(zip("NMK", sizes, strict=True)))
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("fn", ["max", "min"])
 @pytest.mark.parametrize("place", [0, 20, 69])
 def test_nan_is_the_largest_and_the_smallest(machine: Machine, fn: str, place: int) -> None:
@@ -265,7 +265,7 @@ def test_nan_is_the_largest_and_the_smallest(machine: Machine, fn: str, place: i
     check(case, machine, arrays, {"Out": getattr(np, fn)(given, axis=1)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(5, 130), (300, 10), (4, 1), (2, 3000)])
 def test_softmax(machine: Machine, sizes: tuple[int, int]) -> None:
     case = Case((N,))
@@ -280,7 +280,7 @@ def test_softmax(machine: Machine, sizes: tuple[int, int]) -> None:
     check(case, machine, arrays, {"Out": want / want.sum(1, keepdims=True)}, {"N": sizes[0]})
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(5, 130), (30, 10), (2, 2000)])
 def test_layer_norm(machine: Machine, sizes: tuple[int, int]) -> None:
     case = Case((sizes[0],))
@@ -303,7 +303,7 @@ def test_layer_norm(machine: Machine, sizes: tuple[int, int]) -> None:
         np.testing.assert_allclose(found["Mean"], middle[:, 0], rtol=1e-6)
 
 
-@ON_EACH
+@on_machines
 def test_moments_of_columns_where_a_condition_holds(machine: Machine) -> None:
     case = Case((37,))
     (j,) = case.indices
@@ -319,7 +319,7 @@ def test_moments_of_columns_where_a_condition_holds(machine: Machine) -> None:
     check(case, machine, arrays, wanted)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("dtype", [DType.BOOL, DType.INT8, DType.UINT8, DType.INT64, DType.FP16])
 def test_reductions_of_other_types(machine: Machine, dtype: DType) -> None:
     case = Case((5,))
@@ -337,7 +337,7 @@ def test_reductions_of_other_types(machine: Machine, dtype: DType) -> None:
     check(case, machine, arrays, {"A": given.max(1), "B": given.min(1)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_argmax_takes_the_first(machine: Machine) -> None:
     case = Case((6,))
     (i,) = case.indices
@@ -349,7 +349,7 @@ def test_argmax_takes_the_first(machine: Machine) -> None:
     check(case, machine, arrays, {"Out": given.argmax(1)}, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(3, 50, 1), (2, 7, 40)])
 def test_cumsum(machine: Machine, sizes: tuple[int, int, int]) -> None:
     case = Case((sizes[0], sizes[2]))
@@ -362,7 +362,7 @@ def test_cumsum(machine: Machine, sizes: tuple[int, int, int]) -> None:
     check(case, machine, arrays, {"Out": np.cumsum(given, axis=1)})
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 37, 1000])
 def test_argsort_is_stable_and_nan_is_the_largest(
@@ -386,7 +386,7 @@ def test_argsort_is_stable_and_nan_is_the_largest(
     check(case, machine, arrays, wanted, exact=True)
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("sizes", [(1000,), (4, 30), (5, 64)])
 @pytest.mark.parametrize("dtype", [DType.FP32, DType.FP64])
 def test_uniform_numbers(machine: Machine, sizes: tuple[int, ...], dtype: DType) -> None:
@@ -401,7 +401,7 @@ def test_uniform_numbers(machine: Machine, sizes: tuple[int, ...], dtype: DType)
     check(case, machine, arrays, {"Out": want}, exact=True)
 
 
-@ON_EACH
+@on_machines
 def test_product_with_computed_factors(machine: Machine) -> None:
     tiles = Tiles("product", (2,), (13, 37, 50))
     case = Case((), tiles)
@@ -417,7 +417,7 @@ def test_product_with_computed_factors(machine: Machine) -> None:
     np.testing.assert_allclose(found["Out"], want, rtol=1e-4, atol=1e-4)
 
 
-@ON_EACH
+@on_machines
 def test_loop_with_its_own_end(machine: Machine) -> None:
     case = Case((9, 20))
     i, j = case.indices
@@ -430,7 +430,7 @@ def test_loop_with_its_own_end(machine: Machine) -> None:
     check(case, machine, arrays, {"Out": want})
 
 
-@ON_EACH
+@on_machines
 def test_reduction_that_one_axis_of_the_grid_shares(machine: Machine) -> None:
     case = Case((9, 20))
     i, j = case.indices
@@ -477,7 +477,7 @@ def test_checking_mode_reports_the_operand_and_skips_the_access() -> None:
     case.k.store(out, (i,), x[i])
     lowered = lower_one(case.k, AVX512, checked=True)
     arrays = {"X": floats(20), "Out": np.full(40, 7, np.float32)}
-    assert call(lowered, runnable()[-1], arrays, {}) == 1
+    assert call(lowered, RUNNABLE[0], arrays, {}) == 1
     assert (arrays["Out"][20:] == 0).all()
 
 
@@ -509,7 +509,7 @@ def test_column_sums_have_lanes_along_columns() -> None:
     assert "load <16 x float>" in text
 
 
-@ON_EACH
+@on_machines
 def test_functions_with_branches_are_hoisted(machine: Machine) -> None:
     case = Case((7, 40))
     i, j = case.indices
@@ -521,7 +521,7 @@ def test_functions_with_branches_are_hoisted(machine: Machine) -> None:
     check(case, machine, arrays, {"Out": np.sin(wide) * b + np.cos(wide)})
 
 
-@ON_EACH
+@on_machines
 @pytest.mark.parametrize("columns", [1, 5, 64])
 def test_long_reductions_are_split_into_parts(machine: Machine, columns: int) -> None:
     case = Case((columns,))

@@ -24,8 +24,8 @@ from compiler.ir.philox import (
     uniform_float64_by_key,
 )
 from compiler.ir.types import DType
+from tests.codegen.native.compiled_kernels import RUNNABLE
 from tests.codegen.native.function_kernels import (
-    RUNNABLE,
     Library,
     assembly,
     same,

@@ -1,0 +1,74 @@
+"""Float64 arithmetic in any rounding mode by exact fractions: slow, for the cases that are rare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from runtime.ptx.group import Value
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _subtract(a: Any, b: Any) -> Any:
+    return a - b
+
+
+def _multiply(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "add": _add, "sub": _subtract, "mul": _multiply, "div": _divide, "fma": _fma,
+}  # fmt: skip
+
+
+def by_fractions(name: str, mode: str, *parts: Value) -> Value:
+    """add, sub, mul, div or fma of float64, rounded once (rn, rz, rm, rp)."""
+    arrays = np.broadcast_arrays(*parts)
+    function = _FUNCTIONS[name]
+    rows: Any = zip(*(each.ravel().tolist() for each in arrays), strict=True)
+    found = [_one(function, mode, row) for row in rows]
+    return np.array(found, "f8").reshape(arrays[0].shape)[()]
+
+
+def _one(function: Callable[..., Any], mode: str, values: Sequence[float]) -> float:
+    plain = float(function(*map(np.float64, values)))
+    divides_by_zero = function is _divide and values[1] == 0
+    if not np.isfinite(values).all() or divides_by_zero:
+        return plain
+    return _rounded(function(*map(Fraction, values)), mode, plain)
+
+
+def _rounded(exact: Fraction, mode: str, plain: float) -> float:
+    if exact == 0:
+        return -0.0 if mode == "rm" and not np.signbit(plain) else plain
+    nearest = _nearest(exact)
+    over = nearest == np.inf or (np.isfinite(nearest) and Fraction(nearest) > exact)
+    under = nearest == -np.inf or (np.isfinite(nearest) and Fraction(nearest) < exact)
+    if over and (mode == "rm" or (mode == "rz" and exact > 0)):
+        return float(np.nextafter(nearest, -np.inf))
+    if under and (mode == "rp" or (mode == "rz" and exact < 0)):
+        return float(np.nextafter(nearest, np.inf))
+    return nearest
+
+
+def _nearest(exact: Fraction) -> float:
+    try:
+        found = float(exact)
+    except OverflowError:
+        return float(np.inf if exact > 0 else -np.inf)
+    return found if found else float(np.copysign(0.0, 1 if exact > 0 else -1))

@@ -1,0 +1,132 @@
+"""PTX text to kernels.
+
+The whole module is read: variables, and the entries with their parameters, registers and
+instructions. Functions other than entries are refused when they are called, not when they are
+declared. Hostile text gets a PtxSyntaxError with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from runtime.ptx.body import Body
+from runtime.ptx.errors import PtxSyntaxError, UnsupportedInstruction
+from runtime.ptx.instructions import BYTES, Kernel, Parameter, Variable
+from runtime.ptx.reader import Reader
+from runtime.ptx.tokens import tokens
+from runtime.ptx.variables import STATE, variable
+
+_LINKING = (".visible", ".extern", ".weak", ".common")
+_THREADS = (".reqntid", ".maxntid")
+_ONE_NUMBER = (".minnctapersm", ".maxnreg", ".maxclusterrank")
+
+
+def parse(text: str) -> Mapping[str, Kernel]:
+    """Return the kernels of PTX text by name.
+
+    Raises PtxSyntaxError with the line, or UnsupportedInstruction for a directive unknown here.
+    """
+    return _Module(Reader(list(tokens(text)))).kernels()
+
+
+class _Module:
+    def __init__(self, reader: Reader) -> None:
+        self._read = reader
+        self._target = ""
+        self._variables: dict[str, Variable] = {}
+        self._found: dict[str, Kernel] = {}
+
+    def kernels(self) -> Mapping[str, Kernel]:
+        while not self._read.at_end:
+            self._directive()
+        if not self._target:
+            raise PtxSyntaxError("PTX without .target")
+        shared = self._variables
+        return {
+            name: replace(each, target=self._target, variables={**shared, **each.variables})
+            for name, each in self._found.items()
+        }
+
+    def _directive(self) -> None:
+        token = self._read.next()
+        word = token.text
+        if token.kind == "file":
+            self._read.file(word)
+        elif token.kind == "loc" or word in _LINKING:
+            pass
+        elif word in (".version", ".address_size"):
+            self._read.word()
+        elif word == ".target":
+            self._target = self._read.word()
+            self._read.skip_list()
+        elif word in STATE:
+            self._variable(word)
+        elif word == ".entry":
+            self._entry()
+        else:
+            self._other(word)
+
+    def _variable(self, space: str) -> None:
+        made = variable(self._read, space)
+        self._variables[made.name] = made
+
+    def _other(self, word: str) -> None:
+        if word == ".func":
+            self._read.skip_function()
+        elif word == ".section":
+            self._read.skip_section()
+        else:
+            raise self._read.error(f"unexpected {word!r}")
+
+    def _entry(self) -> None:
+        name = self._read.word()
+        parameters = self._parameters() if self._read.peek() == "(" else ()
+        required, most = self._limits()
+        body = Body(self._read, frozenset(self._variables), frozenset(p.name for p in parameters))
+        body.read()
+        if name in self._found:
+            raise self._read.error(f"two kernels are named {name}")
+        self._found[name] = Kernel(
+            name, "", parameters, tuple(body.registers), body.variables,
+            tuple(body.instructions), body.labels, required, most,
+        )  # fmt: skip
+
+    def _parameters(self) -> tuple[Parameter, ...]:
+        self._read.take("(")
+        found: list[Parameter] = []
+        while self._read.peek() != ")":
+            found.append(self._parameter())
+            if self._read.peek() == ",":
+                self._read.take(",")
+        self._read.take(")")
+        return tuple(found)
+
+    def _parameter(self) -> Parameter:
+        self._read.take(".param")
+        kind = ""
+        while (word := self._read.word())[0] == ".":
+            if word == ".align":
+                self._read.number()
+            elif word[1:] in BYTES:
+                kind = word[1:]
+            elif word not in (".ptr", ".global", ".shared", ".const", ".local"):
+                raise UnsupportedInstruction(f"parameters with {word} are not supported")
+        if not kind:
+            raise self._read.error(f"the parameter {word} has no type")
+        return Parameter(word, kind, self._read.array_size(1))
+
+    def _limits(self) -> tuple[tuple[int, int, int] | None, int]:
+        required, most = None, 1024
+        while self._read.peek() != "{":
+            word = self._read.word()
+            if word in _THREADS:
+                numbers = self._read.numbers()
+                x, y, z = (*numbers, 1, 1)[:3]
+                required = (x, y, z) if word == ".reqntid" else required
+                most = x * y * z if word == ".maxntid" else most
+            elif word in _ONE_NUMBER:
+                self._read.number()
+            else:
+                raise UnsupportedInstruction(f"the directive {word} of a kernel is not supported")
+        return required, most

@@ -1,0 +1,68 @@
+"""Compile the sample of one op for a target and compare its numbers with what the op means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.target import Target
+from compiler.freeze import freeze
+from compiler.ir.opdef import find, listed
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.device.name_sizes import NameSizes
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
+from tests.ops.samples import Sample, samples
+from tests.ops.test_generated import NOBODY, Case, graph_of
+
+FIRST = {s.op: s for s in reversed(samples())}
+"""The first sample of each op."""
+
+
+def wanted(case: Case) -> list[str]:
+    """The outputs that have elements."""
+    return [s for s, value in case.results.items() if any(v.size for v in listed(value))]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Samples compiled for a target, run in a place (CPU where it is None)."""
+
+    target: Target
+    place: runtime.Place | None = None
+
+    def check(self, case: Case, sample: Sample) -> None:
+        """Compare a case with its meaning.
+
+        The first sample of an op runs twice, as a step must not depend on earlier ones, and once
+        more with its batch size as a name.
+        """
+        if find(case.op).is_random and "Key" not in case.values:
+            pytest.skip("its numbers are random")
+        if not self.has_kernels(case):
+            pytest.skip("this call of it runs in NumPy")
+        is_first = sample is FIRST[sample.op]
+        self.run(case, NOBODY, steps=2 if is_first else 1)
+        first = next((v for v in case.values.values() if isinstance(v, np.ndarray) and v.ndim), [])
+        if is_first and len(first) != NOBODY:
+            self.run(case, len(first), steps=1)
+
+    def has_kernels(self, case: Case) -> bool:
+        """Whether there are kernels for this call, and not only for its op."""
+        graph, _ = graph_of(case, wanted(case), NOBODY)
+        run_passes(graph, [NameSizes()], Context())
+        return not any(self.target.supports(op) for op in graph.ops())
+
+    def run(self, case: Case, batch: int, steps: int) -> None:
+        graph, feed = graph_of(case, wanted(case), batch)
+        run_passes(graph, pipeline(Options(), self.target), Context())
+        compute = runtime.load(self.target.emit(freeze(graph)), self.place)
+        for _ in range(steps):
+            wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
+            for (slot, want), found in zip(wants, compute(feed), strict=True):
+                assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
+                np.testing.assert_allclose(found, want, rtol=5e-5, atol=2e-6, err_msg=slot)

@@ -1,0 +1,37 @@
+"""Kernels of op samples, compiled for sm_80 and executed by the PTX machine, mean what their ops do.
+
+Each launch goes through the project's own driver, launcher and packed arguments.
+"""
+
+import pytest
+
+from tests.runtime.ptx.on_machine import cases, check
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+FAST = (
+    "relu", "softmax", "layer_norm", "conv2d", "conv2d_grad", "matmul", "cos", "lamb",
+    "lookup_table_grad", "cumsum", "top_k", "dropout_grad", "reduce_sum", "pool2d_grad",
+)  # fmt: skip
+CALLS = {"add_position_encoding": "its kernel calls a function, which the machine refuses"}
+FIRST = {kind: (make, sample) for kind, make, sample in reversed(list(cases()))}
+
+
+@pytest.fixture(autouse=True)
+def host_memory(monkeypatch):
+    """Device memory is the host's, as in the interpreter."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+@pytest.mark.parametrize("kind", [each for each in FAST if each in FIRST])
+def test_a_few_ops_agree(kind):
+    make, sample = FIRST[kind]
+    assert check(make(sample)), "its kernels are launched"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted({*FIRST} - {*FAST} - {*CALLS}))
+def test_every_op_agrees(kind):
+    make, sample = FIRST[kind]
+    check(make(sample))
