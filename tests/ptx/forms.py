@@ -162,7 +162,6 @@ SHAPED: dict[str, Callable[[Whole, str], tuple[str, tuple[str, ...], Model]]] = 
     "bfind": lambda whole, kind: ("b32", (kind,), integers.find_leading(whole)),
     "brev": lambda whole, kind: (kind, (kind,), integers.reverse(whole)),
     "prmt": lambda whole, kind: (kind, (kind,) * 3, integers.permute),
-    "dp4a.s32": lambda whole, kind: (kind, (kind,) * 3, integers.dot),
 }
 """Integer instructions by what stands before the type: kinds of result and operands, and model."""
 for _left in (True, False):

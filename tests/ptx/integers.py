@@ -199,11 +199,3 @@ def permute(a: int, b: int, c: int) -> int:
         byte = (((b << 32) | a) >> (8 * (choice & 7))) & 255
         found |= ((255 if byte & 128 else 0) if choice & 8 else byte) << (8 * place)
     return found
-
-
-def dot(a: int, b: int, c: int) -> int:
-    """dp4a of signed bytes: four products and c."""
-    byte = Whole("s8")
-    return Whole("s32").wrapped(
-        c + sum(byte.value(a >> n) * byte.value(b >> n) for n in (0, 8, 16, 24))
-    )

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
+from runtime.ptx import execute as run
 from tests.ptx.floats import FORMATS
 from tests.ptx.forms import Form
 from tests.ptx.operands import tuples, width
@@ -18,8 +18,7 @@ def execute(
     text: str, arrays: Sequence[Array], blocks: int = 1, shared: int = 0, threads: int = THREADS
 ) -> None:
     """Run the only kernel of a text on arrays, which it changes, with so many shared bytes."""
-    machine = pytest.importorskip("runtime.ptx")
-    machine.execute(text, "one", blocks, threads, list(arrays), shared=shared)
+    run(text, "one", blocks, threads, list(arrays), shared=shared)
 
 
 def column(values: Sequence[int], kind: str = "u4") -> Array:

@@ -3,7 +3,9 @@
 import random
 
 import numpy as np
+import pytest
 
+from runtime.ptx.errors import UnsupportedInstruction
 from tests.ptx.runner import column, execute
 from tests.ptx.text import THREADS, address, kernel, store
 
@@ -54,6 +56,7 @@ def with_declarations(text: str, outside: str, inside: str) -> str:
     return text[:place].replace(".visible", outside + ".visible") + inside + text[place:]
 
 
+@pytest.mark.xfail(reason="calls are not executed", raises=UnsupportedInstruction)
 def test_functions_write_to_their_callers_local_memory() -> None:
     body = [
         "mov.b64 %SPL, __local_depot0;", "cvta.local.u64 %SP, %SPL;", "add.u64 %rd13, %SPL, 0;",

@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.ptx import disagreements
+from tests.ptx.disagreements import marked
 from tests.ptx.forms import Form
 from tests.ptx.integers import Whole
 from tests.ptx.listed import FORMS
@@ -117,7 +119,7 @@ def lines(form: Form, use: Use, own: list[str], offset: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.name}{form.text[15:]}")
+@pytest.mark.parametrize("form", marked(FORMS, disagreements.SHARED))
 def test_results_are_those_of_each_thread_alone(form: Form) -> None:
     found = uses(form)
     rows, size = tuples(form)[:: COUNT // LANES], width(form.result) // 8

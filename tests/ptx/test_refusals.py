@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from runtime.ptx.errors import UnsupportedInstruction
 from tests.ptx.runner import execute
 from tests.ptx.text import THREADS, kernel
 
@@ -34,9 +35,6 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("line", UNKNOWN, ids=lambda line: line.split()[0])
 def test_unknown_instructions_are_refused_by_name(line: str) -> None:
-    errors = pytest.importorskip("runtime.ptx.errors")
     body = [f"mov.b32 %r{n}, {n};" for n in (9, 10, 11, 12, 13)] + [line]
-    with pytest.raises(
-        errors.UnsupportedInstruction, match=line.split(maxsplit=1)[0].replace(".", r"\.")
-    ):
+    with pytest.raises(UnsupportedInstruction, match=line.split(maxsplit=1)[0].replace(".", r"\.")):
         execute(kernel("one", 1, body), [np.zeros(THREADS, "u4")])

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.ptx.disagreements import BY_THREAD, marked
 from tests.ptx.forms import Form
 from tests.ptx.listed import FORMS
 from tests.ptx.runner import disagreements
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.name}{form.text[15:]}")
+@pytest.mark.parametrize("form", marked(FORMS, BY_THREAD))
 def test_results(form: Form) -> None:
     found = disagreements(form)
     assert not found, "\n".join([f"{len(found)} operands", *found[:12]])
