@@ -1,0 +1,194 @@
+"""mma.sync and ldmatrix: fragments by lane beside the scalar model."""
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.ptx.floats import F32, TF32, Format
+from tests.ptx.fragments import SHAPES, Matrix, Shape, matrix_elements, matrix_row, packed, product
+from tests.ptx.runner import Array, execute
+from tests.ptx.text import THREADS, kernel
+from tests.ptx.warps import LANES
+
+
+def wide_load(array: int, first: int, count: int) -> list[str]:
+    """`count` registers of the thread from consecutive words."""
+    lines = [f"mad.wide.s32 %rd{20 + array}, %r0, {4 * count}, %rd{array};"]
+    return lines + [
+        f"ld.global.b32 %r{first + n}, [%rd{20 + array}+{4 * n}];" for n in range(count)
+    ]
+
+
+def registers(first: int, count: int) -> str:
+    return "{" + ", ".join(f"%r{first + n}" for n in range(count)) + "}"
+
+
+def mma_kernel(shape: Shape) -> str:
+    a, b = len(shape.a(0)) // shape.packed, len(shape.b(0)) // shape.packed
+    body = [
+        *wide_load(1, 10, a), *wide_load(2, 20, b), *wide_load(3, 30, 4),
+        f"{shape.name} {registers(40, 4)}, {registers(10, a)}, {registers(20, b)}, {registers(30, 4)};",
+        "mad.wide.s32 %rd20, %r0, 16, %rd0;", f"st.global.v4.b32 [%rd20], {registers(40, 4)};",
+    ]  # fmt: skip
+    return kernel("one", 4, body)
+
+
+def run_mma(
+    shape: Shape, a: list[list[int]], b: list[list[int]], c: list[list[int]]
+) -> list[list[int]]:
+    """Bits of `a b + c`, the same in each warp, from bits of elements."""
+    lanes = [n % LANES for n in range(THREADS)]
+    given = [
+        [packed([matrix[i][j] for i, j in places(lane)], count) for lane in lanes]
+        for matrix, places, count in (
+            (a, shape.a, shape.packed),
+            (b, shape.b, shape.packed),
+            (c, shape.c, 1),
+        )
+    ]
+    out = np.zeros((THREADS, 4), "u4")
+    execute(mma_kernel(shape), [out, *(np.array(each, "u4") for each in given)])
+    for warp in out.reshape(-1, LANES, 4):
+        assert np.array_equal(warp, out[:LANES])
+    found = [[0] * 8 for _ in range(16)]
+    for lane in range(LANES):
+        for (i, j), bits in zip(shape.c(lane), out[lane].tolist(), strict=True):
+            found[i][j] = bits
+    return found
+
+
+def bits_of(values: Matrix, fmt: Format) -> list[list[int]]:
+    shift = 13 if fmt is TF32 else 0
+    return [[fmt.rounded(value) << shift for value in row] for row in values]
+
+
+def numbers(source: random.Random, rows: int, columns: int, top: int, bottom: int) -> Matrix:
+    return [
+        [Fraction(source.randrange(-top, top + 1), bottom) for _ in range(columns)]
+        for _ in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_products_of_small_integers_are_exact(shape: Shape) -> None:
+    source = random.Random(shape.name)
+    a, b = numbers(source, 16, shape.depth, 15, 1), numbers(source, shape.depth, 8, 15, 1)
+    c = numbers(source, 16, 8, 1000, 1)
+    got = run_mma(shape, bits_of(a, shape.format), bits_of(b, shape.format), bits_of(c, F32))
+    assert got == bits_of(product(a, b, c)[0], F32)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_products_round_no_more_than_their_sizes_allow(shape: Shape) -> None:
+    """PTX promises single precision at least, sums in any order: a truncation a term and one more."""
+    source, fmt = random.Random(shape.name), shape.format
+    a, b = (
+        numbers(source, 16, shape.depth, 1 << 20, 1 << 18),
+        numbers(source, shape.depth, 8, 1 << 20, 1 << 18),
+    )
+    c = numbers(source, 16, 8, 1 << 22, 1 << 20)
+    given = [bits_of(a, fmt), bits_of(b, fmt), bits_of(c, F32)]
+    shift = 13 if fmt is TF32 else 0
+    a, b = ([[fmt.value(bits >> shift) for bits in row] for row in each] for each in given[:2])
+    c = [[F32.value(bits) for bits in row] for row in given[2]]
+    exact, sizes = product(a, b, c)
+    for i, row in enumerate(run_mma(shape, *given)):
+        for j, bits in enumerate(row):
+            assert abs(F32.value(bits) - exact[i][j]) <= sizes[i][j] * (shape.depth + 1) / (1 << 23)
+
+
+def test_tf32_products_ignore_low_bits() -> None:
+    shape, source = SHAPES[0], random.Random(0)
+    a, b, c = (
+        numbers(source, 16, 8, 9, 1),
+        numbers(source, 8, 8, 9, 1),
+        numbers(source, 16, 8, 9, 1),
+    )
+    noisy = [
+        [[bits | source.getrandbits(13) for bits in row] for row in bits_of(each, TF32)]
+        for each in (a, b)
+    ]
+    assert run_mma(shape, *noisy, bits_of(c, F32)) == bits_of(product(a, b, c)[0], F32)
+
+
+def test_products_with_infinity_and_nan() -> None:
+    """A NaN stays in its row of A; an infinity meets a zero in one column."""
+    shape = SHAPES[-1]
+    a, b, c = ([[shape.format.one] * n for _ in range(m)] for m, n in ((16, 16), (16, 8), (16, 8)))
+    a[3][5], a[9][2], b[2][4] = shape.format.nan, shape.format.infinity, 0
+    got = run_mma(shape, a, b, [[F32.one] * 8 for _ in c])
+    nans = {(i, j) for i, row in enumerate(got) for j, bits in enumerate(row) if F32.is_nan(bits)}
+    assert nans == {(3, j) for j in range(8)} | {(9, 4)}
+    assert all(got[9][j] == F32.infinity for j in range(8) if j != 4)
+    assert got[0] == [F32.rounded(Fraction(16 if j == 4 else 17)) for j in range(8)]
+
+
+# ---- ldmatrix ---------------------------------------------------------------------------------
+
+ROWS = [
+    7,
+    3,
+    12,
+    0,
+    31,
+    9,
+    22,
+    18,
+    1,
+    30,
+    5,
+    27,
+    14,
+    8,
+    25,
+    2,
+    19,
+    6,
+    11,
+    29,
+    4,
+    16,
+    23,
+    10,
+    28,
+    13,
+    20,
+    26,
+    15,
+    21,
+    24,
+    17,
+]
+"""The 16-byte row of shared memory each lane points at."""
+
+
+def ldmatrix_kernel(count: int, transposed: bool) -> str:
+    """Each thread stores a row of 16 bytes, warp 0 loads; other warps' loads are the same."""
+    trans = ".trans" if transposed else ""
+    body = [
+        "mov.b32 %r3, room;", "and.b32 %r4, %r1, 31;", "mad.lo.s32 %r5, %r4, 16, %r3;",
+        "mad.wide.s32 %rd20, %r4, 16, %rd1;", f"ld.global.v4.b32 {registers(10, 4)}, [%rd20];",
+        "setp.lt.u32 %p1, %r1, 32;", f"@%p1 st.shared.v4.b32 [%r5], {registers(10, 4)};", "bar.sync 0;",
+        "mad.wide.s32 %rd21, %r4, 4, %rd2;", "ld.global.b32 %r6, [%rd21];", "mad.lo.s32 %r7, %r6, 16, %r3;",
+        f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {registers(20, count)}, [%r7];",
+        f"mad.wide.s32 %rd22, %r0, {4 * count}, %rd0;",
+        *(f"st.global.b32 [%rd22+{4 * n}], %r{20 + n};" for n in range(count)),
+    ]  # fmt: skip
+    return kernel("one", 3, body, shared=True)
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "trans"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ldmatrix(count: int, transposed: bool) -> None:
+    memory: Array = np.arange(LANES * 8, dtype="u2") * 257
+    out = np.zeros((THREADS, 2 * count), "u2")
+    execute(
+        ldmatrix_kernel(count, transposed), [out, memory, np.array(ROWS, "u4")], shared=16 * LANES
+    )
+    rows = {matrix_row(lane): ROWS[lane] for lane in range(LANES)}
+    for thread in range(THREADS):
+        places = matrix_elements(thread % LANES, transposed)
+        expected = [int(memory[8 * rows[m, i] + j]) for m in range(count) for i, j in places]
+        assert out[thread].tolist() == expected
