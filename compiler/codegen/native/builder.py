@@ -13,7 +13,6 @@ from compiler.codegen.kernel.epilogues import Epilogue
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
 from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.contraction import Steps
@@ -86,7 +85,7 @@ class NativeKernelBuilder(SpecialBuilder):
         if isinstance(kernel, Tiles):
             _emit_tiles(self._native, kernel)
         else:
-            emit_loops(self._native, kernel)
+            self._native.loops(kernel)
 
     @contextmanager
     def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
@@ -120,7 +119,7 @@ def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:
         with frame.attempt():
             emit_product(frame, kernel)
     except NotLowered:
-        emit_loops(frame, _separated(frame, kernel))
+        frame.loops(_separated(frame, kernel))
 
 
 def _separated(frame: NativeFrame, kernel: Tiles) -> KernelBody:

@@ -19,6 +19,7 @@ from compiler.codegen.native.element_types import dtype_of
 from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.loops import lower
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.sequences import (
@@ -292,6 +293,15 @@ class NativeFrame(KernelFrame):
         comment = Writer(step.depth)
         comment.comment(op.text + f"  {op.source}" * bool(op.source))
         step.lines += [*comment.lines, *checks]
+
+    def loops(self, kernel: KernelBody, exactly: bool = False) -> None:
+        """Append a kernel as loops to the step; `exactly` as in `check_sizes`.
+
+        Raises NotLowered for what loops cannot compute.
+        """
+        self.check_sizes(kernel, exactly)
+        for made in lower(kernel, self.machine, self.scratch):
+            self.command(made.kernel, made.arguments)
 
     def check_sizes(self, kernel: KernelBody, exactly: bool = False) -> None:
         """Write the checks of a kernel's sizes into `bind`.

@@ -16,7 +16,6 @@ from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.axes import contiguous
@@ -117,7 +116,7 @@ def _gathered(frame: NativeFrame, tiles: Tiles, load: Expr, symbols: Sequence[Ex
     copy = frame.scratch(shape, load.dtype)
     known: dict[Expr, Term] = dict(zip(axes, kernel.indices, strict=True))
     kernel.store(Ref(kernel, copy, shape), kernel.indices, substitute(kernel, load, known))
-    emit_loops(frame, kernel)
+    frame.loops(kernel)
     steps = dict(zip(axes, contiguous(shape), strict=True))
     return _Factor(copy, [steps.get(each, 0) for each in symbols], 0)
 

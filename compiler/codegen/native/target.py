@@ -17,7 +17,6 @@ from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.llvm_ir import I8
-from compiler.codegen.native.loop_kernels import emit_loops
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.dots import dot_of
@@ -135,7 +134,7 @@ def _emit_native(frame: NativeFrame, step: Step) -> None:
     first, *others = step.ops
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
         for kernel in global_reduction(frame, first):
-            emit_loops(frame, kernel)
+            frame.loops(kernel)
     elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step)
     elif others:
@@ -146,7 +145,7 @@ def _emit_native(frame: NativeFrame, step: Step) -> None:
 
 def _emit_pointwise(frame: NativeFrame, step: Step) -> None:
     for kernel in kernels_of(step, fused_name(step.ops), frame):
-        emit_loops(frame, kernel, exactly=True)
+        frame.loops(kernel, exactly=True)
 
 
 def _emit_fused(frame: NativeFrame, step: Step) -> None:
