@@ -1,14 +1,16 @@
 """Lines of generated modules for tracebacks, in `linecache` while a module is alive.
 
-`linecache` never drops lines that it did not read from a file. The lines of a module are freed
-together with the last instance of its name; the entry, which is then empty, is removed when the
-next module is loaded: a finalizer may run while `linecache` iterates over its entries.
+`linecache` never drops lines that it did not read from a file. The entry of a module that is gone
+is removed when the next one is loaded, and not by its finalizer: that may run at any time, such as
+while `linecache` iterates over its entries.
 """
 
 from __future__ import annotations
 
 import linecache
 import weakref
+from collections import deque
+from typing import ClassVar
 
 
 class SourceLines:
@@ -18,38 +20,46 @@ class SourceLines:
     functions or frames exists. Instances of equal file names are of equal sources.
     """
 
+    _dropped: ClassVar[deque[str]] = deque()
+    """File names of instances that are gone since the last one was made."""
+
     def __init__(self, filename: str, source: str) -> None:
-        _remove_unused()
+        _remove_unused(self._dropped)
         self.filename = filename
-        entry = linecache.cache.get(filename)
-        lines = entry[2] if entry is not None and len(entry) > 2 else None
-        self.lines = lines if isinstance(lines, _Lines) else _Lines(source)
-        self.lines.users.add(self)
+        self.lines = _lines_of(filename) or _Lines(source)
+        self.lines.users.add(id(self))
         linecache.cache[filename] = (len(source), None, self.lines, filename)
-        weakref.finalize(self, _free, self.lines).atexit = False
+        weakref.finalize(self, self._drop, filename, self.lines, id(self)).atexit = False
+
+    @classmethod
+    def _drop(cls, filename: str, lines: _Lines, user: int) -> None:
+        """Count one user less; a finalizer, so it touches nothing of other modules."""
+        lines.users.discard(user)
+        cls._dropped.append(filename)
 
 
 class _Lines(list[str]):
-    """Lines of a source and its users."""
+    """Lines of a source, and the identities of its users."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source.splitlines(keepends=True))
-        self.users: weakref.WeakSet[SourceLines] = weakref.WeakSet()
-
-    def is_unused(self) -> bool:
-        """Whether no module with these lines is alive."""
-        return not any(True for _ in self.users)
+        self.users: set[int] = set()
 
 
-def _free(lines: _Lines) -> None:
-    """Free lines that no module uses any longer."""
-    if lines.is_unused():
-        lines.clear()
+def _lines_of(filename: str) -> _Lines | None:
+    """The lines of a generated module in `linecache`, if it has them."""
+    entry = linecache.cache.get(filename)
+    lines = entry[2] if entry is not None and len(entry) > 2 else None
+    return lines if isinstance(lines, _Lines) else None
 
 
-def _remove_unused() -> None:
-    """Remove the entries of modules that are gone."""
-    for filename, entry in list(linecache.cache.items()):
-        lines = entry[2] if len(entry) > 2 else None
-        if isinstance(lines, _Lines) and lines.is_unused():
+def _remove_unused(dropped: deque[str]) -> None:
+    """Remove the entries of dropped modules that no other instance uses."""
+    while dropped:
+        try:
+            filename = dropped.popleft()
+        except IndexError:  # another thread took it
+            return
+        lines = _lines_of(filename)
+        if lines is not None and not lines.users:
             linecache.cache.pop(filename, None)
