@@ -56,7 +56,7 @@ class Driver:
     """The driver of one device, by its index. Raises PlaceError if its library is missing.
 
     `library` replaces the shared library, in tests and by the PTX machine. `announce`, if not None,
-    is told the name, address and bytes of the tensors of the next launch.
+    gets the name, address and bytes of the tensors of the next launch.
     """
 
     def __init__(self, maker: str, device: int, library: Any = None) -> None:

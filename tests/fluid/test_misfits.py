@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Build, list[int]]] = {
 
 
 def message(build: Build, shape: list[int]) -> str:
-    """What a layer made for 8 channels says of a feed with 4."""
+    """The error for a feed of 4 channels in a layer that was made for 8."""
     main, startup = fluid.Program(), fluid.Program()
     fed = [4 if size == 8 else abs(size) for size in shape]
     with (

@@ -54,7 +54,7 @@ def add(fmt: Format, mode: str = "rn", ftz: bool = False) -> Model:
 
 
 def sub(fmt: Format, mode: str = "rn", ftz: bool = False) -> Model:
-    """`a - b`: the sum with b's sign turned."""
+    """`a - b`: the sum with b negated."""
     whole = add(fmt, mode, ftz)
     return lambda a, b: whole(a, b ^ fmt.sign)
 
@@ -131,7 +131,7 @@ def absolute(fmt: Format) -> Model:
 
 
 def negated(fmt: Format) -> Model:
-    """The number with its sign turned."""
+    """The negated number."""
     return lambda a: fmt.nan if fmt.is_nan(a) else a ^ fmt.sign
 
 

@@ -1,4 +1,4 @@
-"""Where the machine does not yet do what PTX says; a test of each fails as soon as it is mended."""
+"""Where the machine does not yet agree with PTX; each test is a strict xfail, and fails once the machine does."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +20,7 @@ BY_THREAD: Mapping[str, str] = {
     "fma.rp.f64": _OVERFLOW,
     "rcp.approx.ftz.f64": "a subnormal operand counts as 0",
 }
-"""Forms with operands that differ by thread, and what PTX says of them."""
+"""Forms with operands that differ by thread, and the result that PTX defines."""
 
 SHARED: Mapping[str, str] = {
     "mul.rm.f64": _ZERO,
