@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiler.codegen.ahead.gpus import gpus
+from compiler.codegen.ahead.pool import _worker_process
 from compiler.errors import CompileError
 
 pytest.importorskip("triton")
@@ -84,6 +85,30 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_was_built(tmp_path):
     assert complaint == "\nfluid compile: stopped; nothing was left half-written\n"
     assert not list(temporary.iterdir()) and not (tmp_path / "o").exists()
     assert not [path for path in Path("/proc").glob("[0-9]*") if _mentions(path, str(temporary))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+def test_processes_that_a_worker_started_end_with_it(tmp_path, monkeypatch):
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    monkeypatch.setattr("compiler.codegen.ahead.pool.WORKER", script)
+    with _worker_process(tmp_path / "folder") as worker:
+        grandchild = int(worker.stdout.readline())
+        assert _runs(grandchild)
+    assert not _runs(grandchild)
+
+
+def _runs(number):
+    """Whether a process runs: one that ended may wait as a zombie for process 1."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def _mentions(process, text):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -70,7 +72,23 @@ def _worker_process(folder: Path) -> Generator[subprocess.Popen[str]]:
         try:
             yield worker
         finally:
-            worker.kill()
+            _kill_group(worker)
+
+
+def _kill_group(worker: subprocess.Popen[str]) -> None:
+    """Kill a worker and the assemblers it started; returns when none can still write files.
+
+    Orphans are reaped by process 1: where it does not, their zombies are waited for a second.
+    """
+    if not hasattr(os, "killpg"):  # Windows: the worker alone
+        worker.kill()
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+        for _ in range(100):
+            os.killpg(worker.pid, 0)  # raises once the group is empty
+            time.sleep(0.01)
 
 
 def _serve(
