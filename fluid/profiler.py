@@ -24,6 +24,9 @@ __all__ = [
     "stop_profiler",
 ]
 
+_PLACES = {"CPU": "CPU", "GPU": "CUDA", "All": "All"}
+"""What the table's line `Place:` says, by `state`."""
+
 _NAMES = {
     "Default": lambda span: f"thread0::{span.kinds}",
     "OpDetail": lambda span: f"thread0::{span.kinds}",
@@ -33,9 +36,10 @@ _NAMES = {
 
 
 class _State:
-    """The active recorder, and the row names of its spans."""
+    """The active recorder, the row names of its spans, and the place that the table names."""
 
     recorder: Recorder | None = None
+    place = "CPU"
     tracer_option = "Default"
 
 
@@ -48,16 +52,18 @@ def recorder() -> Recorder | None:
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
     """Start recording times, unless already started.
 
-    `state` is 'CPU', 'GPU' or 'All'; all mean the same on a CPU. With `tracer_option` 'AllOpDetail'
-    the table has a row per op, otherwise per op type. Raises ValueError for other values.
+    `state` is 'CPU', 'GPU' or 'All'; all record the same, and the table names it. With
+    `tracer_option` 'AllOpDetail' the table has a row per op, otherwise per op type. Raises
+    ValueError for other values.
     """
-    if state not in ("CPU", "GPU", "All"):
+    if state not in _PLACES:
         raise ValueError(f"The state must be 'CPU' or 'GPU' or 'All', but received {state!r}")
     if tracer_option not in _NAMES:
         known = ", ".join(map(repr, _NAMES))
         raise ValueError(f"tracer option must be one of {known}, but received {tracer_option!r}")
     if _State.recorder is None:
         _State.recorder, _State.tracer_option = Recorder(), tracer_option
+        _State.place = _PLACES[state]
 
 
 @typed
@@ -72,7 +78,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
         return
     key = _as_key(sorted_key)
     _State.recorder = None
-    print(table(rows(recorded.spans, _NAMES[_State.tracer_option]), "CPU", key))
+    print(table(rows(recorded.spans, _NAMES[_State.tracer_option]), _State.place, key))
     replace_file(Path(profile_path), trace(recorded.spans, recorded.passes).encode())
 
 

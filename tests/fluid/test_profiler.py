@@ -124,3 +124,12 @@ def test_nvidia_s_profiler_needs_a_gpu() -> None:
         profiler.cuda_profiler("file", "xml")
     with pytest.raises(AssertionError, match="Not compiled with CUDA"):
         profiler.cuda_profiler("file")
+
+
+@pytest.mark.parametrize(("state", "place"), [("CPU", "CPU"), ("GPU", "CUDA"), ("All", "All")])
+def test_the_table_names_the_place_that_was_asked_for(
+    state: str, place: str, tmp_path: Path, capsys: Any
+) -> None:
+    with profiler.profiler(state, profile_path=str(tmp_path / "trace")):
+        pass
+    assert f"\nPlace: {place}\n" in capsys.readouterr().out
