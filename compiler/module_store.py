@@ -1,12 +1,15 @@
 """On-disk cache of modules for the CPU, so that the next process need not compile an equal program.
 
 A module that was compiled over parameters is stored with the arrays that the compilation computed
-from them, such as folded weights; the digest of the parameters is part of the key.
+from them, such as folded weights; the digest of the parameters is part of the key. The arrays that
+its kernels prepare from those, such as packed weights, are added when they were first computed.
 
-An entry is a JSON file, plus a binary file if there are arrays. Its key is the digest of everything
-that determines the code: the program, feeds, fetches, options, the compiler's source files and the
-versions of Python and NumPy. Files are written atomically; an entry whose digest does not match is
-deleted. Above the size limit the least recently used entries are removed.
+An entry is a JSON file below its digest, with the module's source and the values that the source
+assigns, so that loading it parses nothing; arrays are in files of their own, which are mapped
+(`compiler.stored_arrays`). Its key is the digest of everything that determines the code: the
+program, feeds, fetches, options, the compiler's source files and the versions of Python and NumPy.
+Files are written atomically; an entry whose digest does not match is deleted. Above the size limit
+the least recently used entries are removed.
 
 The source is executed as it is found, so only the user may have write access to the folder, which
 `compiler.private_folders` checks; digests detect damage, but not an attack.
@@ -20,25 +23,28 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from math import prod
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, with_ir, without_ir
 from compiler.errors import ParseError
-from compiler.ir.types import Array, DType
+from compiler.ir.types import Array
 from compiler.options import Cache, Options
 from compiler.private_folders import is_private, trim
+from compiler.processors import available_processors
 from compiler.record import Record
+from compiler.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays, write_atomically
 
 _PACKAGE = Path(__file__).parent
-_DAMAGES = OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError
+_DAMAGES = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ParseError
+_EACH = 1 << 16
+"""The time to begin with an array's digest, as that of so many bytes."""
 _LARGEST = 64 << 20
 """Maximum bytes of an entry file; larger files are ignored."""
 
@@ -66,13 +72,10 @@ class ModuleStore:
         """
         place = self._entry_path(key)
         try:
-            if place.stat().st_size > _LARGEST:
-                return None
-            entry = json.loads(place.read_bytes())
+            entry = _entry(place)
             module = _module(entry, options)
-            arrays = _arrays(self._arrays_path(key), entry["arrays"])
-            for used in (place, self._arrays_path(key))[: 1 + bool(arrays)]:
-                os.utime(used)  # the time of last use
+            arrays = map_arrays(self._arrays_path(key)) if entry["arrays"] else {}
+            os.utime(place)  # the time of last use
         except FileNotFoundError:
             return None
         except _DAMAGES:
@@ -90,33 +93,60 @@ class ModuleStore:
         the limit.
         """
         added = arrays or {}
-        if 2 * sum(each.nbytes for each in added.values()) > self.limit:
+        if not self._has_room(added):
             return
-        held: dict[str, Any] = {}
         with suppress(OSError):
             if added:
-                each = [[name, array.dtype.name, array.shape] for name, array in added.items()]
-                digest = self._write(self._arrays_path(key), map(_bytes, added.values()))
-                held = {"each": each, "sha256": digest}
-            self._write(self._entry_path(key), [json.dumps(_entry(module, held)).encode()])
-            trim({each: each for each in self.root.iterdir()}, self.limit)
+                put_arrays(self._arrays_path(key), added)
+            text = json.dumps(_fields(module, bool(added))).encode()
+            digest = hashlib.sha256(text).hexdigest().encode()
+            write_atomically(self._entry_path(key), [digest, b"\n", text])
+            self._trim()
 
-    def _write(self, place: Path, parts: Iterable[bytes | memoryview]) -> str:
-        """Write a file atomically, and return its digest."""
-        digest = hashlib.sha256()
-        with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
-            for part in parts:
-                digest.update(part)
-                draft.write(part)
-        Path(draft.name).replace(place)
-        return digest.hexdigest()
+    def arrays(self, key: str) -> dict[str, Array]:
+        """Return the arrays that were stored with a module; none if they are missing."""
+        return _found(self._arrays_path(key))
+
+    def prepared(self, key: str) -> dict[str, Array]:
+        """Return the arrays that kernels of the module prepared; none if they are missing."""
+        return _found(self._prepared_path(key))
+
+    def put_prepared(self, key: str, arrays: Mapping[str, Array]) -> None:
+        """Add the arrays that kernels of a stored module prepared; as `put` if there is no room."""
+        with suppress(OSError):
+            if self._has_room(arrays) and self._entry_path(key).exists():
+                put_arrays(self._prepared_path(key), arrays)
+                self._trim()
+
+    def _has_room(self, arrays: Mapping[str, Array]) -> bool:
+        return 2 * sum(each.nbytes for each in arrays.values()) <= self.limit
+
+    def _trim(self) -> None:
+        """Remove entries above the limit: the arrays of an entry are as old as the entry."""
+        trim({each: _entry_of(each) for each in self.root.iterdir()}, self.limit)
 
     def _arrays_path(self, key: str) -> Path:
-        """Return the path of an entry's arrays."""
-        return self.root / f"{key}.arrays"
+        return self.root / f"{key}{SUFFIX}"
+
+    def _prepared_path(self, key: str) -> Path:
+        return self.root / f"{key}.prepared{SUFFIX}"
 
     def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
+
+
+def _found(place: Path) -> dict[str, Array]:
+    """The arrays of a file; none if they are missing or damaged."""
+    try:
+        return map_arrays(place)
+    except _DAMAGES:
+        return {}
+
+
+def _entry_of(place: Path) -> Path:
+    """The entry that a file belongs to; for the draft of another process itself."""
+    key = place.name.partition(".")[0]
+    return place.with_name(f"{key}.json") if key else place
 
 
 def module_key(target: str, options: Options, *made_of: object) -> str:
@@ -131,18 +161,32 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
 
 def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
     """Return the digest of those of `names` that are in `params`: dtypes, shapes and every byte."""
-    digest = hashlib.sha256()
-    for name in sorted({*names}):
-        array = params.get(name)
-        if array is not None:
-            digest.update(repr((name, array.dtype.name, array.shape)).encode())
-            digest.update(_bytes(array))
-    return digest.hexdigest()
+    found = {name: array for name in sorted({*names}) if (array := params.get(name)) is not None}
+    parts = _parts(found, available_processors())
+    with ThreadPoolExecutor(len(parts), "fluid-digest") as pool:
+        each = {name: digest for part in pool.map(_digests, parts) for name, digest in part.items()}
+    return hashlib.sha256(b"".join(each[name] for name in found)).hexdigest()
 
 
-def _bytes(array: Array) -> memoryview:
-    """The bytes of an array, in C order; without a copy if they lie in memory like that."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+def _parts(arrays: Mapping[str, Array], threads: int) -> list[dict[str, Array]]:
+    """Divide arrays among threads, so that all have about as many bytes; at least one part."""
+    parts: list[dict[str, Array]] = [{} for _ in range(threads)]
+    sizes = [0] * threads
+    for name, array in sorted(arrays.items(), key=lambda each: -each[1].nbytes):
+        least = sizes.index(min(sizes))
+        parts[least][name] = array
+        sizes[least] += array.nbytes + _EACH
+    return [part for part in parts if part] or [{}]
+
+
+def _digests(arrays: Mapping[str, Array]) -> dict[str, bytes]:
+    return {name: _array_digest(name, array) for name, array in arrays.items()}
+
+
+def _array_digest(name: str, array: Array) -> bytes:
+    digest = hashlib.sha256(repr((name, array.dtype.name, array.shape)).encode())
+    digest.update(byte_view(array))
+    return digest.digest()
 
 
 @cache
@@ -161,7 +205,7 @@ def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
                 yield each.path, about.st_mtime_ns, about.st_size
 
 
-def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
     """Return the JSON fields of an entry; the options are part of the key."""
     record = module.record
     made = {} if record is None else {
@@ -169,35 +213,24 @@ def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
         "milliseconds": dict(record.milliseconds),
         "watch_state": record.watch_state,
     }  # fmt: skip
-    digest = _digest(module.source, made, held)
-    return {"source": module.source, "made": made, "arrays": held, "sha256": digest}
+    source = without_ir(module.source)
+    return {"source": source, "values": module.values, "made": made, "arrays": has_arrays}
 
 
-def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the arrays of an entry; raise ValueError if they are damaged."""
-    if not held:
-        return {}
-    types = [(name, DType.of(dtype).numpy, shape) for name, dtype, shape in held["each"]]
-    sizes = [dtype.itemsize * prod(shape) for _, dtype, shape in types]
-    if place.stat().st_size != sum(sizes):
-        raise ValueError("the arrays were damaged")
-    found = {name: np.empty(shape, dtype) for name, dtype, shape in types}
-    digest = hashlib.sha256()
-    with place.open("rb") as file:
-        for array in found.values():
-            file.readinto(_bytes(array))
-            digest.update(_bytes(array))
-    if digest.hexdigest() != held["sha256"]:
-        raise ValueError("the arrays were damaged")
-    return found
+def _entry(place: Path) -> dict[str, Any]:
+    """Read the fields of an entry; raise ValueError if its digest does not match."""
+    if place.stat().st_size > _LARGEST:
+        raise ValueError("the entry is too large")
+    digest, _, text = place.read_bytes().partition(b"\n")
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        raise ValueError("the entry was damaged")
+    return dict(json.loads(text))
 
 
 def _module(entry: Mapping[str, Any], options: Options) -> Module:
-    """Return the module of an entry; raise ValueError if its digest does not match."""
-    source, made = entry["source"], entry["made"]
-    if entry["sha256"] != _digest(source, made, entry["arrays"]):
-        raise ValueError("the entry was damaged")
-    module = Module.parse(source)
+    """Return the module of an entry."""
+    values, made = entry["values"], entry["made"]
+    module = Module.of(with_ir(entry["source"], values["KERNELS_IR"]), values)
     record = None
     if made:
         start = base64.b64decode(made["packed"])
@@ -205,8 +238,3 @@ def _module(entry: Mapping[str, Any], options: Options) -> Module:
             start, module.target, options, made["milliseconds"], made["watch_state"]
         )  # fmt: skip
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)
-
-
-def _digest(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    text = json.dumps([source, made, arrays], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

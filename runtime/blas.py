@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, without_ir
 from compiler.ir.dims import evaluate
 from runtime.loaded_libraries import loaded_libraries
 
@@ -91,8 +91,7 @@ def may_multiply(module: Module) -> bool:
 
     OpenBLAS changes its number of threads under a lock, which a forked child may find locked.
     """
-    code = module.source.partition("\nKERNELS_IR = ")[0]
-    return module.target != "native" or _PRODUCTS.search(code) is not None
+    return module.target != "native" or _PRODUCTS.search(without_ir(module.source)) is not None
 
 
 def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:

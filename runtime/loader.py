@@ -327,7 +327,8 @@ class Executable:
         take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes))
         make = partial(self._bind, take, params, *dims)
         try:
-            step, prepared = (make(), None) if self._native is None else self._native.bind(make)
+            native = self._native
+            step, prepared = (make(), None) if native is None else native.bind(make, params)
             if not self._device and self._multiplies:
                 step = with_few_threads(step, elements(self.module, sizes, params))
             return step, prepared
@@ -340,7 +341,7 @@ class Executable:
         """The native code of the module, with arrays prepared from the params."""
         kind = CheckedCode if self.module.checks_bounds else NativeCode
         code = kind(self.module.kernels_ir, self.module.machine, None, self.module.objects)
-        return StatefulCode(code, self._use.find, self._use.clock)
+        return StatefulCode(code, self._use.find, self._use.clock, self.module.prepared)
 
     def _token(self) -> object:
         """A token that is equal as long as every array of the params is the same object."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, without_ir
 from compiler.errors import CompileError
 from runtime.gpu.launches import Row
 
@@ -27,8 +27,6 @@ _LARGEST = 64 << 20
 """Maximum size of a manifest in bytes."""
 
 _NAME = re.compile(r"[\w@.-]+(/[\w@.-]+)?", re.ASCII)
-_IR, _IR_END = "\nKERNELS_IR = {\n", "\n''',\n}\n"
-"""The begin and end of the kernels' IR in a module."""
 _LEVEL = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
 
 
@@ -87,13 +85,6 @@ class Package:
     def gpus(self) -> list[str]:
         """The GPU architectures that the package has code for."""
         return list(dict.fromkeys(row.gpu for row in self.rows))
-
-
-def without_ir(source: str) -> str:
-    """A module's source without the LLVM IR of its kernels, which only a compilation reads."""
-    before, _, rest = source.partition(_IR)
-    _, found, after = rest.partition(_IR_END)
-    return f"{before}\nKERNELS_IR = {{}}\n{after}" if found else source
 
 
 def read_package(folder: Path) -> Package:

@@ -1,17 +1,19 @@
 """Arrays that kernels prepare from state, such as packed weights: computed when the state changed.
 
 `bind` asks for them by `native.prepared`; the bindings of an Executable share those of equal
-inputs. What is made of watched state is computed again, in place, before the first step after the
-state changed. Where nobody would notice a change, it is computed before every step.
+inputs, and all Executables of a module those of its constants. What is made of watched state is
+computed again, in place, before the first step after the state changed. Where nobody would notice a
+change, it is computed before every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from compiler.ir.types import Array
+from compiler.shared_arrays import SharedArrays
 from runtime.memory.arena import new_array
 from runtime.tensors.contents import Clock
 
@@ -106,16 +108,24 @@ class PreparedArrays:
 
 
 class StatefulCode:
-    """Native code as the module of one Executable calls it: with arrays prepared from state."""
+    """Native code as the module of one Executable calls it: with arrays prepared from state.
 
-    def __init__(self, code: Code, find: Find, clock: Clock) -> None:
+    `shared` are those prepared from constants by other Executables of the module.
+    """
+
+    def __init__(
+        self, code: Code, find: Find, clock: Clock, shared: SharedArrays | None = None
+    ) -> None:
         self.feed = code.feed
         self.call = code.call
         self._code = code
         self._find = find
         self._clock = clock
+        self._shared = shared or SharedArrays()
         self._known: WeakValueDictionary[tuple[Any, ...], _Prepared] = WeakValueDictionary()
         self._bound: dict[_Prepared, None] = {}
+        self._names: dict[int, str] = {}
+        self._added: dict[str, Array] = {}
 
     def __call__(self, commands: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs commands in order."""
@@ -127,13 +137,18 @@ class StatefulCode:
         """Return the function that runs commands, and reports the nanoseconds of each."""
         return self._code.timed(recorder)(commands)
 
-    def bind(self, make: Callable[[], T]) -> tuple[T, PreparedArrays]:
-        """Return what `make` returns, and the arrays that it asked for."""
-        self._bound = {}
+    def bind(
+        self, make: Callable[[], T], params: Mapping[str, Any] | None = None
+    ) -> tuple[T, PreparedArrays]:
+        """Return what `make` returns, and the arrays that it asked for; `params` is the state."""
+        self._bound, self._added = {}, {}
+        self._names = {id(array): name for name, array in (params or {}).items()}
         try:
-            return make(), PreparedArrays([*self._bound], self._clock)
+            bound = make(), PreparedArrays([*self._bound], self._clock)
+            self._shared.add(self._added)
+            return bound
         finally:
-            self._bound = {}
+            self._bound, self._added, self._names = {}, {}, {}
 
     def prepared(
         self, kernel: str, inputs: Sequence[Array], units: int, shape: Sequence[int], dtype: str,
@@ -147,15 +162,45 @@ class StatefulCode:
         """
         sources = {name: self._find(name) for name in watched}
         places = [each.__array_interface__["data"][0] for each in inputs]
-        state = (*watched, *map(id, sources.values()))
-        key = (kernel, units, *shape, dtype, *places, *sizes, *state)
+        how = (kernel, units, tuple(shape), dtype, tuple(sizes))
+        key = (*how, *places, *watched, *map(id, sources.values()))
         made = self._known.get(key)
         if made is None:
-            out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
-            command = (kernel, (*inputs, out, *sizes), units)
-            run = self._code([command if site is None else (*command, site)])
-            made = self._known[key] = _Prepared(out, run, sources, inputs)
-            if not watched:
-                made.refresh()
+            text = "" if watched else self._text(how, inputs)
+            made = self._shared_array(text, shape, dtype, inputs)
+            if made is None:
+                out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
+                command = (kernel, (*inputs, out, *sizes), units)
+                run = self._code([command if site is None else (*command, site)])
+                made = _Prepared(out, run, sources, inputs)
+                self._compute_constant(made, text, watched)
+            self._known[key] = made
         self._bound[made] = None
         return made.array
+
+    def _text(self, how: tuple[Any, ...], inputs: Sequence[Array]) -> str:
+        """Say how an array is made, by the names of its inputs; empty if some have none."""
+        names = [self._names.get(id(each), "") for each in inputs]
+        return repr((*how, *names)) if all(names) else ""
+
+    def _shared_array(
+        self, text: str, shape: Sequence[int], dtype: str, inputs: Sequence[Array]
+    ) -> _Prepared | None:
+        """The array that another Executable, or an earlier process, has made so."""
+        array = self._shared.find(text)
+        if array is None or array.shape != tuple(shape) or array.dtype != dtype:
+            return None
+        self._names[id(array)] = text
+        return _Prepared(array, _nothing, {}, inputs)
+
+    def _compute_constant(self, made: _Prepared, text: str, watched: Sequence[str]) -> None:
+        """Compute an array at once, unless it is made of watched state."""
+        if not watched:
+            made.refresh()
+        if text:
+            self._names[id(made.array)] = text
+            self._added[text] = made.array
+
+
+def _nothing() -> None:
+    """What computes an array that never changes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from threading import BoundedSemaphore, Lock
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -19,6 +20,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
+from compiler.shared_arrays import SharedArrays
 from runtime.executor import Executor, Program, Signature
 from runtime.forks import renew_in_children
 from runtime.loader import Params
@@ -77,7 +79,7 @@ class Library(Generic[P]):
             return error
         self._share(own)
         self._scopes[module.digest] = own
-        return module
+        return module if module.prepared else replace(module, prepared=SharedArrays())
 
     def _share(self, own: Scope) -> None:
         """Replace arrays of a module by equal ones of earlier modules."""

@@ -64,6 +64,7 @@ COMPILED = (
     "compiler.ir.types",
     "compiler.extras",
     "compiler.processors",
+    "compiler.shared_arrays",
 )
 """What `runtime` knows of `compiler`: plain data of a compiled module."""
 
@@ -77,6 +78,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.private_folders": (),
     "compiler.extras": (),
     "compiler.processors": (),
+    "compiler.shared_arrays": ("compiler.ir.types",),
+    "compiler.stored_arrays": ("compiler.ir.types",),
     "compiler.ir": (*GROUND,),
     "compiler.ir.cached_property": (),
     "compiler.ir.dims": (*GROUND, "compiler.ir.cached_property"),
@@ -153,6 +156,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.extras",
         "compiler.processors",
         "compiler.record",
+        "compiler.shared_arrays",
     ),
     "compiler.cost": ("compiler.ir", "compiler.plan", "compiler.codegen"),
     "compiler.cost.stage_costs": ("compiler",),
@@ -171,6 +175,8 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.errors",
         "compiler.options",
         "compiler.private_folders",
+        "compiler.processors",
+        "compiler.stored_arrays",
         "compiler.ir.types",
         "compiler.codegen.module",
         "compiler.record",

@@ -18,17 +18,19 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
 from compiler.errors import ParseError
+from compiler.escape import expect_one_line
 from compiler.ir.cached_property import cached_property
-from compiler.ir.dims import Size, evaluate, parse_size
+from compiler.ir.dims import Dim, Size, evaluate, parse_size
 from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
+from compiler.shared_arrays import SharedArrays
 from compiler.syntax_trees import syntax_tree
 
 
@@ -57,7 +59,8 @@ class Module:
     has a line for each collective op in order: op, variable, element type and shape (`?` for sizes
     that are not fixed), attributes; ranks compare them before they begin. `record` is the
     compilation it came from, if compiled in this process: what `compiler.explain` starts from.
-    `memory_limit` is the most bytes a step may use; it is not part of the source.
+    `memory_limit` is the most bytes a step may use; it is not part of the source. `prepared` are
+    arrays made from constants, for a module whose constants are always the same.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Module:
     objects: Mapping[str, bytes] = field(
         default_factory=dict[str, bytes], compare=False, repr=False
     )
+    prepared: SharedArrays | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def digest(self) -> str:
@@ -91,8 +95,11 @@ class Module:
 
     @cached_property
     def code(self) -> CodeType:
-        """The compiled source; SyntaxError if it is not valid Python."""
-        return compile(self.source, self.filename, "exec", dont_inherit=True)
+        """The compiled source; SyntaxError if it is not valid Python.
+
+        The kernels' IR is left out: no function reads it, and it may be most of the source.
+        """
+        return compile(without_ir(self.source), self.filename, "exec", dont_inherit=True)
 
     def save(self, path: str | Path) -> None:
         """Write the source to a file that runs as a script and loads again."""
@@ -107,21 +114,44 @@ class Module:
     def parse(source: str) -> Module:
         """Parse a module from its source without running it; ParseError if it is not a module."""
         values = _literals(source)
+        return Module.of(source, {**values, "KERNELS_IR": _texts(values.get("KERNELS_IR", {}))})
+
+    @staticmethod
+    def of(source: str, values: Mapping[str, Any]) -> Module:
+        """Make a module of its source and the values that it assigns, as `values` returns them."""
         return Module(
             name=values["NAME"],
             target=values["TARGET"],
             source=source,
-            dims=values["DIMS"],
+            dims=tuple(values["DIMS"]),
             feeds=tuple(_tensor(row) for row in values["FEEDS"]),
             params=tuple(_tensor(row) for row in values["PARAMS"]),
             fetches=tuple(_tensor(row) for row in values["FETCHES"]),
             buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
             kernels=tuple(KernelSpec(*row) for row in values.get("KERNELS", ())),
-            collectives=values.get("COLLECTIVES", ()),
+            collectives=tuple(values.get("COLLECTIVES", ())),
             machine=values.get("MACHINE", ""),
             kernels_ir=values.get("KERNELS_IR", {}),
             checks_bounds=values.get("CHECKS_BOUNDS", False),
         )
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values that the source assigns, all of which JSON can hold."""
+        return {
+            "NAME": self.name,
+            "TARGET": self.target,
+            "DIMS": self.dims,
+            "FEEDS": [tensor_row(each) for each in self.feeds],
+            "PARAMS": [param_row(each) for each in self.params],
+            "FETCHES": [tensor_row(each) for each in self.fetches],
+            "BUFFERS": [buffer_row(each) for each in self.buffers],
+            "KERNELS": [astuple(each) for each in self.kernels],
+            "COLLECTIVES": self.collectives,
+            "MACHINE": self.machine,
+            "KERNELS_IR": self.kernels_ir,
+            "CHECKS_BOUNDS": self.checks_bounds,
+        }
 
 
 def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Lifetime]:
@@ -146,6 +176,65 @@ def _literals(source: str) -> Mapping[str, Any]:
         if name not in found:
             raise ParseError(f"this is not a generated module: it does not assign {name}")
     return found
+
+
+# ---- the kernels' LLVM IR in a source
+
+_IR, _IR_END = "\nKERNELS_IR = {\n", "\n''',\n}\n"
+_NO_IR = "\nKERNELS_IR = {}\n"
+
+
+def ir_lines(kernels: Mapping[str, str]) -> list[str]:
+    """The lines of a source that assign the LLVM IR of kernels, by name."""
+    lines = ["KERNELS_IR = {"]
+    for name, text in kernels.items():
+        lines += [f"    {name!r}: '''", *map(expect_one_line, text.splitlines()), "''',"]
+    return [*lines, "}"]
+
+
+def _texts(literals: Mapping[str, str]) -> dict[str, str]:
+    """The texts that `ir_lines` wrote as literals, which begin on a line of their own."""
+    return {name: text.removeprefix("\n") for name, text in literals.items()}
+
+
+def without_ir(source: str) -> str:
+    """A module's source without the LLVM IR of its kernels, which only a compilation reads."""
+    before, _, rest = source.partition(_IR)
+    _, found, after = rest.partition(_IR_END)
+    return f"{before}{_NO_IR}{after}" if found else source
+
+
+def with_ir(source: str, kernels: Mapping[str, str]) -> str:
+    """The source that `without_ir` made from one with these kernels."""
+    before, found, after = source.partition(_NO_IR)
+    literals = "".join([f"    {name!r}: '''\n{text}''',\n" for name, text in kernels.items()])
+    return f"{before}\nKERNELS_IR = {{\n{literals}}}\n{after}" if found and kernels else source
+
+
+# ---- rows of tensors and buffers, as literals in the source
+
+
+def tensor_row(each: Tensor) -> tuple[Any, ...]:
+    """The row of a feed or fetch: name, dtype and shape."""
+    return (each.name, each.dtype, tuple(map(_literal, each.shape)))
+
+
+def param_row(each: Tensor) -> tuple[Any, ...]:
+    """The row of state: that of a feed, and its flags up to the last that is true."""
+    flags = [each.on_device, each.fixed, each.lent]
+    while flags and not flags[-1]:
+        flags.pop()
+    return (*tensor_row(each), each.given, *flags)
+
+
+def buffer_row(each: Buffer) -> tuple[Any, ...]:
+    """The row of a buffer: name, bytes, first step, step after the last, and if on the device."""
+    row = (each.name, _literal(each.nbytes), each.start, each.stop)
+    return (*row, *((True,) if each.on_device else ()))
+
+
+def _literal(size: Size) -> int | str:
+    return str(size) if isinstance(size, Dim) else size
 
 
 def _tensor(row: tuple[Any, ...]) -> Tensor:

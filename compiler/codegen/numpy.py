@@ -14,17 +14,16 @@ from compiler.codegen.control_flow import BODIES, emit_body
 from compiler.codegen.dynamic_values import emit_dynamic
 from compiler.codegen.epilogue import split_anchor
 from compiler.codegen.half_precision import cast_back, reads_half, upcast
-from compiler.codegen.module import KernelSpec, Module
+from compiler.codegen.module import KernelSpec, Module, buffer_row, param_row, tensor_row
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.errors import CompileError
 from compiler.escape import expect_one_line
-from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.types import DType
-from compiler.plan import Buffer, Plan, PlannedOp, Step, Tensor, Value, tensor
+from compiler.plan import Plan, PlannedOp, Step, Tensor, Value, tensor
 
 _NUMBERS = "from math import inf, nan"
 _BFLOAT16 = "import ml_dtypes  # registers 'bfloat16' with NumPy"
@@ -193,11 +192,11 @@ def _source(
         f"NAME = {plan.name!r}",
         f"TARGET = {style.target!r}",
         f"DIMS = {plan.dims!r}",
-        *_table("FEEDS", (_tensor_row(each) for each in edges[0])),
-        *_table("PARAMS", (_param_row(each) for each in edges[1])),
-        *_table("FETCHES", (_tensor_row(each) for each in edges[2])),
+        *_table("FEEDS", (tensor_row(each) for each in edges[0])),
+        *_table("PARAMS", (param_row(each) for each in edges[1])),
+        *_table("FETCHES", (tensor_row(each) for each in edges[2])),
         "# name, bytes, first step, step after the last",
-        *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
+        *_table("BUFFERS", (buffer_row(each) for each in frame.buffers)),
         *(
             ["# name, types of parameters, constants, options of the compiler"]
             if frame.kernels
@@ -231,26 +230,6 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> list[str]:
 
 def _lines(name: str, texts: Sequence[str]) -> list[str]:
     return [f"{name} = (", *(f"    {text!r}," for text in texts), ")"]
-
-
-def _tensor_row(each: Tensor) -> tuple[Any, ...]:
-    return (each.name, each.dtype, tuple(map(_literal, each.shape)))
-
-
-def _param_row(each: Tensor) -> tuple[Any, ...]:
-    flags = [each.on_device, each.fixed, each.lent]
-    while flags and not flags[-1]:
-        flags.pop()
-    return (*_tensor_row(each), each.given, *flags)
-
-
-def _buffer_row(each: Buffer) -> tuple[Any, ...]:
-    row = (each.name, _literal(each.nbytes), each.start, each.stop)
-    return (*row, *((True,) if each.on_device else ()))
-
-
-def _literal(size: Size) -> int | str:
-    return str(size) if isinstance(size, Dim) else size
 
 
 def _definitions(frame: Frame) -> list[str]:

@@ -9,6 +9,8 @@ predictors precompute are cached on disk with the module, keyed by every byte of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from compiler.codegen.module import Module
@@ -18,6 +20,7 @@ from compiler.ir.text.program_printer import program_digest, recorded_digest
 from compiler.ir.types import Array
 from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
+from compiler.shared_arrays import SharedArrays
 from fluid.framework import Program
 from runtime.sizes import Pattern
 
@@ -65,22 +68,35 @@ def compiled_over(
 ) -> Module:
     """Compile over constant parameters, or load the module from disk.
 
-    Parameters that `compile` adds are added in both cases. A module from disk loads no op
-    definitions.
+    Parameters that `compile` adds, and the module reads, are added in both cases; they are mapped
+    from the disk if they are stored there. A module from disk loads no op definitions.
     """
     kinds = {op.type for block in program.blocks for op in block.ops}
     store = _store(target, [found for kind in kinds if (found := loaded(kind)) is not None])
     if store is None or options.dump is not None or options.passes:
-        return compile(params)
+        return _compiled_over(params, compile)[0]
     persistable = (var.name for var in program.all_vars() if var.persistable)
     made_of = recorded_digest(program), tuple(feed.items()), tuple(fetch)
     key = module_key(_built_for(target), options, *made_of, params_digest(params, persistable))
     module = store.find(key, options, params)
     if module is None:
-        noted = _Noted(params)
-        module = compile(noted)
-        store.put(key, module, {name: params[name] for name in noted.added})
-    return module
+        module, added = _compiled_over(params, compile)
+        store.put(key, module, added)
+        params.update(store.arrays(key))
+    shared = SharedArrays(store.prepared(key), partial(store.put_prepared, key))
+    return replace(module, prepared=shared)
+
+
+def _compiled_over(
+    params: MutableMapping[str, Array], compile: Callable[[MutableMapping[str, Array]], Module]
+) -> tuple[Module, dict[str, Array]]:
+    """Compile, and drop the arrays that were added to `params` as steps towards others."""
+    noted = _Noted(params)
+    module = compile(noted)
+    read = {each.name for each in module.params}
+    for name in [each for each in noted.added if each not in read]:
+        del noted[name]
+    return module, {name: params[name] for name in noted.added}
 
 
 class _Noted(MutableMapping[str, Array]):

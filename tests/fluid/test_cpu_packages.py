@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.module import without_ir
 from compiler.codegen.native.host import host_machine, supported
 from compiler.errors import CompileError
 from fluid.cli.main import main
@@ -17,7 +18,7 @@ from fluid.inference.packages import load_compiled
 from runtime.native.archive import archive, unpacked
 from runtime.native.elf import BadObject
 from runtime.native.package import fitting, on_cpu
-from runtime.packages import PackageError, read_package, without_ir
+from runtime.packages import PackageError, read_package
 from tests.fluid.test_inference_golden import recorded
 
 pytest.importorskip("llvmlite")

@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 
+from compiler.shared_arrays import SharedArrays
 from runtime.prepared import PreparedArrays, StatefulCode
 from runtime.tensors.contents import Clock
 
@@ -157,3 +158,44 @@ def test_sequences_feeds_and_calls_are_those_of_the_code():
     bed.code([("a", (x, out), 1)])()
     bed.code.call("b", (x, out), 1)
     assert bed.fake.ran == ["a", "b"] and bed.code.feed(1, "f") == (1, "f")
+
+
+def made_of_constants(shared, arrays):
+    """Bind an array of `w`, and one made of that; returns both, and the kernels that ran."""
+    fake = FakeCode()
+    code = StatefulCode(fake, {}.get, Clock(), shared)
+
+    def make():
+        first = code.prepared("k", (arrays["w"],), 1, (3,), "float32")
+        return first, code.prepared("k2", (first,), 1, (3,), "float32")
+
+    return (*code.bind(make, arrays)[0], fake.ran)
+
+
+def test_executables_share_what_is_made_of_constants():
+    kept = []
+    shared = SharedArrays(keep=kept.append)
+    arrays = {"w": np.ones(3, "f4")}
+    first, second, ran = made_of_constants(shared, arrays)
+    assert (second.tolist(), ran) == ([4, 4, 4], ["k", "k2"])
+    again, same, ran = made_of_constants(shared, arrays)
+    assert again is first and same is second and ran == []
+    assert [list(each.values()) for each in kept] == [[first, second]]
+
+
+def test_arrays_of_an_earlier_process_are_used_if_they_fit():
+    kept = []
+    made_of_constants(SharedArrays(keep=kept.append), {"w": np.ones(3, "f4")})
+    (stored,) = kept
+    arrays = {"w": np.full(3, np.nan, "f4")}  # it is not read
+    assert made_of_constants(SharedArrays(stored), arrays)[1].tolist() == [4, 4, 4]
+    misfits = {text: array.reshape(3, 1) for text, array in stored.items()}
+    assert made_of_constants(SharedArrays(misfits), {"w": np.ones(3, "f4")})[2] == ["k", "k2"]
+
+
+def test_arrays_of_later_sizes_are_not_kept():
+    shared = SharedArrays()
+    made_of_constants(shared, {"w": np.ones(3, "f4")})
+    made_of_constants(shared, {"w": np.ones(3, "f4"), "v": np.ones(3, "f4")})
+    shared.add({"other": np.ones(2)})
+    assert shared.find("other") is None

@@ -10,7 +10,7 @@ from compiler.codegen.epilogue import split_anchor
 from compiler.codegen.kernel.epilogues import fused_name, fusible_epilogue, without_unread_outputs
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, ir_lines
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.frame import NativeFrame
@@ -23,7 +23,7 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
-from compiler.escape import expect_one_line, one_line
+from compiler.escape import one_line
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.opdef.global_reductions import Whole
@@ -99,10 +99,7 @@ def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
 def _code(frame: NativeFrame) -> list[str]:
     """The lines that assign the machine, and the LLVM IR of every kernel."""
     checked = ["CHECKS_BOUNDS = True"] * frame.checks_bounds
-    lines = ["", "", f"MACHINE = {frame.machine.name!r}", *checked, "KERNELS_IR = {"]
-    for name, text in frame.texts.items():
-        lines += [f"    {name!r}: '''", *map(expect_one_line, text.splitlines()), "''',"]
-    return [*lines, "}"]
+    return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.texts)]
 
 
 # ---- steps -------------------------------------------------------------------------------------

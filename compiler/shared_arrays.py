@@ -1,0 +1,36 @@
+"""Arrays that kernels prepare from constants, shared by all that load a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from compiler.ir.types import Array
+
+
+class SharedArrays:
+    """Arrays by a text that says how they are made, such as weights packed for a product.
+
+    `stored` were made by an earlier process. If there are none, the first that are added are given
+    to `keep`, which may store them; later ones are those of other sizes, and are not shared, so
+    that they are freed with the bindings that use them.
+    """
+
+    def __init__(
+        self,
+        stored: Mapping[str, Array] | None = None,
+        keep: Callable[[Mapping[str, Array]], object] | None = None,
+    ) -> None:
+        self._arrays: Mapping[str, Array] = stored or {}
+        self._keep = keep
+
+    def find(self, made: str) -> Array | None:
+        """The array that is made so; None if it is not shared."""
+        return self._arrays.get(made)
+
+    def add(self, arrays: Mapping[str, Array]) -> None:
+        """Share the arrays of the first binding; of two threads that have equal ones, either's."""
+        if self._arrays or not arrays:
+            return
+        self._arrays = dict(arrays)
+        if self._keep is not None:
+            self._keep(arrays)
