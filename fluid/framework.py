@@ -325,7 +325,7 @@ class Program(ir.Program):
         copied = copy.copy(self)
         copied._scopes, copied._scope_counts = list(self._scopes), Counter(self._scope_counts)
         copied._reads = list(self._reads)
-        copied.known_digest = None
+        copied.known_digests = {}
         copied.blocks = [copied.make_block(b.idx, b.parent_idx) for b in self.blocks]
         for block, new in zip(self.blocks, copied.blocks, strict=True):
             new._fill_from(block)

@@ -184,8 +184,8 @@ class Program:
 
     def __init__(self) -> None:
         self.version = 0
-        self.known_digest: tuple[int, str] | None = None
-        """A version and its digest, cached by `compiler.ir.text.program_printer.program_digest`."""
+        self.known_digests: dict[str, tuple[int, str]] = {}
+        """A version and its digest, by kind, cached by `compiler.ir.text.program_printer`."""
         self.blocks: list[Block] = [self.make_block(MAIN_BLOCK, NO_BLOCK)]
 
     def make_block(self, idx: int, parent_idx: int) -> Block:

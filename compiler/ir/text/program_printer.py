@@ -29,20 +29,29 @@ def program_digest(program: Program) -> str:
 
     It is computed once per version of a program.
     """
-    if program.known_digest is None or program.known_digest[0] != program.version:
-        digest = hashlib.sha256(program_text(program).encode()).hexdigest()
-        program.known_digest = program.version, digest
-    return program.known_digest[1]
+    return _digest(program, "text", program_text)
 
 
 def recorded_digest(program: Program) -> str:
     """Return the SHA-256 of a program as recorded or saved, in hex, without loading op classes.
 
     Programs with equal digests are equal; equal programs may have different digests if one of them
-    contains attributes at their defaults.
+    contains attributes at their defaults. It is computed once per version of a program.
     """
-    lines = "\n".join(_program_lines(program, _recorded_line))
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return _digest(program, "recorded", _recorded_text)
+
+
+def _digest(program: Program, kind: str, text: Callable[[Program], str]) -> str:
+    """Return the digest of a text of a program, which is made once per version."""
+    known = program.known_digests.get(kind)
+    if known is None or known[0] != program.version:
+        known = program.version, hashlib.sha256(text(program).encode()).hexdigest()
+        program.known_digests[kind] = known
+    return known[1]
+
+
+def _recorded_text(program: Program) -> str:
+    return "\n".join(_program_lines(program, _recorded_line))
 
 
 def _recorded_line(op: OpDesc) -> str:
