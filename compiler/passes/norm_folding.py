@@ -77,17 +77,26 @@ class Layer:
         return rank - 1 if last else 1
 
     def scaled(self, weight: Array, factor: Array) -> Array:
-        """Return the weights with each output channel scaled by `factor`, in float64."""
-        wide = weight.astype(np.float64)
+        """Return the weights with each output channel scaled by `factor`, in their dtype.
+
+        Products are in float64.
+        """
         if self.kind in _PRODUCTS:
             transposed = self.attrs.get(_PRODUCTS[self.kind], False)
-            return wide * (factor[:, None] if transposed else factor)
+            return _rounded_product(weight, factor[:, None] if transposed else factor)
         after = (1,) * (weight.ndim - 2)
         if not self.kind.endswith("_transpose"):
-            return wide * factor.reshape(-1, 1, *after)
+            return _rounded_product(weight, factor.reshape(-1, 1, *after))
         groups, each = int(self.attrs.get("groups", 1)), weight.shape[1]
-        by_group = wide.reshape(groups, -1, *weight.shape[1:])
-        return (by_group * factor.reshape(groups, 1, each, *after)).reshape(weight.shape)
+        by_group = weight.reshape(groups, -1, *weight.shape[1:])
+        scaled = _rounded_product(by_group, factor.reshape(groups, 1, each, *after))
+        return scaled.reshape(weight.shape)
+
+
+def _rounded_product(weight: Array, factor: Array) -> Array:
+    """Multiply in float64, a few thousand elements at a time, without a float64 copy."""
+    out = np.empty_like(weight, order="C")
+    return np.multiply(weight, factor, out=out, dtype=np.float64, casting="unsafe")
 
 
 def factor_and_shift(

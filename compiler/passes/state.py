@@ -27,10 +27,14 @@ def state_obstacle(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> s
 
 
 def add_state(g: Graph, name: str, array: Array, dtype: DType, ctx: Context) -> Var:
-    """Add state for an array; if the name is taken, its suffix is repeated until it is free."""
+    """Add state for an array; if the name is taken, its suffix is repeated until it is free.
+
+    The array is copied if it has the memory of another one.
+    """
     assert ctx.params is not None
     ending = name[name.rindex("@") :]
     while g.find(name) is not None:
         name += ending
-    ctx.params[name] = array.astype(dtype.numpy, order="C")
+    shared = array.base is not None or any(array is each for each in ctx.params.values())
+    ctx.params[name] = array.astype(dtype.numpy, order="C", copy=shared)
     return g.param(name, TensorType(dtype, cast("tuple[int, ...]", array.shape)))

@@ -8,9 +8,10 @@ predictors precompute are cached on disk with the module, keyed by every byte of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
+from threading import Thread
 from typing import Any
 
 from compiler.codegen.module import Module
@@ -68,8 +69,8 @@ def compiled_over(
 ) -> Module:
     """Compile over constant parameters, or load the module from disk.
 
-    Parameters that `compile` adds, and the module reads, are added in both cases; they are mapped
-    from the disk if they are stored there. A module from disk loads no op definitions.
+    Parameters that `compile` adds, and the module reads, are added in both cases; those of a module
+    from disk are mapped. A module from disk loads no op definitions.
     """
     kinds = {op.type for block in program.blocks for op in block.ops}
     store = _store(target, [found for kind in kinds if (found := loaded(kind)) is not None])
@@ -81,10 +82,30 @@ def compiled_over(
     module = store.find(key, options, params)
     if module is None:
         module, added = _compiled_over(params, compile)
-        store.put(key, module, added)
-        params.update(store.arrays(key))
-    shared = SharedArrays(store.prepared(key), partial(store.put_prepared, key))
-    return replace(module, prepared=shared)
+        written = _in_background(partial(store.put, key, module, added))
+        keep = partial(_put_prepared, store, key, written)
+        return replace(module, prepared=SharedArrays(keep=keep))
+    keep = partial(store.put_prepared, key)
+    return replace(module, prepared=SharedArrays(store.prepared(key), keep))
+
+
+def _put_prepared(
+    store: ModuleStore, key: str, written: Thread, arrays: Mapping[str, Array]
+) -> None:
+    """Store what kernels prepared, after their module."""
+
+    def put() -> None:
+        written.join()
+        store.put_prepared(key, arrays)
+
+    _in_background(put)
+
+
+def _in_background(write: Callable[[], object]) -> Thread:
+    """Write files while the program goes on; it ends when they are written."""
+    writer = Thread(target=write, name="fluid-store")
+    writer.start()
+    return writer
 
 
 def _compiled_over(
