@@ -496,7 +496,7 @@ LATE = (
     "compiler.ir.graph", "fluid.transpiler", "fluid.communicator", "fluid.data_parallel.runner",
     "fluid.data_parallel.devices", "fluid.parameter_server.serving",
     "fluid.parameter_server.sessions", "runtime.collective.rings", "runtime.parallel",
-    "runtime.ps", "fleet",
+    "runtime.ps", "runtime.ptx", "fleet",
 )  # fmt: skip
 """What `import fluid` may not load."""
 

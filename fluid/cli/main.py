@@ -13,36 +13,17 @@ import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
-from pathlib import Path
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import CompileError
+from compiler.lazy_loading import load
 from compiler.options import Options
-from fleet.launch.agent import run_job
-from fleet.launch.arguments import DESCRIPTION as LAUNCH
-from fleet.launch.arguments import EXAMPLES as LAUNCH_EXAMPLES
-from fleet.launch.arguments import add_arguments, job_of
-from fleet.launch.server_arguments import DESCRIPTION as LAUNCH_PS
-from fleet.launch.server_arguments import EXAMPLES as LAUNCH_PS_EXAMPLES
-from fleet.launch.server_arguments import add_server_arguments, server_job
-from fleet.launch.servers import run_server_job
-from fluid.cli.bisect import add_bisect
-from fluid.cli.compile import add_compile
-from fluid.cli.convert import add_convert
-from fluid.cli.differences import add_compare
-from fluid.cli.infer_arguments import add_infer
-from fluid.cli.inspect import add_inspect
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
-from fluid.cli.ps import add_ps
-from fluid.cli.run import INTERRUPTED, prepare, run_script
-from fluid.cli.target import add_target
-from fluid.cli.terminal import escaped_output
-from fluid.cli.weights import add_weights
-from fluid.demo.story import EPOCHS, SEED, demo
+from fluid.cli.terminal import INTERRUPTED, escaped_output
 from runtime.files.checkpoint import CheckpointError
 
 DISTRIBUTION = "fluid-compiler"
@@ -64,42 +45,33 @@ environment variables:
   FLUID_TRACEBACK=full              show all frames in tracebacks, not only those of the script
 """
 
-DEMO = """\
-Train a small convolutional network with batch normalisation on 1,500 images of handwritten digits,
-test it on 297 others, save it, load it, and compile it for inference with and without folding its
-batch norms. The output shows every stage of the compiler: the effect of each pass and the memory.
-"""
-DEMO_EXAMPLES = """\
-examples:
-  fluid demo
-  fluid demo --epochs 2 --out /tmp/demo     faster, and into another folder
-  fluid demo --seed 7                       other initial weights and another order of the images
-"""
-
-RUN = """\
-Run a script written for paddle 1.x unchanged: `import paddle`, `paddle.fluid` and their submodules
-are provided by this package. Data sets are read from ~/.cache/paddle/dataset, or from the folder in
-the environment variable PADDLE_DATASET_HOME; nothing is downloaded.
-"""
-RUN_EXAMPLES = """\
-examples:
-  fluid run train.py
-  fluid run train.py --use_cuda 0 --epochs 5          arguments after the script go to the script
-  fluid run --cpu train.py --use_gpu true             run on the CPU, although it asks for a GPU
-  fluid run --target native train.py                  machine code for this CPU instead of NumPy
-  fluid run --trace trace.json train.py               open it in ui.perfetto.dev
-  fluid run --force train.py                          even if another paddle is installed
-  fluid run -m paddle.distributed.launch train.py     run a module, of paddle or your own
-"""
+COMMANDS = {
+    "demo": ("fluid.cli.commands.demo", "add_demo"),
+    "inspect": ("fluid.cli.inspect", "add_inspect"),
+    "infer": ("fluid.cli.infer_arguments", "add_infer"),
+    "run": ("fluid.cli.commands.run", "add_run"),
+    "launch": ("fluid.cli.commands.launch", "add_launch"),
+    "launch_ps": ("fluid.cli.commands.launch", "add_launch_ps"),
+    "ps": ("fluid.cli.ps", "add_ps"),
+    "bisect": ("fluid.cli.bisect", "add_bisect"),
+    "compare": ("fluid.cli.differences", "add_compare"),
+    "convert": ("fluid.cli.convert", "add_convert"),
+    "compile": ("fluid.cli.compile", "add_compile"),
+    "weights": ("fluid.cli.weights", "add_weights"),
+}
+"""The commands in the order of the help: the module of each, and its function that adds it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
     with escaped_output():
-        given = parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        first = words[0] if words else ""
+        given = parser(first if first in COMMANDS else "").parse_args(words)
         code = _answer(given)
     if code == 0 and given.name == "run":
-        return run_script(given.script, given.trace, given.module)
+        run = load(partial(import_module, "fluid.cli.run"))
+        return int(run.run_script(given.script, given.trace, given.module))
     return code
 
 
@@ -124,8 +96,8 @@ def _answer(given: argparse.Namespace) -> int:
         return USAGE_ERROR
 
 
-def parser() -> argparse.ArgumentParser:
-    """The argument parser of all commands."""
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """The argument parser of all commands, or of one alone: what others import takes a moment."""
     top = _Parser(
         prog="fluid",
         description="Compile, inspect and run programs and models of Paddle 1.x fluid.",
@@ -134,18 +106,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=_version())
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="name")
     top.set_defaults(command=partial(_teach, top))
-    _add_demo(commands)
-    add_inspect(commands)
-    add_infer(commands)
-    _add_run(commands)
-    _add_launch(commands)
-    _add_launch_ps(commands)
-    add_ps(commands)
-    add_bisect(commands)
-    add_compare(commands)
-    add_convert(commands)
-    add_compile(commands)
-    add_weights(commands)
+    for name, (home, add) in COMMANDS.items():
+        if only in ("", name):
+            getattr(load(partial(import_module, home)), add)(commands)
     return top
 
 
@@ -161,108 +124,6 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**settings)
-
-
-def _add_demo(commands: Any) -> None:
-    command = commands.add_parser(
-        "demo",
-        help="train a digit classifier and show every stage of the compiler",
-        description=DEMO,
-        epilog=DEMO_EXAMPLES,
-    )
-    command.set_defaults(command=demo)
-    positive, natural = partial(_whole, least=1), partial(_whole, least=0)
-    command.add_argument(
-        "--epochs", type=positive, default=EPOCHS, metavar="N",
-        help="number of training epochs (default: %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--out", type=Path, default=Path("out/demo"), metavar="DIR",
-        help="output folder (default: %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--seed", type=natural, default=SEED, metavar="S",
-        help="random seed (default: %(default)s)",
-    )  # fmt: skip
-
-
-def _add_run(commands: Any) -> None:
-    command = commands.add_parser(
-        "run",
-        help="run a script written for paddle 1.x",
-        description=RUN,
-        epilog=RUN_EXAMPLES,
-    )
-    command.set_defaults(command=prepare)
-    command.add_argument(
-        "--force", action="store_true", help="use this package even if another paddle is installed"
-    )
-    command.add_argument(
-        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
-    )
-    command.add_argument(
-        "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
-    )
-    add_target(command)
-    command.add_argument(
-        "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
-    )
-    command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
-    command.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
-    )
-
-
-def _add_launch(commands: Any) -> None:
-    command = commands.add_parser(
-        "launch",
-        help="run a script in several processes, on one machine or many",
-        description=LAUNCH,
-        epilog=LAUNCH_EXAMPLES,
-    )
-    command.set_defaults(command=_launch)
-    add_arguments(command)
-
-
-def _launch(given: argparse.Namespace) -> int:
-    """Run a script in several processes; returns the exit code of the first that failed, or 0."""
-    try:
-        job = job_of(given, os.environ)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    return run_job(job)
-
-
-def _add_launch_ps(commands: Any) -> None:
-    command = commands.add_parser(
-        "launch_ps",
-        help="run a script as parameter servers and workers",
-        description=LAUNCH_PS,
-        epilog=LAUNCH_PS_EXAMPLES,
-    )
-    command.set_defaults(command=_launch_ps)
-    add_server_arguments(command)
-
-
-def _launch_ps(given: argparse.Namespace) -> int:
-    """Run a script as servers and workers; returns the exit code of the first that failed, or 0."""
-    try:
-        job = server_job(given)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    return run_server_job(job)
-
-
-def _file(text: str) -> Path:
-    """An absolute path, so that a script may change the working directory."""
-    return Path(text).resolve()
-
-
-def _whole(text: str, least: int) -> int:
-    """Parse an integer from `least` to 2^31 - 2, the range of a seed."""
-    if not text.isdecimal() or not least <= int(text) < 2**31 - 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
-    return int(text)
 
 
 def _expect_settings() -> None:

@@ -18,15 +18,13 @@ from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.target import use_target
+from fluid.cli.terminal import INTERRUPTED
 from fluid.compatibility.as_paddle import install_as_paddle
 from fluid.compatibility.missing import why_absent
 from fluid.compatibility.old_python import mend
 from fluid.profiler import tracing
 
-__all__ = ["INTERRUPTED", "prepare", "run_script"]
-
-INTERRUPTED = 130
-"""Exit code of a command that was stopped with Ctrl-C, as in shells."""
+__all__ = ["prepare", "run_script"]
 
 OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
 """NumPy's former aliases of Python types (removed in 1.24), which scripts of that time use."""

@@ -17,7 +17,10 @@ from typing import Any, TextIO
 
 from compiler.escape import one_line, printable_lines
 
-__all__ = ["Shown", "escaped_output", "progress_line"]
+__all__ = ["INTERRUPTED", "Shown", "escaped_output", "progress_line"]
+
+INTERRUPTED = 130
+"""Exit code of a command that was stopped with Ctrl-C, as in shells."""
 
 CLEAR = "\r\033[K"
 """Escape sequence that clears the current terminal line."""

@@ -17,6 +17,8 @@ import fluid
 from bench.nets import zoo
 from fluid.cli import main as cli
 from fluid.cli.bisect import BISECT_EXAMPLES
+from fluid.cli.commands.demo import DEMO_EXAMPLES
+from fluid.cli.commands.run import RUN_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.infer_arguments import INFER_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
@@ -89,7 +91,7 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 
 def test_examples_in_help_parse():
-    shown = [cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
+    shown = [cli.EXAMPLES, DEMO_EXAMPLES, RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
     text = "\n".join([*shown, BISECT_EXAMPLES, COMPARE_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
@@ -470,3 +472,10 @@ def test_a_reader_that_disappears():
         child.stdout.close()
         assert child.stderr.read() == ""
     assert child.returncode == cli.PIPE_CLOSED
+
+
+def test_a_command_imports_what_it_needs_alone():
+    source = "from fluid.cli.main import parser; import sys; parser('infer'); print(*sys.modules)"
+    shown = subprocess.check_output([sys.executable, "-c", source], text=True).split()
+    assert "fluid.cli.infer" in shown
+    assert not {"fleet", "compiler.driver", "fluid.cli.bisect", "runtime.ptx"} & {*shown}

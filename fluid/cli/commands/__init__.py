@@ -1,0 +1,1 @@
+"""Arguments and help texts of commands that are run elsewhere."""

@@ -1,0 +1,59 @@
+"""The arguments and help text of `fluid run`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fluid.cli.run import prepare
+from fluid.cli.target import add_target
+
+RUN = """\
+Run a script written for paddle 1.x unchanged: `import paddle`, `paddle.fluid` and their submodules
+are provided by this package. Data sets are read from ~/.cache/paddle/dataset, or from the folder in
+the environment variable PADDLE_DATASET_HOME; nothing is downloaded.
+"""
+RUN_EXAMPLES = """\
+examples:
+  fluid run train.py
+  fluid run train.py --use_cuda 0 --epochs 5          arguments after the script go to the script
+  fluid run --cpu train.py --use_gpu true             run on the CPU, although it asks for a GPU
+  fluid run --target native train.py                  machine code for this CPU instead of NumPy
+  fluid run --trace trace.json train.py               open it in ui.perfetto.dev
+  fluid run --force train.py                          even if another paddle is installed
+  fluid run -m paddle.distributed.launch train.py     run a module, of paddle or your own
+"""
+
+
+def add_run(commands: Any) -> None:
+    """Add `run` to the subcommands."""
+    command = commands.add_parser(
+        "run",
+        help="run a script written for paddle 1.x",
+        description=RUN,
+        epilog=RUN_EXAMPLES,
+    )
+    command.set_defaults(command=prepare)
+    command.add_argument(
+        "--force", action="store_true", help="use this package even if another paddle is installed"
+    )
+    command.add_argument(
+        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
+    )
+    command.add_argument(
+        "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
+    )
+    add_target(command)
+    command.add_argument(
+        "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
+    )
+    command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
+    command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
+    )
+
+
+def _file(text: str) -> Path:
+    """An absolute path, so that a script may change the working directory."""
+    return Path(text).resolve()
