@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from compiler.codegen.module import Module
-from compiler.lazy_loading import load
 from compiler.options import Cache
 from runtime.gpu.cuda import gpu_of, interprets, machine, stream_of
 from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.package import driver_of, with_launchers
 
 __all__ = ["with_machine_code"]
 
@@ -29,11 +28,10 @@ def with_machine_code(module: Module) -> tuple[Module, Mapping[str, Any]]:
     rows = import_module("compiler.codegen.ahead.manifest").kernel_rows
     targets = import_module("compiler.codegen.ahead.gpus").gpus(gpu_of(device))
     cache = Cache.from_env()
-    package = load(partial(import_module, "runtime.gpu.package"))
     (built,) = build([module], targets, cache.folder, cache.limit)
-    driver, stream = package.driver_of(device, gpu_of(device)), stream_of(device)
+    driver, stream = driver_of(device, gpu_of(device)), stream_of(device)
     pairs = zip(map(Row.of, rows(built)), built, strict=True)
     launchers = {
         row.kernel: Launcher(row, driver, each.code.files["ptx"], stream) for row, each in pairs
     }
-    return cast("tuple[Module, Mapping[str, Any]]", package.with_launchers(module, launchers))
+    return with_launchers(module, launchers)

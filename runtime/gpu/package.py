@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
+from compiler.lazy_loading import load
 from compiler.syntax_trees import syntax_tree
 from runtime.gpu.cuda import MACHINES, gpu_of, stream_of
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row
 from runtime.packages import Package, PackageError
-from runtime.ptx.library import Library
 
 
 def on_device(package: Package, device: str) -> tuple[Module, dict[str, Any]]:
@@ -30,7 +32,8 @@ def driver_of(device: str, gpu: str) -> Driver:
     """The driver of a device, which has this architecture; the PTX machine is one of its own."""
     number = device.partition(":")[2]
     if device in MACHINES:
-        return Driver("cuda", 0, Library(int(number)))
+        machine = load(partial(import_module, "runtime.ptx.library"))  # few use it
+        return Driver("cuda", 0, machine.Library(int(number)))
     return Driver(gpu.partition(":")[0], int(number or 0))
 
 
