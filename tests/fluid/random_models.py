@@ -78,13 +78,17 @@ def difference(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
     """Where two outcomes differ by more than rounding; empty if nowhere.
 
     Errors are relative to the largest number of an array: a sum of many terms is as inexact as they
-    are large.
+    are large. NaN, as of a norm over a window of padding alone, must be in the same places.
     """
     for name, want in wanted.items():
-        got, scale = found[name], max(1e-2, float(np.abs(want).max(initial=0)))
+        got = found[name]
         if got.shape != want.shape:
             return f"{name} has shape {got.shape}, expected {want.shape}"
-        error = float(np.abs(got.astype("f8") - want).max(initial=0)) / scale
+        number = ~np.isnan(want)
+        if not np.array_equal(np.isnan(got), ~number):
+            return f"{name} is NaN in other places"
+        scale = max(1e-2, float(np.abs(want[number]).max(initial=0)))
+        error = float(np.abs(got[number].astype("f8") - want[number]).max(initial=0)) / scale
         if not error < 2e-3:
             return f"{name} differs by {error:.1e} of its largest number"
     return ""
