@@ -156,9 +156,9 @@ class _Call:
 
     def __call__(self, arguments: Sequence[Array | int], units: int, work: int) -> None:
         """Run the kernel; arrays must be C-contiguous."""
-        slots = self._slots
-        for place, each in enumerate(arguments):
-            slots[place] = each if isinstance(each, int) else address(each)
+        self._slots[: len(arguments)] = [  # at once: each assignment to ctypes takes a moment
+            each if isinstance(each, int) else address(each) for each in arguments
+        ]
         self._command[2] = units
         is_large = self._is_threaded and work >= SHARED_FROM
         self._command[3] = share([(units, work)])[0] if is_large else ALONE

@@ -106,8 +106,11 @@ class NativeKernelBuilder(SpecialBuilder):
         """The array itself: kernels read the memory of the host."""
         self.flush()
         text = f"np.ascontiguousarray({value}, {dtype.numpy.name!r})"
-        name = self._frame.names.make("array")
-        self._frame.line(f"{name} = {text}")
+        if self._is_step_invariant(value):
+            name = self._frame.keep(text, False, Place.FEED, "array")
+        else:
+            name = self._frame.names.make("array")
+            self._frame.line(f"{name} = {text}")
         type = TensorType(dtype, tuple(shape))
         return NumpyOperand(self._frame, name, type, False, (Place.LOCAL, name, WHOLE))
 

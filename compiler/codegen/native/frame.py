@@ -274,6 +274,16 @@ class NativeFrame(KernelFrame):
         self.setup.line("])")
         self.body.line(f"{name}({', '.join(begun.given)})")
 
+    def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
+        """Name an expression as other frames do; of feeds, before the sequence begun."""
+        if steady or place is not Place.FEED or self.body.depth != STEP_DEPTH:
+            return super().keep(expression, steady, place, hint)
+        step, self.body = self.body, Writer(STEP_DEPTH)
+        name = super().keep(expression, steady, place, hint)
+        step.lines += self.body.lines
+        self.body = step
+        return name
+
     @contextmanager
     def checks(self, op: PlannedOp, of_feeds: bool) -> Generator[None]:
         """Write the lines written inside, which check an op's numbers; equal ones of feeds once.
