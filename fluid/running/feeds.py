@@ -44,10 +44,10 @@ def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
 
 def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
     """The LoD offsets of a feed; raises ValueError if they do not match the data."""
-    if not value.has_valid_recursive_sequence_lengths():
+    offsets = value.offsets()
+    if offsets is None:
         raise FeedError(f"feed {name!r} has the LoD {value.lod()}, but {value.shape()} elements")
-    levels = enumerate(value.lod())
-    return {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
+    return {f"{name}{LOD}{i}": level for i, level in enumerate(offsets)}
 
 
 def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:

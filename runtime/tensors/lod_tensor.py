@@ -41,6 +41,7 @@ class LoDTensor(ElementAccess, Versioned):
         self._lod: Lod = []
         if isinstance(array, list | tuple):
             self._lod = [list(accumulate(map(int, level), initial=0)) for level in array]
+        self._offsets: tuple[Lod, int | None, tuple[Array, ...]] | None = None
         self._clock = clock
         self._mirror: Mirror | None = None
         self._take: Callable[[], Array] | None = None
@@ -189,6 +190,21 @@ class LoDTensor(ElementAccess, Versioned):
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Whether the LoD still covers the first axis: `set` may have changed its size."""
         return _covers(self._lod, self._rows())
+
+    def offsets(self) -> tuple[Array, ...] | None:
+        """The offsets of each level, int64 [count + 1], which may not be written.
+
+        None if they do not cover the rows. They are made once for a LoD.
+        """
+        rows, known = self._rows(), self._offsets
+        if known is None or known[0] is not self._lod or known[1] != rows:
+            if not _covers(self._lod, rows):
+                return None
+            arrays = tuple(np.array(level, np.int64) for level in self._lod)
+            for each in arrays:
+                each.flags.writeable = False
+            known = self._offsets = self._lod, rows, arrays
+        return known[2]
 
     def _rows(self) -> int | None:
         self._take_back()

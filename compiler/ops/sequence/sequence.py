@@ -80,7 +80,7 @@ def row_bounds(offsets: Array) -> Array:
     [[0, 0, 2, 2, 2], [2, 2, 5, 5, 5]]
     """
     lengths = offsets[1:] - offsets[:-1]
-    return np.stack([offsets[:-1].repeat(lengths), offsets[1:].repeat(lengths)])
+    return np.array([offsets[:-1], offsets[1:]]).repeat(lengths, axis=1)
 
 
 def run_rows(starts: Array, lengths: Array) -> Array:
