@@ -33,6 +33,14 @@ class Code(Protocol):
         """Run one kernel."""
         ...
 
+    def repeat(self, count: int, commands: Sequence[Any]) -> None:
+        """Run commands several times, with arguments that are known in the step only."""
+        ...
+
+    at: Callable[..., Any]
+    columns: Callable[..., Any]
+    most: Callable[..., Any]
+
     def __call__(self, commands: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs commands in order."""
         ...
@@ -118,6 +126,8 @@ class StatefulCode:
     ) -> None:
         self.feed = code.feed
         self.call = code.call
+        self.repeat, self.at = code.repeat, code.at
+        self.columns, self.most = code.columns, code.most
         self._code = code
         self._find = find
         self._clock = clock

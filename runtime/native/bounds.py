@@ -13,6 +13,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import OutOfBounds
+from runtime.native.addresses import address
 from runtime.native.executor import Executor
 from runtime.native.sequence import (
     Argument,
@@ -21,7 +22,6 @@ from runtime.native.sequence import (
     NativeCode,
     Run,
     Site,
-    address,
 )
 
 RECORD_WORDS = 4

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -27,13 +27,12 @@ from compiler.codegen.native.host import VARIABLE, host_machine
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from runtime.native.addresses import DATA, address, read_address
 from runtime.native.executor import (
     ALONE,
     COMMAND_WORDS,
     EXECUTOR,
     SEQUENCE_WORDS,
-    SHARED,
-    WAKES,
     Executor,
     executor,
     executor_object,
@@ -41,13 +40,9 @@ from runtime.native.executor import (
 )
 from runtime.native.memory import Code, load
 from runtime.native.object_cache import digest, objects
+from runtime.native.repeated import Repeated, at, columns, most, repeated_record
+from runtime.native.sharing import SHARED_FROM, WAKES_FROM, share
 from runtime.native.threads import available, pool
-
-SHARED_FROM = 1 << 18
-"""Least work of a command that is shared: flops plus bytes, two microseconds or more. To share one
-costs about one microsecond."""
-WAKES_FROM = 1 << 22
-"""Least work for which sleeping threads are woken, which takes them about forty microseconds."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +102,8 @@ class NativeCode:
         self._recorder: Recorder | None = None
         self._calls: dict[str, _Call] = {}
 
+    at, columns, most = staticmethod(at), staticmethod(columns), staticmethod(most)
+
     def feed(self, index: int, dtype: str) -> Feed:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""
         return Feed(index, dtype)
@@ -120,6 +117,15 @@ class NativeCode:
             if made is None:
                 made = self._calls[kernel] = _Call(self, kernel, len(arguments), self._executor)
             made(arguments, units, work)
+
+    def repeat(self, count: int, commands: Sequence[Repeated]) -> None:
+        """Run commands `count` times in order, as `repeated` describes them."""
+        if count > 0:
+            native = self._executor
+            record, held = repeated_record(self.addresses, count, commands, self.threads)
+            if native.run(record):
+                pool().start(native)
+            del held
 
     def timed(self, recorder: Recorder) -> NativeCode:
         """The same kernels, of which each call of a sequence reports its times."""
@@ -161,7 +167,7 @@ class _Call:
         ]
         self._command[2] = units
         is_large = self._is_threaded and work >= SHARED_FROM
-        self._command[3] = share([(units, work)])[0] if is_large else ALONE
+        self._command[3] = int(share([units], [work])[0]) if is_large else ALONE
         if self._executor.run(self._at):
             pool().start(self._executor)
 
@@ -180,7 +186,9 @@ class KernelSequence:
         for start, (_, arguments, *_rest) in zip(starts, commands, strict=False):
             for place, argument in enumerate(arguments, start):
                 self._set(place, argument)
-        sharing = share([(units, work) for *_, units, work in commands])
+        sharing = share(
+            [units for *_, units, _ in commands], [work for *_, work in commands]
+        ).tolist()
         most = code.threads if any(sharing) else 1
         base = ctypes.addressof(self._slots)
         words = [
@@ -215,11 +223,11 @@ class KernelSequence:
         if not self._names:
             return _nothing
         call, record, start = self._executor.run, ctypes.addressof(self._record), self._start
-        slots, feeds, word, data = self._slots, self._feeds, ctypes.c_int64.from_address, _DATA
+        slots, feeds, word, data = self._slots, self._feeds, ctypes.c_int64.from_address, DATA
 
         def run(*arrays: Array) -> None:
             for place, index in feeds:
-                slots[place] = word(id(arrays[index]) + data).value  # as `_read_address`
+                slots[place] = word(id(arrays[index]) + data).value  # as `read_address`
             if call(record):
                 start()
 
@@ -229,7 +237,7 @@ class KernelSequence:
             if call(record):
                 start()
 
-        return run if address is _read_address else run_portably
+        return run if address is read_address else run_portably
 
     def timed(self, recorder: Recorder) -> Run:
         """The function that runs the sequence and reports the time of each command."""
@@ -251,22 +259,6 @@ class KernelSequence:
 
 def _nothing(*_: Array) -> None:
     """Run a sequence without commands."""
-
-
-def share(costs: Sequence[tuple[int, int]]) -> list[int]:
-    """How to share each command, from its units and its work.
-
-    Threads are woken for a command that is shared if enough of them follow.
-    """
-    chosen: list[int] = []
-    ahead = 0
-    for units, work in reversed(costs):
-        if units < 2 or work < SHARED_FROM:
-            chosen.append(ALONE)
-            continue
-        ahead += work
-        chosen.append(WAKES if ahead >= WAKES_FROM else SHARED)
-    return chosen[::-1]
 
 
 def _full(command: Command) -> FullCommand:
@@ -320,26 +312,3 @@ def _code(
 
 def _machine(name: str | None) -> Machine:
     return host_machine() if name is None else host_machine({VARIABLE: name})
-
-
-_DATA = object.__basicsize__
-"""Where NumPy's array object has the address of its elements: behind the head of every object."""
-
-
-def _documented_address(array: Any) -> int:
-    """The address of an array's elements, by the documented interface, in a microsecond."""
-    return int(array.__array_interface__["data"][0])
-
-
-def _read_address(array: Any) -> int:
-    """The address of an array's elements, read from NumPy's object in memory."""
-    return ctypes.c_int64.from_address(id(array) + _DATA).value
-
-
-def _finds_addresses() -> bool:
-    """Whether `_read_address` is right, with this Python and this NumPy."""
-    arrays = [np.zeros(3), np.zeros((2, 5), np.int8)[1:], np.zeros(0)]
-    return all(_read_address(each) == _documented_address(each) for each in arrays)
-
-
-address = _read_address if _finds_addresses() else _documented_address

@@ -92,7 +92,8 @@ class NativeKernelBuilder(SpecialBuilder):
         """Repeat the launches written inside for each tuple of integers; `hints` name them."""
         self.flush()
         self.allocate_operands()
-        with self._native.before_loop(), super().for_each(values, *hints) as sizes:
+        with self._native.loop() as loop, super().for_each(values, *hints) as sizes:
+            loop.begin(values, [*map(str, sizes)])
             yield sizes
 
     def line(self, text: str) -> None:

@@ -26,8 +26,10 @@ from compiler.codegen.native.sequences import (
     Argument,
     Call,
     Commands,
+    Loop,
     StepWriter,
     site,
+    truncate,
     tuple_text,
 )
 from compiler.codegen.native.size_checks import SizeCheck, size_checks
@@ -68,6 +70,7 @@ class NativeFrame(KernelFrame):
         self._checked: dict[SizeCheck, None] = {}
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
+        self._loop = Loop()  # that of the step itself, which is written once
         self._called_step: int | None = None
         self._outer_depth = 0
         self._begun: Commands | None = None
@@ -83,6 +86,7 @@ class NativeFrame(KernelFrame):
             return super().scratch(shape, dtype)
         name = self.names.make(f"t{self.step}")
         self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
+        self._loop.allocate(name, type.shape, dtype.numpy.name)
         return NumpyOperand(self, name, type, False, (Place.LOCAL, name, WHOLE))
 
     # ---- kernels ----
@@ -110,6 +114,7 @@ class NativeFrame(KernelFrame):
         if any({*size.names} - self.bound_dims for size in sizes):
             self._comment_call()
             self.line(self._call(name, kernel, arguments))
+            self._loop.call(name, arguments, kernel.units, kernel.work)
             return
         begun = self._sequence()
         listed = tuple_text([*map(begun.argument, arguments)])
@@ -239,18 +244,27 @@ class NativeFrame(KernelFrame):
         steady = operand.steady and {*names} <= self.bound_dims
         text = f"{operand}.reshape(-1)[{offset}:]"
         name = self.keep(text, True, Place.BUFFER, f"{operand}_at") if steady else text
+        self._loop.shift(text, operand, offset)
         return NumpyOperand(self, name, operand.type, steady, (Place.LOCAL, name, WHOLE))
 
     @contextmanager
-    def before_loop(self) -> Generator[None]:
-        """Write what a loop written inside prepares before the loop."""
+    def loop(self) -> Generator[Loop]:
+        """Write a loop inside; what it prepares is written before it.
+
+        Without bounds checks, a loop of calls becomes one repeated sequence.
+        """
         self.end_sequence()
-        outer, self._before_loop = self._before_loop, len(self.body.lines)
-        depth, self._outer_depth = self._outer_depth, self.body.depth
+        outer = self._before_loop, self._outer_depth, self._loop
+        self._before_loop, self._outer_depth = len(self.body.lines), self.body.depth
+        self._loop = loop = Loop()
         try:
-            yield
+            yield loop
+            head = self._before_loop
+            repeated = None if self.checks_bounds else loop.repeated(self.body.lines[head:])
+            if repeated is not None:
+                self.body.lines[head:] = repeated
         finally:
-            self._before_loop, self._outer_depth = outer, depth
+            self._before_loop, self._outer_depth, self._loop = outer
 
     def is_constant(self, operand: NumpyOperand) -> bool:
         """True for state whose values never change, or only between runs."""
@@ -339,7 +353,7 @@ class NativeFrame(KernelFrame):
             yield
         except Exception:
             for each, mark in zip(lists, marks, strict=True):
-                _truncate(each, mark)
+                truncate(each, mark)
             self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
             self._repeats, self._called_step = repeats, called
             del self._kept[blocks:]
@@ -356,6 +370,8 @@ class NativeFrame(KernelFrame):
             self.body.lines,
             self.buffers,
             self.costs,
+            self._loop.scratch,
+            self._loop.calls,
         ]
         return [*kept, *lists, self.functions, self.globals]
 
@@ -382,11 +398,3 @@ class NativeFrame(KernelFrame):
         """End a block."""
         self.end_sequence()
         super().leave()
-
-
-def _truncate(grown: list[Any] | dict[Any, Any], mark: int) -> None:
-    """Remove what was appended to a list or a dict after it had `mark` items."""
-    if isinstance(grown, list):
-        del grown[mark:]
-    while isinstance(grown, dict) and len(grown) > mark:
-        grown.popitem()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.writer import Writer
 from compiler.escape import one_line
-from compiler.ir.dims import Size
+from compiler.ir.dims import Dim, Size
+from compiler.ir.types import Shape
 
 Argument: TypeAlias = "NumpyOperand | Size"
 """An argument of a command: an array, by its address, or a size."""
@@ -51,6 +52,56 @@ class Commands:
         return f"native.feed({place}, {dtype!r})"
 
 
+class Loop:
+    """The calls in a loop over rows of integers that is being written as lines of Python.
+
+    If it has nothing but calls and their scratch, it is written as one repeated sequence instead,
+    whose arguments are computed for all rows at once.
+    """
+
+    def __init__(self) -> None:
+        self._values, self._names = "", list[str]()
+        self._offsets: dict[str, str] = {}
+        self.scratch, self.calls = list[str](), list[str]()
+        """What a line of the loop was written for, each."""
+
+    def begin(self, values: object, names: Sequence[str]) -> None:
+        """The loop goes over `values`, and gives each of its rows these names."""
+        self._values, self._names = str(values), [*names]
+
+    def shift(self, text: str, operand: object, offset: Size) -> None:
+        """The text of an array stands for the elements of another one from an offset on."""
+        self._offsets[text] = f"native.at({operand}, {offset})"
+
+    def allocate(self, name: str, shape: Shape, dtype: str) -> None:
+        """Scratch is allocated by one line of the loop."""
+        sizes = [f"native.most({each})" if isinstance(each, Dim) else str(each) for each in shape]
+        self.scratch.append(f"{name} = np.empty({tuple_text(sizes)}, {dtype!r})")
+
+    def call(self, name: str, arguments: Sequence[Argument], units: Size, work: Size) -> None:
+        """A kernel is called by one line of the loop."""
+        listed = tuple_text([*map(self._argument, arguments)])
+        self.calls.append(f"    ({name!r}, {listed}, {units}, {work}),")
+
+    def repeated(self, lines: Sequence[str]) -> list[str] | None:
+        """The lines that do the same as these of the loop at once; None if it has others."""
+        code = [each for each in lines if not each.lstrip().startswith("#")]
+        if len(code) != 1 + len(self.scratch) + len(self.calls) or not self.calls:
+            return None
+        names = ", ".join(self._names) + "," * (len(self._names) == 1)
+        head = f"{names} = native.columns({self._values}, {len(self._names)})"
+        indent = lines[0][: -len(lines[0].lstrip())]
+        comments = [each.lstrip() for each in lines if each not in code]
+        repeat = [f"native.repeat({self._names[0]}.size, [", *self.calls, "])"]
+        return [indent + each for each in (head, *self.scratch, *comments, *repeat)]
+
+    def _argument(self, argument: Argument) -> str:
+        text = str(argument)
+        if not isinstance(argument, NumpyOperand):
+            return text
+        return self._offsets.get(text, f"native.at({text})")
+
+
 class StepWriter(Writer):
     """Writes the step; the sequence begun is ended before any other line."""
 
@@ -67,6 +118,14 @@ class StepWriter(Writer):
 def tuple_text(items: Sequence[str]) -> str:
     """A tuple of expressions."""
     return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+
+def truncate(grown: list[Any] | dict[Any, Any], mark: int) -> None:
+    """Remove what was appended to a list or a dict after it had `mark` items."""
+    if isinstance(grown, list):
+        del grown[mark:]
+    while isinstance(grown, dict) and len(grown) > mark:
+        grown.popitem()
 
 
 def site(arguments: Sequence[Argument | str], comments: Sequence[str]) -> str:

@@ -14,8 +14,11 @@ import pytest
 from compiler.codegen.native.host import host_machine
 from compiler.errors import CompileError
 from runtime.native import sequence
+from runtime.native.addresses import address, documented_address
 from runtime.native.elf import ARM, parse
-from runtime.native.sequence import NativeCode, address, build_objects, share
+from runtime.native.repeated import at, columns
+from runtime.native.sequence import NativeCode, build_objects
+from runtime.native.sharing import share
 from tests.runtime.native.kernels import double, record_mode, rows, scale, sums
 
 ROOT = Path(__file__).parents[3]
@@ -180,11 +183,12 @@ def test_times_are_reported_for_each_command():
 
 
 def test_small_commands_run_alone_and_threads_wake_if_enough_follows():
-    assert share([(1, 1 << 30), (8, 100)]) == [0, 0]
-    assert share([(8, 1 << 30), (8, 1 << 20)]) == [2, 1]
-    assert share([(8, 1 << 20)]) == [1]
-    assert share([(8, 10), *[(8, 1 << 20)] * 5]) == [0, 2, 2, 1, 1, 1]
-    assert share([]) == []
+    large, some = 1 << 30, 1 << 20
+    assert share([1, 8], [large, 100]).tolist() == [0, 0]
+    assert share([8, 8], [large, some]).tolist() == [2, 1]
+    assert share([8], [some]).tolist() == [1]
+    assert share([8] * 6, [10, *[some] * 5]).tolist() == [0, 2, 2, 1, 1, 1]
+    assert share([], []).tolist() == []
 
 
 def test_object_files_that_are_given_need_neither_llvm_nor_the_cache(tmp_path):
@@ -232,8 +236,25 @@ def test_object_files_for_another_machine():
 
 def test_addresses_by_numpys_interface(monkeypatch):
     """Where arrays are laid out in another way, the documented interface is used."""
-    monkeypatch.setattr(sequence, "address", sequence._documented_address)
+    monkeypatch.setattr(sequence, "address", documented_address)
     native = load(double())
     x, y = array(4, 2), np.empty((4, 2), "f4")
     native([("double", (native.feed(0, "float32"), y, 2), 4)])(x)
     assert np.array_equal(y, 2 * x)
+
+
+def test_repeated_commands_take_other_arguments_each_time():
+    native = load(double())
+    x, y = array(6, 2), np.zeros((6, 2), "f4")
+    begin, count = columns([(0, 2), (5, 1), (2, 3), (0, 0)], 2)
+    native.repeat(begin.size, [("double", (at(x, 2 * begin), at(y, 2 * begin), 2), count, 1)])
+    assert np.array_equal(y, 2 * x)
+    native.repeat(0, [("double", (at(x), at(y), 2), 6, 1)])
+
+
+@pytest.mark.parametrize("work", [1, 1 << 30])
+def test_repeated_commands_run_in_order(work):
+    native = load(double())
+    x = np.ones((64, 2), "f4")
+    native.repeat(5, [("double", (at(x), at(x), 2), 64, work)] * 2)
+    assert (x == 2.0**10).all()

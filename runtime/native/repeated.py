@@ -1,0 +1,80 @@
+"""Commands that are repeated with other arguments each time, such as the steps of a recurrence.
+
+    begin, count = native.columns(rows, 2)
+    native.repeat(begin.size, [
+        ("product", (native.at(x, 256*begin), native.at(w), native.at(h), count), count, 512*count),
+        ("cell", (native.at(h), native.at(out, 256*begin), count), (count + 31)//32, 256*count),
+    ])
+
+An argument is a number, or an array with one for each time; so are the units and the work of a
+command. The records of all times are computed at once, and run by one call of the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.native.addresses import address
+from runtime.native.executor import COMMAND_WORDS, SEQUENCE_WORDS
+from runtime.native.sharing import share
+from runtime.native.threads import pool
+
+Numbers: TypeAlias = "Array | int"
+"""A number, or an int64 array with one for each time."""
+Repeated: TypeAlias = tuple[str, Sequence[Numbers], Numbers, Numbers]
+"""A kernel's name, its arguments, its units and its work: flops plus bytes."""
+
+
+def at(array: Array, offset: Numbers = 0) -> Numbers:
+    """The addresses of the elements of a C-contiguous array at offsets, counted in elements."""
+    return address(array) + array.itemsize * offset
+
+
+def columns(rows: Any, count: int) -> Array:
+    """The columns of rows of `count` integers each, or of integers: int64 [count, rows].
+
+    >>> columns([(1, 2), (3, 4), (5, 6)], 2).tolist()
+    [[1, 3, 5], [2, 4, 6]]
+    """
+    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, count).T)
+
+
+def most(sizes: Numbers) -> int:
+    """The largest of some sizes; 0 of none.
+
+    >>> most(np.array([3, 5, 4])), most(np.array([], int)), most(7)
+    (5, 0, 7)
+    """
+    return int(np.max(sizes, initial=0))
+
+
+def repeated_record(
+    addresses: Mapping[str, int], count: int, commands: Sequence[Repeated], threads: int
+) -> tuple[int, object]:
+    """The record of a sequence with the commands of all times, and what holds its memory.
+
+    Commands without units are left out.
+    """
+    starts = np.cumsum([0, *(max(1, len(arguments)) for _, arguments, *_ in commands)])
+    slots = np.empty((count, int(starts[-1])), np.int64)
+    words = np.empty((count, len(commands), COMMAND_WORDS), np.int64)
+    work = np.empty((count, len(commands)), np.int64)
+    rows = slots.ctypes.data + slots.strides[0] * np.arange(count)
+    for place, (kernel, arguments, units, cost) in enumerate(commands):
+        start = int(starts[place])
+        for column, each in enumerate(arguments, start):
+            slots[:, column] = each
+        words[:, place, 0], words[:, place, 1] = addresses[kernel], rows + 8 * start
+        words[:, place, 2], work[:, place] = units, cost
+    kept = words[:, :, 2] > 0
+    listed = words[kept]
+    listed[:, 3] = share(listed[:, 2], work[kept]) if threads > 1 else 0
+    shares = bool(listed[:, 3].any())
+    record = np.array([listed.ctypes.data, len(listed), threads if shares else 1, 0, 0], np.int64)
+    assert len(record) == SEQUENCE_WORDS
+    record[3] = pool().address if shares else 0
+    return record.ctypes.data, (slots, listed, record)

@@ -1,0 +1,30 @@
+"""Which commands are shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.native.executor import ALONE, SHARED, WAKES
+
+SHARED_FROM = 1 << 18
+"""Least work of a command that is shared: flops plus bytes, two microseconds or more. To share one
+costs about one microsecond."""
+WAKES_FROM = 1 << 22
+"""Least work for which sleeping threads are woken, which takes them about forty microseconds."""
+
+
+def share(units: Array | Sequence[int], work: Array | Sequence[int]) -> Array:
+    """How to share each command, from its units and its work: int64, as long as these.
+
+    Threads are woken for a command that is shared if enough of them follow.
+
+    >>> share([1, 8, 8, 8], [1 << 23, 1 << 23, 100, 1 << 20]).tolist()
+    [0, 2, 0, 1]
+    """
+    costs = np.asarray(work, np.int64)
+    is_shared = (np.asarray(units) >= 2) & (costs >= SHARED_FROM)
+    ahead = np.cumsum(np.where(is_shared, costs, 0)[::-1])[::-1]
+    return np.where(is_shared, np.where(ahead >= WAKES_FROM, WAKES, SHARED), ALONE)
