@@ -266,6 +266,10 @@ class NativeFrame(KernelFrame):
         finally:
             self._before_loop, self._outer_depth, self._loop = outer
 
+    def varies_in_loop(self, size: Size) -> bool:
+        """True for a size that each iteration of a loop has its own of, as time steps have rows."""
+        return isinstance(size, Dim) and bool({*size.names} & self.loop_sizes)
+
     def is_constant(self, operand: NumpyOperand) -> bool:
         """True for state whose values never change, or only between runs."""
         place, home, _ = operand.storage

@@ -39,7 +39,7 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
     steps = frame.made(
         matmul, frame.machine, element, tuple(stack), rows, tiles.loops[0], columns,
         a=tuple(a_strides), b=tuple(b_strides), epilogue=made,
-        constant=frame.is_constant(b_array),
+        constant=frame.is_constant(b_array), few_rows=frame.varies_in_loop(rows),
     )  # fmt: skip
     frame.steps(steps, arrays, element)
 

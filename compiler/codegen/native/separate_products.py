@@ -175,6 +175,6 @@ def _emit(frame: NativeFrame, tiles: Tiles, product: _Product, sums: NumpyOperan
     )
     steps = matmul(
         frame.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),
-        a=left.strides, b=right.strides, constant=True,
+        a=left.strides, b=right.strides, constant=True, few_rows=frame.varies_in_loop(rows),
     )  # fmt: skip
     frame.steps(steps, {"a": a, "b": b, "out": sums}, element)

@@ -19,6 +19,7 @@ from compiler.codegen.native.products.tiles import (
     assumed,
     choose_tiling,
     extent,
+    few_rows_tiling,
 )
 from compiler.ir.dims import Size, is_multiple, product
 
@@ -30,13 +31,14 @@ def matmul(
     machine: Machine, element: Type, batch: Sequence[Size], m: Size, k: Size, n: Size, *,
     a: Sequence[Size] | None = None, b: Sequence[Size] | None = None,
     out: Sequence[Size] | None = None, epilogue: Epilogue | None = None,
-    constant: bool = False, tiling: Tiling | None = None,
+    constant: bool = False, tiling: Tiling | None = None, few_rows: bool = False,
 ) -> Steps:  # fmt: skip
     """Kernels of a product of matrices.
 
     `a`, `b` and `out` are the strides of their axes (batch…, rows, columns) in elements, by default
     those of arrays without gaps; a transposed operand is one with its last strides exchanged, a
     broadcast one has stride 0. `constant` says that b never changes: it is packed by `prepare`.
+    `few_rows` says that `m`, which is open, is small: tiles are chosen for that.
     Operands: "a", "b", "out", those of the epilogue; scratch: "packed" if b is packed.
     """
     epilogue = epilogue or Epilogue()
@@ -47,6 +49,8 @@ def matmul(
     spec = _contraction(machine, element, batch, (m, k, n), strides, results, epilogue)
     if tiling is None and is_one_column(spec, machine):
         return one_column_steps(spec, machine)
+    if tiling is None and few_rows:
+        tiling = few_rows_tiling(machine, spec.sums[-1].count)
     if spec.dot is None and not constant and _reads_in_place(machine, spec):
         tiling = tiling or choose_tiling(machine, element, extent(spec), False)
         return Steps((contraction_kernel(spec, machine, tiling),))

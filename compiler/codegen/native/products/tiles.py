@@ -25,6 +25,10 @@ MOST_ROWS: dict[int, dict[int, int]] = {
 }
 """By the number of registers: the most rows of a tile by its vectors, so that nothing spills."""
 
+FEW_ROWS_TILE: dict[int, tuple[int, int]] = {32: (2, 8), 16: (3, 4)}
+"""By the number of registers: vectors and rows of the tiles of a product of few rows. Batches are
+mostly multiples of these rows, and smaller tiles of the rows left over wait for additions."""
+
 FIRST_CACHE, SECOND_CACHE = 32_000, 700_000
 """Bytes of a core's caches that a kernel may fill."""
 
@@ -84,6 +88,12 @@ def choose_tiling(machine: Machine, element: Type, extent: Extent, packed: bool)
     order, prefetch = _order(extent, packed)
     block = _block(extent, vectors * machine.lanes(element), high, order)
     return Tiling(vectors, high, wide, _unroll(extent.inner), order, block, prefetch)
+
+
+def few_rows_tiling(machine: Machine, steps: Size) -> Tiling:
+    """The tiling of a product of an open, small number of rows; `steps` are those of its sum."""
+    vectors, high = FEW_ROWS_TILE[machine.registers]
+    return Tiling(vectors, high, 1, _unroll(known(steps)), "panels", 16 // high)
 
 
 def _unroll(inner: int | None) -> int:
