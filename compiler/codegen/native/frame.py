@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
@@ -350,7 +349,7 @@ class NativeFrame(KernelFrame):
     def attempt(self) -> Generator[None]:
         """Undo what is written inside if an exception leaves it."""
         lists = self._appended()
-        marks, begun = [len(each) for each in lists], self._copy_of_begun()
+        marks, begun = [len(each) for each in lists], self._begun and self._begun.copy()
         depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
         repeats, called = self._repeats, self._called_step
         try:
@@ -378,10 +377,6 @@ class NativeFrame(KernelFrame):
             self._loop.calls,
         ]
         return [*kept, *lists, self.functions, self.globals]
-
-    def _copy_of_begun(self) -> Commands | None:
-        begun = self._begun
-        return None if begun is None else replace(begun, lines=[*begun.lines], given=[*begun.given])
 
     def _forget_operands(self) -> None:
         """Forget the views of buffers that are no longer there."""

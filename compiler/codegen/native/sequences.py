@@ -6,7 +6,7 @@ A command is a call of a kernel with its arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from compiler.codegen.bind_and_run import NumpyOperand
@@ -41,6 +41,10 @@ class Commands:
     given: list[str]
     step: int | None = None
     """The step of the last command, whose ops have been named."""
+
+    def copy(self) -> Commands:
+        """The sequence as it is now."""
+        return replace(self, lines=[*self.lines], given=[*self.given])
 
     def argument(self, argument: Argument) -> str:
         """The text of an argument; arrays that are new in every step are numbered."""
