@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import TypeAlias
 
 from compiler.errors import ShapeError
@@ -175,7 +176,16 @@ def is_multiple(size: Size, number: int) -> bool:
     >>> is_multiple(N * 48, 16), is_multiple(N * 48 + 8, 16), is_multiple(0, 16)
     (True, False, True)
     """
-    return all(factor % number == 0 for _, factor in _terms(size))
+    return divisor(size) % number == 0
+
+
+def divisor(size: Size) -> int:
+    """Return the largest number that divides a size for all values of its symbols; 0 for 0.
+
+    >>> divisor(Dim.named("N") * 48 + 8), divisor(12)
+    (8, 12)
+    """
+    return gcd(*(factor for _, factor in _terms(size)))
 
 
 def renamed(size: Size, names: Mapping[str, str]) -> Size:

@@ -11,6 +11,10 @@ from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.depthwise import depthwise
+from compiler.codegen.native.images.depthwise_gradient import (
+    depthwise_filter_gradient,
+    depthwise_image_gradient,
+)
 from compiler.codegen.native.images.pooling import pool, pool_gradient
 from compiler.codegen.native.images.sliding import Windows
 from compiler.codegen.native.images.transposes import transpose
@@ -208,7 +212,7 @@ def emit_convolution(
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
     conv = _convolution(g, images, outputs)
-    by_channel = conv.groups > 1 and conv.channels == conv.groups
+    by_channel = _is_depthwise(conv)
     element, left, right = k.factors(images, filters, side_by_side=not by_channel)
     after = k.result_epilogue(outputs, bias)
     constant = k.is_constant(filters)
@@ -224,6 +228,11 @@ def emit_convolution(
         made = after.epilogue
         steps = k.made(convolution, k.machine, element, conv, epilogue=made, constant=constant)
     k.emit_steps(steps, arrays, element)
+
+
+def _is_depthwise(conv: Convolution) -> bool:
+    """True if each channel is a group."""
+    return conv.groups > 1 and conv.channels == conv.groups
 
 
 def _winograd_tile(machine: Machine, conv: Convolution, element: Type) -> int:
@@ -255,16 +264,17 @@ def emit_image_gradient(
     """Append the gradient of a convolution by its images, with what is fused after it."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
     after = k.result_epilogue(images, bias)
+    arrays = {**after.arrays, "d_out": outputs.operand}
+    if _is_depthwise(conv) and not conv.filters_last:
+        windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        steps = k.made(depthwise_image_gradient, windows, each, after.epilogue)
+        arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
+        return k.emit_steps(steps, arrays, element)
+    constant = k.is_constant(filters)
     steps = k.made(
-        image_gradient,
-        k.machine,
-        element,
-        conv,
-        epilogue=after.epilogue,
-        constant=k.is_constant(filters),
+        image_gradient, k.machine, element, conv, epilogue=after.epilogue, constant=constant
     )
-    arrays = {**after.arrays, "d_out": outputs.operand, "filter": filters.operand}
-    k.emit_steps(steps, arrays, element)
+    return k.emit_steps(steps, {**arrays, "filter": filters.operand}, element)
 
 
 def emit_filter_gradient(
@@ -273,8 +283,14 @@ def emit_filter_gradient(
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its filters."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    if _is_depthwise(conv) and not conv.filters_last:
+        windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        steps = k.made(depthwise_filter_gradient, windows, each)
+        found = {"images": images, "d_out": outputs, "d_filters": filters}
+        arrays = {name: operand.operand for name, operand in found.items()}
+        return k.emit_steps(steps, arrays, element)
     arrays = {"input": images.operand, "d_out": outputs.operand, "out": filters.operand}
-    k.emit_steps(k.made(filter_gradient, k.machine, element, conv), arrays, element)
+    return k.emit_steps(k.made(filter_gradient, k.machine, element, conv), arrays, element)
 
 
 # ---- transposes --------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Place, Pointers
-
-CACHE_LINE = 64
+from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,8 @@ class TileBody(ABC):
 class Microkernel(TileBody):
     """Emits the sums of one tile, and their stores."""
 
+    prefetch: RowPrefetch | None = None
+
     def emit(
         self, pointers: Pointers, counts: Sequence[Index], panel: Panel, tile: Tile,
         ahead: Ahead | None,
@@ -84,6 +85,10 @@ class Microkernel(TileBody):
             for vector in range(panel.vectors)
         ]
         self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
+        self.prefetch = RowPrefetch(
+            self.function, self.spec, self.indices, pointers, tile.high, tile.wide,
+            panel.vectors * self.lanes,
+        )  # fmt: skip
         sums, right = self._sums(places, pointers["b"])
         state = [right, *([ahead.pointer] if ahead else []), *sums]
         if 0 not in counts:
@@ -167,9 +172,13 @@ class Microkernel(TileBody):
     def _turns(self, start: Index, stop: Index, step: int, carried: list[Value]) -> list[Value]:
         if isinstance(start, int) and isinstance(stop, int) and stop - start <= step:
             return self._turn(step, carried) if stop > start else carried
-        return self.function.loop_if_any(
-            start, stop, step, lambda _, held: self._turn(step, held), carried
-        )
+
+        def turn(at: Value, held: list[Value]) -> list[Value]:
+            if self.prefetch:
+                self.prefetch.emit(at, stop, step)
+            return self._turn(step, held)
+
+        return self.function.loop_if_any(start, stop, step, turn, carried)
 
     def _turn(self, steps: int, carried: list[Value]) -> list[Value]:
         """Some steps of the innermost axis, written out."""

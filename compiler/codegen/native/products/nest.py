@@ -14,7 +14,6 @@ from compiler.codegen.native.products.contraction import Call, Contraction
 from compiler.codegen.native.products.dot_microkernel import DotMicrokernel
 from compiler.codegen.native.products.index import Indices, named
 from compiler.codegen.native.products.microkernel import (
-    CACHE_LINE,
     Ahead,
     Microkernel,
     Panel,
@@ -22,8 +21,9 @@ from compiler.codegen.native.products.microkernel import (
     TileBody,
 )
 from compiler.codegen.native.products.place import Pointers
-from compiler.codegen.native.products.tiles import Tiling
-from compiler.ir.dims import Size, product
+from compiler.codegen.native.products.prefetching import CACHE_LINE
+from compiler.codegen.native.products.tiles import Tiling, rests
+from compiler.ir.dims import Size, divisor, product
 
 WithPanel: TypeAlias = Callable[[Pointers, Panel], None]
 WithTile: TypeAlias = Callable[[Pointers, Tile], None]
@@ -272,7 +272,8 @@ class _Nest:
 
         self.indices.repeat(start, self.indices.least(stop, whole), each(length, 0))
         if not isinstance(self.high, int):
-            return self._open_rest(whole, stop, each)
+            sizes = rests(length, divisor(high.count))
+            return self._open_rest(whole, stop, sizes, each) if sizes else None
         rest = self.high - self.high // length * length
         if rest:
             body = each(rest, self.high - rest)
@@ -280,14 +281,14 @@ class _Nest:
         return None
 
     def _open_rest(
-        self, whole: Index, stop: Index,
+        self, whole: Index, stop: Index, sizes: Sequence[int],
         each: Callable[[int, Index], Callable[[Index, list[Value]], list[Value]]],
     ) -> None:  # fmt: skip
         """The rows behind the whole tiles, in tiles of falling size."""
 
         def emit() -> None:
             done = self.indices.mul(whole, self.tiling.high)
-            for size in smaller(self.tiling.high):
+            for size in sizes:
                 count = self.indices.divide(self.indices.sub(self.high, done), size)
                 self.indices.repeat(0, count, each(size, done))
                 done = self.indices.add(done, self.indices.mul(count, size))
@@ -323,7 +324,7 @@ class _Nest:
             if self.wide > done:
                 each(self.wide - done, done)(0, [])
             return
-        for size in smaller(length):
+        for size in rests(length, divisor(axis.count)):
             count = self.indices.divide(self.indices.sub(self.wide, done), size)
             self.indices.repeat(0, count, each(size, done))
             done = self.indices.add(done, self.indices.mul(count, size))
@@ -362,15 +363,6 @@ class _Nest:
         if self.tiling.order != "blocks" and isinstance(self.high, int):
             block = -(-self.high // self.tiling.high)
         return block * (-(-self.wide // self.tiling.wide) if isinstance(self.wide, int) else 4)
-
-
-def smaller(size: int) -> list[int]:
-    """Tiles for the rows that are left behind whole ones: halves down to 1.
-
-    >>> smaller(6)
-    [3, 1]
-    """
-    return [size >> step for step in range(1, size.bit_length())]
 
 
 def _divide_up(size: Size, by: int) -> Size:

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import gcd
 
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
-from compiler.ir.dims import Size
+from compiler.codegen.native.products.prefetching import results_read
+from compiler.ir.dims import Size, divisor
 from compiler.ir.dims import product as size_product
 
 MOST_ROWS: dict[int, dict[int, int]] = {
@@ -35,8 +37,14 @@ FIRST_CACHE, SECOND_CACHE = 32_000, 700_000
 PAGE, WAYS = 4096, 8
 """Bytes between lines of the first cache that share a set, and the lines of a set."""
 
+RESULT_WAYS = 12
+"""Lines of a set that results, and what they are combined with, may need at a time."""
+
 OPEN = 96
 """The steps that an axis of open size is assumed to have."""
+
+FEWEST = 32
+"""The least number that an open size is assumed to be instead, if it is a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,8 @@ class Extent:
     of its innermost axis, `nbytes` the bytes of a step. `left` is the left operand's extent in
     bytes, `window` that of what the rows along one step of the last axis but one read, `row` how
     far a step on that axis moves it. With dot products a step is a word of several elements.
+    `multiple` is a number that divides `high` even if that is open. `results` are the arrays that
+    each row writes or reads a row of its own in, if those rows lie a multiple of a page apart.
     """
 
     outer: int | None
@@ -79,6 +89,8 @@ class Extent:
     window: int
     row: int
     nbytes: int
+    multiple: int = 1
+    results: int = 0
 
 
 @lru_cache(4096)
@@ -143,11 +155,12 @@ def _cost(
     total = 0.0
     for (width, panels), (h, highs), (w, wides) in product(
         _split(columns, vectors),
-        _split(extent.high or OPEN, high),
+        _row_split(extent, high),
         _split(extent.wide or OPEN, wide),
     ):
         step = step_cost(h * w, width, panel) + _conflicts(extent, h)
-        total += panels * highs * wides * (step * depth + 30 + 1.5 * h * w * width)
+        ends = 1.5 + (16 if h * extent.results > RESULT_WAYS else 0)
+        total += panels * highs * wides * (step * depth + 30 + ends * h * w * width)
     kinds = sum(len(_split(n or OPEN, tile)) - 1 for n, tile in _tiled(extent, high, wide))
     return total * (1 + 0.01 * kinds + (0.003 if high > 1 and wide > 1 else 0.0))
 
@@ -161,13 +174,46 @@ def _conflicts(extent: Extent, high: int) -> float:
 
 
 def _tiled(extent: Extent, high: int, wide: int) -> tuple[tuple[int | None, int], ...]:
-    return ((extent.high, high), (extent.wide, wide))
+    return ((_assumed_high(extent), high), (extent.wide, wide))
 
 
 def _split(count: int, tile: int) -> list[tuple[int, int]]:
     """Whole tiles and a smaller one: pairs of size and number."""
     whole, rest = divmod(count, tile)
     return [*([(tile, whole)] if whole else []), *([(rest, 1)] if rest else [])]
+
+
+def _row_split(extent: Extent, high: int) -> list[tuple[int, int]]:
+    """Tiles along the last row axis but one; the rest of an open axis is cut into halves."""
+    if extent.high is not None:
+        return _split(extent.high, high)
+    count = _assumed_high(extent)
+    tiles = [(high, count // high)] if count >= high else []
+    count %= high
+    for size in rests(high, extent.multiple):
+        tiles += [(size, count // size)] if count >= size else []
+        count %= size
+    return tiles
+
+
+def _assumed_high(extent: Extent) -> int:
+    """The rows on the last axis but one; of an open one, those of a single image or sentence."""
+    if extent.high is not None:
+        return extent.high
+    return extent.multiple if extent.multiple >= FEWEST else OPEN
+
+
+def rests(size: int, multiple: int) -> list[int]:
+    """Tiles for the rows that whole tiles of a size leave of an open count: halves down to 1.
+
+    If the count is a multiple of a number, so are they.
+
+    >>> rests(6, 1), rests(12, 128), rests(8, 128)
+    ([3, 1], [4], [])
+    """
+    step = gcd(size, multiple)
+    parts = size // step
+    return [step * (parts >> each) for each in range(1, parts.bit_length())]
 
 
 def step_cost(rows: int, vectors: int, panel: int) -> float:
@@ -236,8 +282,16 @@ def extent(spec: Contraction) -> Extent:
         known(size_product(outer_rows)), known(high.count), known(wide.count),
         known(spec.columns.count), known(size_product(axis.count for axis in spec.sums)),
         known(spec.sums[-1].count), _span([*spec.rows, *spec.sums]) * nbytes, window,
-        abs(assumed(high.stride("a"))) * nbytes, spec.element.nbytes,
+        abs(assumed(high.stride("a"))) * nbytes, spec.element.nbytes, divisor(high.count),
+        _paged(spec, high),
     )  # fmt: skip
+
+
+def _paged(spec: Contraction, high: Axis) -> int:
+    """The outputs, and the operands they are combined with, whose rows share cache sets."""
+    names = [*spec.outputs, *results_read(spec, high)]
+    steps = (assumed(high.stride(name)) * spec.types[name].nbytes for name in names)
+    return sum(step != 0 and step % PAGE == 0 for step in steps)
 
 
 def _span(axes: Sequence[Axis]) -> int:
