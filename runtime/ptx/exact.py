@@ -36,26 +36,43 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_TERMS: Mapping[str, Callable[..., tuple[Any, Any]]] = {
+    "add": lambda a, b: (a, b),
+    "sub": lambda a, b: (a, -b),
+    "fma": lambda a, b, c: (a * b, c),
+}
+"""What is added, by function; a product and a quotient have a sign of their own."""
+
+
 def by_fractions(name: str, mode: str, *parts: Value) -> Value:
     """add, sub, mul, div or fma of float64, rounded once (rn, rz, rm, rp)."""
     arrays = np.broadcast_arrays(*parts)
-    function = _FUNCTIONS[name]
     rows: Any = zip(*(each.ravel().tolist() for each in arrays), strict=True)
-    found = [_one(function, mode, row) for row in rows]
+    found = [_one(name, mode, row) for row in rows]
     return np.array(found, "f8").reshape(arrays[0].shape)[()]
 
 
-def _one(function: Callable[..., Any], mode: str, values: Sequence[float]) -> float:
+def _one(name: str, mode: str, values: Sequence[float]) -> float:
+    function = _FUNCTIONS[name]
     plain = float(function(*map(np.float64, values)))
-    divides_by_zero = function is _divide and values[1] == 0
+    if name == "fma" and np.isinf(values[2]) and np.isfinite(values[:2]).all():
+        return values[2]
+    divides_by_zero = name == "div" and values[1] == 0
     if not np.isfinite(values).all() or divides_by_zero:
         return plain
-    return _rounded(function(*map(Fraction, values)), mode, plain)
+    exact = function(*map(Fraction, values))
+    return _rounded(exact, mode) if exact else _zero(name, mode, plain, values)
 
 
-def _rounded(exact: Fraction, mode: str, plain: float) -> float:
-    if exact == 0:
-        return -0.0 if mode == "rm" and not np.signbit(plain) else plain
+def _zero(name: str, mode: str, plain: float, values: Sequence[float]) -> float:
+    """Zero with its sign: a sum is −0 when rounding down, unless both terms are +0."""
+    if mode != "rm" or name not in _TERMS:
+        return plain
+    negative = np.signbit(_TERMS[name](*map(np.float64, values))).any()
+    return -0.0 if negative else 0.0
+
+
+def _rounded(exact: Fraction, mode: str) -> float:
     nearest = _nearest(exact)
     over = nearest == np.inf or (np.isfinite(nearest) and Fraction(nearest) > exact)
     under = nearest == -np.inf or (np.isfinite(nearest) and Fraction(nearest) < exact)
