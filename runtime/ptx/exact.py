@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from math import copysign, prod
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-_TERMS: Mapping[str, Callable[..., tuple[Any, Any]]] = {
-    "add": lambda a, b: (a, b),
-    "sub": lambda a, b: (a, -b),
-    "fma": lambda a, b, c: (a * b, c),
-}
-"""What is added, by function; a product and a quotient have a sign of their own."""
-
-
 def by_fractions(name: str, mode: str, *parts: Value) -> Value:
     """add, sub, mul, div or fma of float64, rounded once (rn, rz, rm, rp)."""
     arrays = np.broadcast_arrays(*parts)
@@ -66,10 +59,11 @@ def _one(name: str, mode: str, values: Sequence[float]) -> float:
 
 def _zero(name: str, mode: str, plain: float, values: Sequence[float]) -> float:
     """Zero with its sign: a sum is −0 when rounding down, unless both terms are +0."""
-    if mode != "rm" or name not in _TERMS:
+    if mode != "rm" or name not in ("add", "sub", "fma"):
         return plain
-    negative = np.signbit(_TERMS[name](*map(np.float64, values))).any()
-    return -0.0 if negative else 0.0
+    *factors, last = values
+    terms = prod(factors), -last if name == "sub" else last
+    return -0.0 if any(copysign(1, each) < 0 for each in terms) else 0.0
 
 
 def _rounded(exact: Fraction, mode: str) -> float:

@@ -182,7 +182,7 @@ def largest(a: Value, b: Value, nan: bool) -> Value:
 
 
 def _extreme(a: Value, b: Value, first: Value, nan: bool) -> Value:
-    """a where `first` holds, else b; NaN, signalling or not, as `nan` says."""
+    """A where `first` holds, else b; NaN, signalling or not, as `nan` says."""
     picked = choose(first, a, b)
     if nan:
         return choose(np.isnan(a), a, choose(np.isnan(b), b, picked))

@@ -21,6 +21,8 @@ SHARED_START = 1024
 """The address of the first byte of shared memory; lower addresses are the system's."""
 LOCAL_START = 256
 """The address of the first byte of a thread's local memory."""
+GENERIC = {"local": 1 << 62, "shared": 1 << 61}
+"""What a generic address has more than one of the state space; global addresses are the same."""
 
 Value = Any
 """An array with an element a lane, or a NumPy scalar."""

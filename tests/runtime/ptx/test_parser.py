@@ -6,7 +6,7 @@ from runtime.ptx.errors import PtxSyntaxError, UnsupportedInstruction
 from runtime.ptx.flow import blocks_of, post_dominators
 from runtime.ptx.instructions import Address, Immediate, Not, Pair, Register, Vector
 from runtime.ptx.machine import translate
-from runtime.ptx.parser import parse
+from runtime.ptx.text.parser import parse
 from tests.runtime.ptx.support import HEAD, kernel
 
 
