@@ -14,6 +14,7 @@ import numpy as np
 from compiler.ir.types import Array
 from runtime.ptx.errors import LaunchError
 from runtime.ptx.instructions import Kernel
+from runtime.ptx.matrices.flight import Products
 from runtime.ptx.memory import Memory
 
 WARP = 32
@@ -72,6 +73,7 @@ class Group:
         self.local = PerLane(self, size)
         self.registers: list[Value] = [_zero(each.width) for each in kernel.registers]
         self.copies = Copies()
+        self.products = Products()
         self.carry: Value = np.bool_(False)
 
     def start(self) -> Mask:

@@ -12,7 +12,8 @@ from runtime.ptx.atomics import atomic
 from runtime.ptx.errors import PtxError, PtxSyntaxError, unsupported
 from runtime.ptx.group import GENERIC
 from runtime.ptx.instructions import Instruction
-from runtime.ptx.tensor_cores import multiply
+from runtime.ptx.matrices.tensor_cores import multiply
+from runtime.ptx.matrices.warpgroups import warpgroup
 from runtime.ptx.values import Step, guarded, reader, writer
 
 Build = Callable[[Instruction], Step]
@@ -34,11 +35,11 @@ _FIXED: Mapping[str, Build] = {
     "selp": convert.select, "mov": convert.move, "cvt": convert.convert, "ld": load, "st": store,
     "atom": atomic, "red": atomic, "shfl": warps.shuffle, "vote": warps.vote,
     "redux": warps.reduce, "activemask": warps.active_mask, "ldmatrix": warps.matrix_memory,
-    "stmatrix": warps.matrix_memory, "mma": multiply,
+    "stmatrix": warps.matrix_memory, "mma": multiply, "wgmma": warpgroup,
 }  # fmt: skip
 _ORDER_ONLY = {
     "membar": {"cta", "gl", "sys"},
-    "fence": {"acq_rel", "sc", "cta", "gpu", "sys"},
+    "fence": {"acq_rel", "sc", "cta", "gpu", "sys", "proxy", "async", "shared::cta", "global"},
     "griddepcontrol": {"wait", "launch_dependents"},
     "prefetch": {"global", "L1", "L2", "local"},
     "nanosleep": {"u32"},

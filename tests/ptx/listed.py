@@ -58,6 +58,7 @@ shl.b16 shl.b32 shl.b64 shr.u16 shr.u32 shr.u64 shr.s16 shr.s32 shr.s64 shr.b32
 shf.l.wrap.b32 shf.l.clamp.b32 shf.r.wrap.b32 shf.r.clamp.b32
 bfe.u32 bfe.s32 bfe.u64 bfe.s64 bfi.b32 bfi.b64 prmt.b32 popc.b32 popc.b64 clz.b32 clz.b64
 brev.b32 brev.b64 bfind.u32 bfind.s32
+add.s16x2 add.u16x2 min.s16x2 min.u16x2 max.s16x2 max.u16x2
 selp.b16 selp.b32 selp.b64 selp.f32 selp.f64 selp.s32 selp.u32
 """
 

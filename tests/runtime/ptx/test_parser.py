@@ -120,7 +120,7 @@ def test_branches_to_nothing_are_refused(body):
         ),
         ("bar.arrive 1, 64;", "bar.arrive"),
         ("call.uni f;", "call"),
-        ("wgmma.fence.sync.aligned;", "wgmma"),
+        ("wgmma.fence.async;", "wgmma"),
     ],
 )
 def test_an_instruction_that_is_not_executed_is_named(instruction, says):

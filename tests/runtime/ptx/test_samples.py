@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 FAST = (
     "relu", "softmax", "layer_norm", "conv2d", "conv2d_grad", "matmul", "cos", "lamb",
-    "add_position_encoding", "lookup_table_grad", "cumsum", "top_k", "dropout_grad", "reduce_sum", "pool2d_grad",
+    "add_position_encoding", "lookup_table_grad", "cumsum", "top_k", "dropout_grad", "reduce_sum", "pool2d_grad", "quantized_mul",
 )  # fmt: skip
 FIRST = {kind: (make, sample) for kind, make, sample in reversed(list(cases()))}
 
