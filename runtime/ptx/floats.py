@@ -85,10 +85,24 @@ def directed(nearest: Value, exact: Value, mode: str) -> Value:
 
 def fma32(a: Value, b: Value, c: Value, mode: str = "rn") -> Value:
     """a·b + c in float32 with one rounding."""
-    exact = odd_fma(a, b, c)
+    product = a.astype("f8") * b.astype("f8")
+    if mode == "rn":
+        total = product + c
+        if not _may_be_rounded_twice(total).any():
+            return total.astype("f4")
+    exact = odd_sum(product, c)
     if mode == "rm":
-        exact = sum_down(exact, a.astype("f8") * b.astype("f8"), c)
+        exact = sum_down(exact, product, c)
     return rounded(exact, "f4", mode)
+
+
+def _may_be_rounded_twice(total: Value) -> Value:
+    """Where the float32 nearest to a sum may not be that nearest to its rounded float64.
+
+    That is half-way between two float32, and among subnormal numbers.
+    """
+    half_way = array(total).view("i8") & 0x1FFFFFFF == 0x10000000
+    return half_way | ((np.abs(total) < np.finfo("f4").tiny) & (total != 0))
 
 
 def fma64(a: Value, b: Value, c: Value, mode: str = "rn") -> Value:
