@@ -25,7 +25,7 @@ from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
 from runtime.gpu.streams import StreamOrder
 
-MACHINES = ("ptx:80",)
+MACHINES = ("ptx:80", "ptx:90")
 """Devices of the PTX machine, by compute capability."""
 
 BFLOAT16 = DType.BF16.numpy

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from compiler.ir.types import Array
 from runtime.ptx.checks import fault, require
 from runtime.ptx.errors import Hazard, MemoryFault, PtxSyntaxError, unsupported
-from runtime.ptx.group import LOCAL_START, SHARED_START, Group, Mask, Value
+from runtime.ptx.group import GENERIC, LOCAL_START, SHARED_START, Group, Mask, Value
 from runtime.ptx.instructions import (
     BYTES,
     Address,
@@ -31,10 +31,31 @@ _CACHE = (
 )  # fmt: skip
 
 
+def named_space(instruction: Instruction) -> str:
+    """The state space; "" for generic addresses."""
+    found = next((each for each in instruction.modifiers if each in _SPACES), "")
+    return found.partition("::")[0]
+
+
 def space_of(instruction: Instruction) -> str:
     """The state space; global for generic addresses, which are checked as such."""
-    found = next((each for each in instruction.modifiers if each in _SPACES), "global")
-    return found.partition("::")[0]
+    return named_space(instruction) or "global"
+
+
+def _by_space(run: Callable[[Group, Mask, Read, str], None], where: Read) -> Step:
+    """An access of generic addresses: lane by lane, of the space in whose window each lies."""
+
+    def step(group: Group, mask: Mask) -> None:
+        at = where(group)
+        runs = np.ones(group.lanes, bool) if mask is None else mask
+        for space, start in (*GENERIC.items(), ("global", 0)):
+            inside = runs & (at >= np.uint64(start))
+            if inside.any():
+                here = None if inside.all() else inside
+                run(group, here, lambda _, start=start: at - np.uint64(start), space)
+                runs = runs & ~inside
+
+    return step
 
 
 def address(operand: Operand | None, kind: str) -> Read:
@@ -78,13 +99,13 @@ def load(instruction: Instruction) -> Step:
     kind = DTYPES[instruction.type]
     kind = kind if kind[0] == "i" else f"u{width}"
 
-    def run(group: Group, mask: Mask) -> None:
+    def run(group: Group, mask: Mask, where: Read = where, space: str = space) -> None:
         lanes, at = lanes_of(group, where(group), mask)
         view, index = located(group, instruction, space, lanes, at, width, count, False)
         for place, write in enumerate(writes):
             write(group, mask, _scattered(group, view[index + place], lanes, mask).view(kind))
 
-    return run
+    return run if named_space(instruction) else _by_space(run, where)
 
 
 def _scattered(group: Group, values: Array, lanes: Array, mask: Mask) -> Array:
@@ -130,13 +151,13 @@ def store(instruction: Instruction) -> Step:
     if len(reads) != count:
         raise unsupported(instruction, f"{len(reads)} sources")
 
-    def run(group: Group, mask: Mask) -> None:
+    def run(group: Group, mask: Mask, where: Read = where, space: str = space) -> None:
         lanes, at = lanes_of(group, where(group), mask)
         view, index = located(group, instruction, space, lanes, at, width, count, True)
         for place, read in enumerate(reads):
             view[index + place] = chosen(group, read(group), lanes)
 
-    return run
+    return run if named_space(instruction) else _by_space(run, where)
 
 
 def chosen(group: Group, value: Value, lanes: Array) -> Array:

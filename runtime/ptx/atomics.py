@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from compiler.ir.types import Array
 from runtime.ptx.access import address, chosen, lanes_of, located, space_of
+from runtime.ptx.arithmetic import BITS, joined
 from runtime.ptx.errors import unsupported
-from runtime.ptx.float_steps import half_bits, half_value
+from runtime.ptx.float_steps import HALVES, half_bits, half_value
 from runtime.ptx.group import Group, Mask, Value, choose
-from runtime.ptx.instructions import BYTES, Instruction
-from runtime.ptx.values import DTYPES, Step, reader, writer
+from runtime.ptx.instructions import BYTES, Instruction, Operand, Vector
+from runtime.ptx.values import DTYPES, Binary, Step, reader, writer
 
 Update = Callable[[Value, Value, Value], Value]
 
@@ -47,44 +48,77 @@ _KNOWN = {
 
 def atomic(instruction: Instruction) -> Step:
     """atom, which returns what was there, and red, which does not."""
-    name = next((each for each in instruction.modifiers[:-1] if each in _UPDATES), "")
-    unknown = {*instruction.modifiers[:-1]} - _KNOWN - {name}
-    if not name or unknown or instruction.type not in BYTES:
-        raise unsupported(instruction, " ".join(sorted(unknown)))
+    name, count = _expect(instruction)
     kind = DTYPES[instruction.type]
     operands = list(instruction.operands)
-    write = writer(operands.pop(0)) if instruction.opcode == "atom" else writer(None)
+    to = operands.pop(0) if instruction.opcode == "atom" else None
     space = space_of(instruction)
     where = address(operands[0], "u4" if space == "shared" else "u8")
-    reads = [reader(each, kind) for each in operands[1 : 3 if name == "cas" else 2]]
+    writes = [writer(each) for each in _parts(to, count)]
+    given = [_parts(each, count) for each in operands[1 : 3 if name == "cas" else 2]]
+    if len(writes) != count or any(len(each) != count for each in given):
+        raise unsupported(instruction, "its operands")
+    reads = [[reader(each[place], kind) for each in given] for place in range(count)]
     update = _update(instruction, name)
 
     def run(group: Group, mask: Mask) -> None:
         lanes, at = lanes_of(group, where(group), mask)
         size = np.dtype(kind).itemsize
-        view, index = located(group, instruction, space, lanes, at, size, 1, True)
-        given = [chosen(group, read(group), lanes) for read in reads]
-        old = np.zeros(group.lanes, kind)
-        old[lanes] = _apply(view.view(kind), index, update, given[0], given[-1])
-        write(group, mask, old)
+        view, index = located(group, instruction, space, lanes, at, size, count, True)
+        values = [[chosen(group, read(group), lanes) for read in each] for each in reads]
+        for place, (write, taken) in enumerate(zip(writes, values, strict=True)):
+            old = np.zeros(group.lanes, kind)
+            old[lanes] = _apply(view.view(kind), index + place, update, taken[0], taken[-1])
+            write(group, mask, old)
 
     return run
+
+
+def _expect(instruction: Instruction) -> tuple[str, int]:
+    """The operation, and the number of elements; UnsupportedInstruction for what is unknown."""
+    name = next((each for each in instruction.modifiers[:-1] if each in _UPDATES), "")
+    vector = next((each for each in instruction.modifiers if each in ("v2", "v4", "v8")), "v1")
+    unknown = {*instruction.modifiers[:-1]} - _KNOWN - {name, vector}
+    if not name or unknown or instruction.type not in BYTES:
+        raise unsupported(instruction, " ".join(sorted(unknown)))
+    count = int(vector[1])
+    most = 16 // BYTES[instruction.type] if instruction.type in ("f32", *HALVES) else 1
+    if count > 1 and (name != "add" or count > most or space_of(instruction) != "global"):
+        raise unsupported(instruction, vector)
+    return name, count
+
+
+def _parts(operand: Operand | None, count: int) -> Sequence[Operand | None]:
+    """The elements of a vector; of what takes nothing as many as wanted."""
+    if isinstance(operand, Vector):
+        return operand.parts
+    return (operand,) * (1 if operand is not None else count)
 
 
 def _update(instruction: Instruction, name: str) -> Update:
     """What replaces the old value; halves are added as float32 and rounded once."""
     plain = _UPDATES[name]
-    if instruction.type == "f16":
-        return lambda old, b, c: plain(old.astype("f4"), b.astype("f4"), c).astype("f2")
-    if instruction.type == "bf16":
-        return lambda old, b, c: half_bits(
-            plain(half_value(old, True), half_value(b, True), c), True
-        )
-    if instruction.type.endswith("x2") or (
-        instruction.type[0] == "f" and name not in ("add", "exch")
-    ):
+    if instruction.type[0] not in "fb" or instruction.type in BITS:
+        return plain
+    if name not in ("add", "exch") or (name == "exch" and instruction.type in HALVES):
         raise unsupported(instruction)
-    return plain
+    if instruction.type not in HALVES:
+        return plain
+    one = _add_halves(instruction.type[0] == "b")
+    if not instruction.type.endswith("x2"):
+        return lambda old, b, c: one(old.view("u2"), b.view("u2")).view(old.dtype)
+
+    def both(old: Value, b: Value, c: Value) -> Value:
+        low, up = (
+            one(*((each >> np.uint32(side)).astype("u2") for each in (old, b))) for side in (0, 16)
+        )
+        return joined(low, up)
+
+    return both
+
+
+def _add_halves(brain: bool) -> Binary:
+    return lambda a, b: half_bits(half_value(a, brain) + half_value(b, brain), brain)
 
 
 def _apply(cells: Array, index: Array, update: Update, b: Array, c: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from math import copysign, prod
 from typing import Any
 
 import numpy as np
@@ -39,23 +40,33 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 def by_fractions(name: str, mode: str, *parts: Value) -> Value:
     """add, sub, mul, div or fma of float64, rounded once (rn, rz, rm, rp)."""
     arrays = np.broadcast_arrays(*parts)
-    function = _FUNCTIONS[name]
     rows: Any = zip(*(each.ravel().tolist() for each in arrays), strict=True)
-    found = [_one(function, mode, row) for row in rows]
+    found = [_one(name, mode, row) for row in rows]
     return np.array(found, "f8").reshape(arrays[0].shape)[()]
 
 
-def _one(function: Callable[..., Any], mode: str, values: Sequence[float]) -> float:
+def _one(name: str, mode: str, values: Sequence[float]) -> float:
+    function = _FUNCTIONS[name]
     plain = float(function(*map(np.float64, values)))
-    divides_by_zero = function is _divide and values[1] == 0
+    if name == "fma" and np.isinf(values[2]) and np.isfinite(values[:2]).all():
+        return values[2]
+    divides_by_zero = name == "div" and values[1] == 0
     if not np.isfinite(values).all() or divides_by_zero:
         return plain
-    return _rounded(function(*map(Fraction, values)), mode, plain)
+    exact = function(*map(Fraction, values))
+    return _rounded(exact, mode) if exact else _zero(name, mode, plain, values)
 
 
-def _rounded(exact: Fraction, mode: str, plain: float) -> float:
-    if exact == 0:
-        return -0.0 if mode == "rm" and not np.signbit(plain) else plain
+def _zero(name: str, mode: str, plain: float, values: Sequence[float]) -> float:
+    """Zero with its sign: a sum is −0 when rounding down, unless both terms are +0."""
+    if mode != "rm" or name not in ("add", "sub", "fma"):
+        return plain
+    *factors, last = values
+    terms = prod(factors), -last if name == "sub" else last
+    return -0.0 if any(copysign(1, each) < 0 for each in terms) else 0.0
+
+
+def _rounded(exact: Fraction, mode: str) -> float:
     nearest = _nearest(exact)
     over = nearest == np.inf or (np.isfinite(nearest) and Fraction(nearest) > exact)
     under = nearest == -np.inf or (np.isfinite(nearest) and Fraction(nearest) < exact)

@@ -47,7 +47,7 @@ def single(instruction: Instruction) -> Step:
             raise unsupported(instruction, f"the modifier {each}")
     mode = next((each for each in instruction.modifiers if each in MODES), "rn")
     function = _function(name, kind, mode, instruction.has("NaN"))
-    function = _flushing(function) if instruction.has("ftz") and kind == "f4" else function
+    function = _flushing(function) if instruction.has("ftz") else function
     function = _clamping(function) if instruction.has("sat") else function
     return compute(instruction, function, *(kind,) * _OPERANDS.get(name, 1))
 
@@ -115,15 +115,12 @@ def _directed(name: str, kind: str, mode: str) -> Function:
 
     def run(*values: Value) -> Value:
         exact = wide(*(each.astype("f8") for each in values))
-        found = floats.rounded(exact, "f4", mode)
-        return _minus_zero(found, *values) if name in ("add", "sub") and mode == "rm" else found
+        if mode == "rm" and name in ("add", "sub"):
+            first, second = values
+            exact = floats.sum_down(exact, first, second if name == "add" else -second)
+        return floats.rounded(exact, "f4", mode)
 
     return run
-
-
-def _minus_zero(found: Value, a: Value, b: Value) -> Value:
-    """Zero of numbers that cancel is negative when rounding down; +0 + +0 is not."""
-    return choose((found == 0) & (a != 0), -np.abs(found), found)
 
 
 _WIDE: Mapping[str, Function] = {

@@ -7,14 +7,11 @@ import numpy as np
 from runtime.ptx.exact import by_fractions
 from runtime.ptx.group import Value, array, choose
 
-TINY = {"f4": np.float32(2.0**-126), "f8": np.float64(2.0**-1022)}
-"""The smallest normal number of each type."""
-
 
 def flushed(value: Value) -> Value:
-    """`.ftz`: subnormal numbers of float32 become zero with their sign."""
-    small = np.abs(value) < TINY["f4"]
-    return choose(small, np.copysign(np.float32(0), value), value)
+    """`.ftz`: subnormal numbers become zero with their sign."""
+    small = np.abs(value) < np.finfo(value.dtype).tiny
+    return choose(small, np.copysign(value.dtype.type(0), value), value)
 
 
 def clamped(value: Value) -> Value:
@@ -59,6 +56,12 @@ def odd_fma(a: Value, b: Value, c: Value) -> Value:
     return odd_sum(a.astype("f8") * b.astype("f8"), c)
 
 
+def sum_down(exact: Value, a: Value, b: Value) -> Value:
+    """The sum `exact` of a and b for rounding down: 0 is negative unless both are +0."""
+    sign = choose(np.signbit(a) | np.signbit(b), -1.0, 1.0)
+    return choose(exact == 0, np.copysign(exact, sign), exact)
+
+
 def rounded(exact: Value, kind: str, mode: str) -> Value:
     """A float64 that is exact or rounded to odd, as a narrower type."""
     return directed(exact.astype(kind), exact, mode)
@@ -82,7 +85,24 @@ def directed(nearest: Value, exact: Value, mode: str) -> Value:
 
 def fma32(a: Value, b: Value, c: Value, mode: str = "rn") -> Value:
     """a·b + c in float32 with one rounding."""
-    return rounded(odd_fma(a, b, c), "f4", mode)
+    product = a.astype("f8") * b.astype("f8")
+    if mode == "rn":
+        total = product + c
+        if not _may_be_rounded_twice(total).any():
+            return total.astype("f4")
+    exact = odd_sum(product, c)
+    if mode == "rm":
+        exact = sum_down(exact, product, c)
+    return rounded(exact, "f4", mode)
+
+
+def _may_be_rounded_twice(total: Value) -> Value:
+    """Where the float32 nearest to a sum may not be that nearest to its rounded float64.
+
+    That is half-way between two float32, and among subnormal numbers.
+    """
+    half_way = array(total).view("i8") & 0x1FFFFFFF == 0x10000000
+    return half_way | ((np.abs(total) < np.finfo("f4").tiny) & (total != 0))
 
 
 def fma64(a: Value, b: Value, c: Value, mode: str = "rn") -> Value:
@@ -107,7 +127,8 @@ def _repaired(result: Value, safe: Value, a: Value, b: Value, c: Value) -> Value
     """The result with the lanes that are not safe computed exactly."""
     fixed = np.array(np.broadcast_arrays(result, a, b, c)[0])
     wrong = np.broadcast_to(~safe, fixed.shape)
-    plain = np.broadcast_to(a * b + c, fixed.shape)
+    finite = np.isfinite(a) & np.isfinite(b)  # a product too large is finite beside infinity
+    plain = np.broadcast_to(choose(finite, c, a * b + c), fixed.shape)
     special = wrong & ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     fixed[special] = plain[special]
     rest = wrong & ~special
@@ -166,16 +187,20 @@ def to_tf32(value: Value, mode: str) -> Value:
 
 def smallest(a: Value, b: Value, nan: bool) -> Value:
     """The smaller number; NaN loses, or wins with `nan`. −0 is smaller than +0."""
-    picked = np.minimum(a, b) if nan else np.fmin(a, b)
-    zeros = (a == 0) & (b == 0)
-    return choose(zeros, choose(np.signbit(a), a, b), picked)
+    return _extreme(a, b, (a < b) | ((a == b) & np.signbit(a)), nan)
 
 
 def largest(a: Value, b: Value, nan: bool) -> Value:
     """The larger number; NaN loses, or wins with `nan`. +0 is larger than −0."""
-    picked = np.maximum(a, b) if nan else np.fmax(a, b)
-    zeros = (a == 0) & (b == 0)
-    return choose(zeros, choose(np.signbit(a), b, a), picked)
+    return _extreme(a, b, (a > b) | ((a == b) & ~np.signbit(a)), nan)
+
+
+def _extreme(a: Value, b: Value, first: Value, nan: bool) -> Value:
+    """A where `first` holds, else b; NaN, signalling or not, as `nan` says."""
+    picked = choose(first, a, b)
+    if nan:
+        return choose(np.isnan(a), a, choose(np.isnan(b), b, picked))
+    return choose(np.isnan(a), b, choose(np.isnan(b), a, picked))
 
 
 def to_integer(value: Value, kind: str, mode: str) -> Value:

@@ -14,6 +14,7 @@ import numpy as np
 from compiler.ir.types import Array
 from runtime.ptx.errors import LaunchError
 from runtime.ptx.instructions import Kernel
+from runtime.ptx.matrices.flight import Products
 from runtime.ptx.memory import Memory
 
 WARP = 32
@@ -21,6 +22,8 @@ SHARED_START = 1024
 """The address of the first byte of shared memory; lower addresses are the system's."""
 LOCAL_START = 256
 """The address of the first byte of a thread's local memory."""
+GENERIC = {"local": 1 << 62, "shared": 1 << 61}
+"""What a generic address has more than one of the state space; global addresses are the same."""
 
 Value = Any
 """An array with an element a lane, or a NumPy scalar."""
@@ -70,6 +73,7 @@ class Group:
         self.local = PerLane(self, size)
         self.registers: list[Value] = [_zero(each.width) for each in kernel.registers]
         self.copies = Copies()
+        self.products = Products()
         self.carry: Value = np.bool_(False)
 
     def start(self) -> Mask:

@@ -16,7 +16,7 @@ from runtime.ptx.group import shared_layout
 from runtime.ptx.instructions import Kernel, Parameter
 from runtime.ptx.machine import Program, run, translate
 from runtime.ptx.memory import Memory
-from runtime.ptx.parser import parse
+from runtime.ptx.text.parser import parse
 from runtime.ptx.values import DTYPES
 
 USUAL_SHARED = 48 << 10

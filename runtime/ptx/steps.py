@@ -10,8 +10,10 @@ from runtime.ptx import arithmetic, convert, float_steps, warps
 from runtime.ptx.access import copy_async, load, store
 from runtime.ptx.atomics import atomic
 from runtime.ptx.errors import PtxError, PtxSyntaxError, unsupported
+from runtime.ptx.group import GENERIC
 from runtime.ptx.instructions import Instruction
-from runtime.ptx.tensor_cores import multiply
+from runtime.ptx.matrices.tensor_cores import multiply
+from runtime.ptx.matrices.warpgroups import warpgroup
 from runtime.ptx.values import Step, guarded, reader, writer
 
 Build = Callable[[Instruction], Step]
@@ -33,11 +35,11 @@ _FIXED: Mapping[str, Build] = {
     "selp": convert.select, "mov": convert.move, "cvt": convert.convert, "ld": load, "st": store,
     "atom": atomic, "red": atomic, "shfl": warps.shuffle, "vote": warps.vote,
     "redux": warps.reduce, "activemask": warps.active_mask, "ldmatrix": warps.matrix_memory,
-    "stmatrix": warps.matrix_memory, "mma": multiply,
+    "stmatrix": warps.matrix_memory, "mma": multiply, "wgmma": warpgroup,
 }  # fmt: skip
 _ORDER_ONLY = {
     "membar": {"cta", "gl", "sys"},
-    "fence": {"acq_rel", "sc", "cta", "gpu", "sys"},
+    "fence": {"acq_rel", "sc", "cta", "gpu", "sys", "proxy", "async", "shared::cta", "global"},
     "griddepcontrol": {"wait", "launch_dependents"},
     "prefetch": {"global", "L1", "L2", "local"},
     "nanosleep": {"u32"},
@@ -87,19 +89,23 @@ def _other(instruction: Instruction) -> Build:
         return copy_async
     if name in _ORDER_ONLY and {*instruction.modifiers} <= _ORDER_ONLY[name]:
         return lambda each: lambda group, mask: None
-    if name == "cvta" and {*instruction.modifiers} <= {"to", "global", "const", "u64"}:
-        return _same
-    if name == "cvta" and {*instruction.modifiers} <= {"to", "local", "u64"}:
-        return _same
+    if name == "cvta" and {*instruction.modifiers} <= {"to", *_GENERIC, "u64"}:
+        return _generic
     if name == "createpolicy" and instruction.type == "b64":
         return _policy
     raise unsupported(instruction)
 
 
-def _same(instruction: Instruction) -> Step:
-    """cvta: generic addresses are those of the state space."""
+_GENERIC = {"global": 0, "const": 0, **GENERIC, "shared::cta": GENERIC["shared"]}
+
+
+def _generic(instruction: Instruction) -> Step:
+    """cvta: a generic address from one of a state space, or back."""
+    (space,) = {*instruction.modifiers} - {"to", "u64"}
+    start = np.uint64(_GENERIC[space])
+    move = np.subtract if instruction.has("to") else np.add
     write, read = writer(instruction.operands[0]), reader(instruction.operands[1], "u8")
-    return lambda group, mask: write(group, mask, read(group))
+    return lambda group, mask: write(group, mask, move(read(group), start))
 
 
 def _policy(instruction: Instruction) -> Step:

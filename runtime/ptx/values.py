@@ -33,6 +33,7 @@ DTYPES = {
     "f32": "f4", "f64": "f8", "f16": "f2", "u8": "u1", "s8": "i1", "u16": "u2", "s16": "i2",
     "u32": "u4", "s32": "i4", "u64": "u8", "s64": "i8", "b8": "u1", "b16": "u2", "b32": "u4",
     "b64": "u8", "bf16": "u2", "f16x2": "u4", "bf16x2": "u4", "tf32": "u4", "pred": "?",
+    "u16x2": "u4", "s16x2": "u4",
 }  # fmt: skip
 """The NumPy type of each PTX type; halves in pairs and bfloat16 are read as bits."""
 

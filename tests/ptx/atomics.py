@@ -2,6 +2,7 @@
 
 from tests.ptx import arithmetic
 from tests.ptx.floats import FORMATS, Model
+from tests.ptx.forms import form
 from tests.ptx.integers import Numbers, Whole, on_values
 from tests.ptx.warps import REDUCTIONS
 
@@ -30,6 +31,8 @@ def updated(name: str) -> Model:
     operator, *modifiers, kind = name.split(".")
     if set(modifiers) - {"noftz"}:
         raise KeyError(name)
+    if kind.endswith("x2"):
+        return form(f"add.{kind}").model
     if kind not in FORMATS:
         return on_values(Whole(kind), WHOLE[operator])
     exact = arithmetic.add(FORMATS[kind])

@@ -132,8 +132,14 @@ def _float(name: str, root: str, modifiers: list[str]) -> Form | None:
 
 def _packed(name: str, root: str, modifiers: list[str]) -> Form | None:
     kind = modifiers[-1]
-    found = _float_model(root, kind.removesuffix("x2"), modifiers[:-1])
-    if not kind.endswith("x2") or found is None:
+    if not kind.endswith("x2"):
+        return None
+    half = kind.removesuffix("x2")
+    found = _float_model(root, half, modifiers[:-1])
+    if half in ("s16", "u16"):
+        whole = form(f"{root}.{half}")
+        found = len(whole.operands), whole.model
+    if found is None:
         return None
     count, single = found
 

@@ -4,7 +4,7 @@ from tests.ptx.forms import Form, form
 from tests.ptx.integers import permute, table
 
 FLOATS = """
-add.f32 add.rz.f32 add.rm.f32 add.rp.f32 add.ftz.f32 add.sat.f32 sub.f32 sub.ftz.f32
+add.f32 add.rz.f32 add.rm.f32 add.rp.f32 add.ftz.f32 add.sat.f32 sub.f32 sub.rm.f32 sub.ftz.f32
 mul.f32 mul.rz.f32 mul.rm.f32 mul.rp.f32 mul.ftz.f32 mul.rn.ftz.f32 mul.sat.f32
 fma.rn.f32 fma.rz.f32 fma.rm.f32 fma.rp.f32 fma.rn.ftz.f32 fma.rn.sat.f32
 div.rn.f32 div.rn.ftz.f32 div.full.f32 div.full.ftz.f32 div.approx.f32 rcp.rn.f32 sqrt.rn.f32
@@ -13,7 +13,7 @@ copysign.f32 copysign.f64 mov.f32
 rcp.approx.f32 rcp.approx.ftz.f32 sqrt.approx.f32 sqrt.approx.ftz.f32 rsqrt.approx.f32
 rsqrt.approx.ftz.f32 ex2.approx.f32 ex2.approx.ftz.f32 lg2.approx.f32 lg2.approx.ftz.f32
 tanh.approx.f32 rcp.approx.ftz.f64
-add.f64 add.rn.f64 add.rz.f64 sub.f64 mul.f64 mul.rn.f64 mul.rm.f64 fma.rn.f64 fma.rp.f64 div.rn.f64 rcp.rn.f64
+add.f64 add.rn.f64 add.rz.f64 add.rm.f64 sub.f64 sub.rm.f64 mul.f64 mul.rn.f64 mul.rm.f64 fma.rn.f64 fma.rp.f64 fma.rm.f64 div.rn.f64 rcp.rn.f64
 sqrt.rn.f64 min.f64 max.f64 abs.f64 neg.f64
 add.f16 sub.f16 mul.f16 fma.rn.f16 min.f16 max.f16 min.NaN.f16 max.NaN.f16 neg.f16 abs.f16
 add.f16x2 sub.f16x2 mul.f16x2 fma.rn.f16x2 min.f16x2 max.NaN.f16x2 neg.f16x2 abs.f16x2
@@ -58,6 +58,7 @@ shl.b16 shl.b32 shl.b64 shr.u16 shr.u32 shr.u64 shr.s16 shr.s32 shr.s64 shr.b32
 shf.l.wrap.b32 shf.l.clamp.b32 shf.r.wrap.b32 shf.r.clamp.b32
 bfe.u32 bfe.s32 bfe.u64 bfe.s64 bfi.b32 bfi.b64 prmt.b32 popc.b32 popc.b64 clz.b32 clz.b64
 brev.b32 brev.b64 bfind.u32 bfind.s32
+add.s16x2 add.u16x2 min.s16x2 min.u16x2 max.s16x2 max.u16x2
 selp.b16 selp.b32 selp.b64 selp.f32 selp.f64 selp.s32 selp.u32
 """
 
@@ -109,3 +110,8 @@ FORMS = [
     *map(prmt, SELECTORS),
 ]
 """Every form that tests execute."""
+
+
+def label(form: Form) -> str:
+    """The form as the name of a test."""
+    return f"{form.name}{form.text[15:]}"

@@ -56,7 +56,7 @@ def edges(kind: str) -> list[int]:
     if kind in FORMATS:
         return _float_edges(FORMATS[kind])
     if kind.endswith("x2"):
-        halves = _float_edges(FORMATS[kind.removesuffix("x2")])
+        halves = edges(kind.removesuffix("x2"))
         return [a | (b << 16) for a, b in zip(halves, halves[5:] + halves[:5], strict=True)]
     return _whole_edges(width(kind))
 

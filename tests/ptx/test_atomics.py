@@ -13,7 +13,7 @@ from tests.ptx.runner import agrees_as, execute
 from tests.ptx.text import THREADS, address, kernel
 
 NAMES = """
-add.f32 add.f64 add.s32 add.u32 add.u64 add.noftz.f16 min.s32 max.s32 min.u32 max.u32
+add.f32 add.f64 add.s32 add.u32 add.u64 add.noftz.f16 add.noftz.bf16 add.noftz.f16x2 add.noftz.bf16x2 min.s32 max.s32 min.u32 max.u32
 min.s64 max.s64 min.u64 max.u64 and.b32 or.b32 xor.b32 and.b64 or.b64 xor.b64 exch.b32 exch.b64
 cas.b16 cas.b32 cas.b64 inc.u32 dec.u32
 """.split()
@@ -112,3 +112,29 @@ def test_threads_at_one_address_take_turns(name: str) -> None:
         states[before] = states.get(before, 0) - 1
         states[after] = states.get(after, 0) + 1
     assert {state: n for state, n in states.items() if n} == {int(memory[0]): 1, 0: -1}
+
+
+VECTORS = [("f32", 2), ("f32", 4), ("f16", 4), ("f16", 8), ("bf16", 2), ("f16x2", 4), ("bf16x2", 2)]
+
+
+@pytest.mark.parametrize("kind, count", VECTORS)
+def test_vectors_of_neighbours(kind: str, count: int) -> None:
+    """Each thread adds to as many elements as the vector has, and gets all old values."""
+    bits, name = width(kind), f"add.{'noftz.' if kind != 'f32' else ''}{kind}"
+    prefix, size = REGISTER[bits], bits // 8
+    rows = rows_of(name, THREADS * count)
+    memory, b = (np.array(each, f"u{size}") for each in list(zip(*rows, strict=True))[:2])
+    old = np.zeros_like(memory)
+    parts, taken = ([f"%{prefix}{first + n}" for n in range(count)] for first in (2, 12))
+    body = [
+        *(line for n in range(3) for line in address(n, size * count, 20 + n)),
+        *(f"ld.global.b{bits} {each}, [%rd22+{n * size}];" for n, each in enumerate(parts)),
+        f"atom.global.gpu.relaxed.{name.replace(kind, f'v{count}.{kind}')} "
+        f"{{{', '.join(taken)}}}, [%rd20], {{{', '.join(parts)}}};",
+        *(f"st.global.b{bits} [%rd21+{n * size}], {each};" for n, each in enumerate(taken)),
+    ]
+    before = memory.tolist()
+    execute(kernel("one", 3, body), [memory, old, b])
+    assert old.tolist() == before
+    for row, got in zip(rows, memory.tolist(), strict=True):
+        assert agrees_as(kind, updated(name)(*row[:2]), got), [hex(n) for n in (*row, got)]

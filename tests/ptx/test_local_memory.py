@@ -56,7 +56,6 @@ def with_declarations(text: str, outside: str, inside: str) -> str:
     return text[:place].replace(".visible", outside + ".visible") + inside + text[place:]
 
 
-@pytest.mark.xfail(reason="calls are not executed", raises=UnsupportedInstruction)
 def test_functions_write_to_their_callers_local_memory() -> None:
     body = [
         "mov.b64 %SPL, __local_depot0;", "cvta.local.u64 %SP, %SPL;", "add.u64 %rd13, %SPL, 0;",
@@ -93,3 +92,12 @@ def test_tables_of_constants() -> None:
     words = [int.from_bytes(data[8 * n : 8 * n + 8], "little") for n in range(16)] * (THREADS // 16)
     assert out.tolist() == words
     assert high.tolist() == [word >> 32 for word in words]
+
+
+def test_functions_that_have_no_body_or_call_themselves_are_refused() -> None:
+    declared = ".func  stop\n(\n.param .b32 stop_param_0\n)\n.noreturn;\n"
+    itself = ".func again() { call again; ret; }\n"
+    for name, outside in (("stop", declared), ("again", itself)):
+        text = with_declarations(kernel("one", 1, [f"call.uni {name};"]), outside, "")
+        with pytest.raises(UnsupportedInstruction, match=name):
+            execute(text, [np.zeros(4, "u4")])

@@ -8,8 +8,11 @@ import pytest
 
 from tests.ptx.floats import F32, TF32, Format
 from tests.ptx.fragments import SHAPES, Matrix, Shape, matrix_elements, matrix_row, packed, product
+from tests.ptx.integers import Whole
 from tests.ptx.runner import Array, execute
 from tests.ptx.text import THREADS, kernel
+from tests.ptx.warpgroups import bits_of as sum_of_bytes
+from tests.ptx.warpgroups import held_factor
 from tests.ptx.warps import LANES
 
 
@@ -192,3 +195,44 @@ def test_ldmatrix(count: int, transposed: bool) -> None:
         places = matrix_elements(thread % LANES, transposed)
         expected = [int(memory[8 * rows[m, i] + j]) for m in range(count) for i, j in places]
         assert out[thread].tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8"])
+@pytest.mark.parametrize("saturates", [False, True])
+def test_products_of_bytes(kind: str, saturates: bool) -> None:
+    """Sums of 32 products of bytes, which wrap or are clamped."""
+    source, whole = random.Random(kind), Whole(kind)
+    a, b = ([[source.getrandbits(8) for _ in range(32)] for _ in range(n)] for n in (16, 8))
+    c = [[source.choice((0, -(1 << 31), (1 << 31) - 1)) for _ in range(8)] for _ in range(16)]
+    a[3], b[4], c[3][4] = [0x7F] * 32, [0x7F] * 32, (1 << 31) - 1
+    packed_a = [packed4([a[i][k] for i, k in held_factor(n % LANES, kind)]) for n in range(THREADS)]
+    packed_b = [packed4([b[n % LANES // 4][k] for k in inner(n)]) for n in range(THREADS)]
+    held = [[c[i][j] for i, j in SHAPES[0].c(n % LANES)] for n in range(THREADS)]
+    sat = ".satfinite" if saturates else ""
+    body = [
+        *wide_load(1, 10, 4), *wide_load(2, 20, 2), *wide_load(3, 30, 4),
+        f"mma.sync.aligned.m16n8k32.row.col{sat}.s32.{kind}.{kind}.s32 {registers(40, 4)}, "
+        f"{registers(10, 4)}, {registers(20, 2)}, {registers(30, 4)};",
+        "mad.wide.s32 %rd20, %r0, 16, %rd0;", f"st.global.v4.b32 [%rd20], {registers(40, 4)};",
+    ]  # fmt: skip
+    out = np.zeros((THREADS, 4), "u4")
+    execute(
+        kernel("one", 4, body),
+        [out, *(np.array(e, "u4") for e in (packed_a, packed_b)), np.array(held, "i4").view("u4")],
+    )
+    for lane in range(LANES):
+        for (i, j), got in zip(SHAPES[0].c(lane), out[lane].tolist(), strict=True):
+            exact = c[i][j] + sum(
+                whole.value(x) * whole.value(y) for x, y in zip(a[i], b[j], strict=True)
+            )
+            assert got == sum_of_bytes(Fraction(exact), "s32", saturates)
+
+
+def packed4(values: list[int]) -> list[int]:
+    """Registers of four bytes, the first in the lowest."""
+    return [int.from_bytes(values[n : n + 4], "little") for n in range(0, len(values), 4)]
+
+
+def inner(thread: int) -> list[int]:
+    """Places along K of the bytes of B that a lane holds."""
+    return [4 * (thread % 4) + each + 16 * half for half in (0, 1) for each in range(4)]

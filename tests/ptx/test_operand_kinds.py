@@ -10,11 +10,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.ptx import disagreements
-from tests.ptx.disagreements import marked
 from tests.ptx.forms import Form
 from tests.ptx.integers import Whole
-from tests.ptx.listed import FORMS
+from tests.ptx.listed import FORMS, label
 from tests.ptx.operands import COUNT, tuples, width
 from tests.ptx.runner import agrees, column, execute
 from tests.ptx.text import PREFIX, address, instruction, kernel, load_operands, store_result, target
@@ -119,7 +117,7 @@ def lines(form: Form, use: Use, own: list[str], offset: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("form", marked(FORMS, disagreements.SHARED))
+@pytest.mark.parametrize("form", FORMS, ids=label)
 def test_results_are_those_of_each_thread_alone(form: Form) -> None:
     found = uses(form)
     rows, size = tuples(form)[:: COUNT // LANES], width(form.result) // 8

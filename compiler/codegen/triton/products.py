@@ -53,6 +53,9 @@ _FACTOR_HELPERS = {DType.BF16: "factor"}
 _MIN_SIDE = 16
 """Smallest tile side that `tl.dot` accepts."""
 
+_MIN_DEPTH_OF_BYTES = 32
+"""Smallest K range of a tile of int8 that `tl.dot` accepts."""
+
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
 down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
@@ -131,7 +134,7 @@ class _TileEmitter(Emitter):
         for dot, total in totals.items():
             for factor, axis in zip(dot.parts(), (0, 1), strict=True):
                 self._hoist(factor, axis)
-            self.body.line(f"{total} = tl.zeros((ROWS, COLUMNS), {TYPES[dot.dtype]})")
+            self.body.line(f"{total} = tl.zeros((ROWS, COLUMNS), {_total_type(dot)})")
         self._enter_loop()
         for dot, total in totals.items():
             left = self._factor(dot.parts()[0], ("i", "left"))
@@ -142,9 +145,12 @@ class _TileEmitter(Emitter):
             if helper:
                 self.helpers[helper] = None
                 left, right = f"{helper}({left})", f"{helper}({right})"
-            options = f'input_precision="{precision}", out_dtype={TYPES[dot.dtype]}'
+            options = f'input_precision="{precision}", out_dtype={_total_type(dot)}'
             self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
+        for dot, total in totals.items():
+            if _of_bytes(dot):
+                self.body.line(f"{total} = {total}.to({TYPES[dot.dtype]})")
         self.text |= totals
 
     def _dots(self) -> list[Expr]:
@@ -282,7 +288,8 @@ class _TileEmitter(Emitter):
         """The tile sizes, smaller than the default for small results."""
         tile = self._tile_shape()
         sizes = zip(tile, (self.rows, self.columns, self.loops[0].size), strict=True)
-        return {key: _tile_side(size, tile[key]) for key, size in sizes}
+        least = {"INNER": _MIN_DEPTH_OF_BYTES} if any(map(_of_bytes, self._dots())) else {}
+        return {key: _tile_side(size, tile[key], least.get(key, _MIN_SIDE)) for key, size in sizes}
 
     def _tile_shape(self) -> dict[str, int]:
         dots = self._dots()
@@ -314,7 +321,17 @@ def _is_wide(dot: Expr) -> bool:
     return cast(Expr, dot.args[0]).dtype.itemsize > 2
 
 
-def _tile_side(size: Size, most: int) -> int:
+def _of_bytes(dot: Expr) -> bool:
+    """True for factors of int8, whose products tensor cores sum in int32."""
+    return cast(Expr, dot.args[0]).dtype is DType.INT8
+
+
+def _total_type(dot: Expr) -> str:
+    """The type in which a dot product is summed."""
+    return TYPES[DType.INT32 if _of_bytes(dot) else dot.dtype]
+
+
+def _tile_side(size: Size, most: int, least: int) -> int:
     if isinstance(size, Dim):
         return most
-    return max(_MIN_SIDE, min(most, power_of_two(size)))
+    return max(least, min(most, power_of_two(size)))

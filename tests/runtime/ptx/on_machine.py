@@ -1,4 +1,4 @@
-"""Kernels of a compiled module, built for sm_80 and run by the PTX machine."""
+"""Kernels of a compiled module, built for a GPU that is not there and run by the PTX machine."""
 
 import os
 from dataclasses import replace
@@ -13,7 +13,7 @@ from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
 from compiler.ir.opdef import find, listed
-from compiler.options import Options
+from compiler.options import NARROW, Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
@@ -25,6 +25,8 @@ from tests.ops.samples import samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, backward, forward, graph_of
 
 TARGET = TritonTarget()
+TOLERANCE = {"fp32": 2e-6, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}
+"""How far results may be from those of the op, by the type that products are computed in."""
 CACHE = Path(os.environ.get("FLUID_PTX_CACHE") or Path.home() / ".cache/fluid/samples")
 
 
@@ -39,19 +41,21 @@ def cases():
                 yield kind, make, sample
 
 
-def module_of(case, batch=NOBODY):
-    """The feed of a case and its module; None if the call runs on the host."""
+def module_of(case, batch=NOBODY, dtype="fp32"):
+    """The module of a case, its feed and the slots of its results; None if it runs on the host."""
     wanted = [s for s, value in case.results.items() if any(v.size for v in listed(value))]
     graph, feed = graph_of(case, wanted, batch)
     if any(TARGET.supports(op) for op in graph.ops()):
         return None
-    run_passes(graph, pipeline(Options(), TARGET), Context())
-    return TARGET.emit(freeze(graph)), feed, wanted
+    options = Options(dtype=dtype if dtype in NARROW else "fp32")
+    run_passes(graph, pipeline(options, TARGET), Context())
+    return TARGET.emit(replace(freeze(graph), tf32=dtype == "tf32")), feed, wanted
 
 
 def on_machine(module, library):
     """An executable of a module whose kernels the machine runs."""
-    ((built),) = build([module], gpus("cuda:80"), CACHE, 2 * 10**9, processes=1)
+    gpu = gpus(f"cuda:{library.capability}")
+    ((built),) = build([module], gpu, CACHE, 2 * 10**9, processes=1)
     driver = Driver("cuda", 0, library)
     launchers = {
         each.kernel: Launcher(_row(each), driver, each.code.files["ptx"], lambda: 0)
@@ -71,16 +75,24 @@ def _row(each):
     )  # fmt: skip
 
 
-def check(case):
+def check(case, capability=80, dtype="fp32"):
     """Compare a case run by the machine with what its op means; returns the launches."""
-    made = module_of(case)
-    if made is None:
-        return []
-    module, feed, wanted = made
-    library = Library()
+    made = module_of(case, dtype=dtype)
+    return [] if made is None else run_and_compare(case, *made, capability, TOLERANCE[dtype])
+
+
+def run_and_compare(case, module, feed, wanted, capability, tolerance):
+    """Run the module of a case and compare its results; returns the launches.
+
+    The tolerance is absolute, beside one of 5e-5 of each number; that of narrow types is for 1, and
+    for the largest number of a result.
+    """
+    library = Library(capability)
     compute = on_machine(module, library)
     wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]
     for (slot, want), found in zip(wants, compute(feed), strict=True):
         assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
-        np.testing.assert_allclose(found, want, rtol=5e-5, atol=2e-6, err_msg=slot)
+        narrow = tolerance > TOLERANCE["fp32"]
+        near = tolerance * max(1, np.abs(want[np.isfinite(want)]).max(initial=0) if narrow else 1)
+        np.testing.assert_allclose(found, want, rtol=5e-5, atol=near, err_msg=slot)
     return library.launched

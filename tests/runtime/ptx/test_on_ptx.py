@@ -59,6 +59,32 @@ def test_a_program_is_trained_as_on_the_cpu():
     np.testing.assert_allclose(found, losses(fluid.CPUPlace()), rtol=2e-5)
 
 
+def test_products_of_half_precision_run_on_the_tensor_cores_of_sm_90(tmp_path, monkeypatch):
+    model, out = saved_product(tmp_path / "model"), tmp_path / "out"
+    assert main(["compile", model, "--target", "cuda:90", "-o", str(out)]) == 0
+    assert any("wgmma.mma_async" in each.read_text() for each in out.rglob("*.ptx"))
+    monkeypatch.setenv("FLUID_GPU", "ptx:90")
+    feed = np.random.default_rng(1).standard_normal((70, 64)).astype("f4")
+    (found,) = load_compiled(out).run([feed])
+    (want,) = fluid.create_predictor(model).run([feed])
+    np.testing.assert_allclose(found, want, rtol=5e-3, atol=5e-2)
+
+
+def saved_product(folder):
+    """A model of one product in float16."""
+    main_program, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    startup.random_seed = 3
+    with fluid.program_guard(main_program, startup), fluid.scope_guard(scope):
+        x = fluid.data("x", [None, 64], "float32")
+        weight = fluid.layers.create_parameter([64, 64], "float32")
+        product = fluid.layers.matmul(*(fluid.layers.cast(each, "float16") for each in (x, weight)))
+        out = fluid.layers.cast(product, "float32")
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(startup)
+        fluid.io.save_inference_model(str(folder), ["x"], [out], executor, main_program)
+    return str(folder)
+
+
 def test_other_machines_and_devices_are_refused(monkeypatch):
     from runtime.gpu.cuda import device_of
 

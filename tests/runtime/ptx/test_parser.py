@@ -6,7 +6,7 @@ from runtime.ptx.errors import PtxSyntaxError, UnsupportedInstruction
 from runtime.ptx.flow import blocks_of, post_dominators
 from runtime.ptx.instructions import Address, Immediate, Not, Pair, Register, Vector
 from runtime.ptx.machine import translate
-from runtime.ptx.parser import parse
+from runtime.ptx.text.parser import parse
 from tests.runtime.ptx.support import HEAD, kernel
 
 
@@ -120,7 +120,7 @@ def test_branches_to_nothing_are_refused(body):
         ),
         ("bar.arrive 1, 64;", "bar.arrive"),
         ("call.uni f;", "call"),
-        ("wgmma.fence.sync.aligned;", "wgmma"),
+        ("wgmma.fence.async;", "wgmma"),
     ],
 )
 def test_an_instruction_that_is_not_executed_is_named(instruction, says):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from runtime.ptx.errors import PtxSyntaxError
-from runtime.ptx.tokens import Token
+from runtime.ptx.text.tokens import Token
 
 _END = Token("end", "", 0)
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
@@ -105,15 +105,6 @@ class Reader:
         while self.peek() == ",":
             self.take(",")
             self.word()
-
-    def skip_function(self) -> None:
-        """Skip a function's declaration or definition."""
-        while not self.at_end and self.peek() not in (";", "{"):
-            self.next()
-        if self.peek() == "{":
-            self._skip_braces()
-        else:
-            self.take(";")
 
     def skip_section(self) -> None:
         """Skip a section of debug data."""

@@ -20,7 +20,8 @@ from runtime.ptx.instructions import Instruction, Operand, Vector
 from runtime.ptx.values import Read, Step, Write, reader, writer
 
 _LANE = np.arange(WARP)
-_ROW, _COLUMN = _LANE >> 2, _LANE & 3
+ROW, COLUMN = _LANE >> 2, _LANE & 3
+"""The row, and the place in it, of a lane in a matrix of 8 rows."""
 
 
 @dataclass(frozen=True)
@@ -71,24 +72,34 @@ def multiply(instruction: Instruction) -> Step:
     if [len(each) for each in groups] != [words, *counts, words]:
         raise unsupported(instruction, "its operands")
     writes = [writer(each) for each in groups[0]]
-    left, right, added = (_readers(each) for each in groups[1:])
+    wraps = not instruction.has("satfinite")
+    left, right, added = (readers(each) for each in groups[1:])
 
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)
-        a = _left(group, left, KINDS[first], depth)
+        a = left_factor(group, left, KINDS[first], depth)
         b = _right(group, right, KINDS[second], depth)
-        _store(group, mask, writes, np.matmul(a, b) + _accumulator(group, added, result), result)
+        total = np.matmul(a, b) + _accumulator(group, added, result)
+        _store(group, mask, writes, total if wraps else _saturated(total), result)
 
     return run
 
 
 def _form(instruction: Instruction) -> tuple[str, str, str, str]:
     """Shape and the types of the factors and of the result. Refuses forms that are not known."""
-    sync, aligned, shape, rows, columns, *types = [*instruction.modifiers, *[""] * 9][:9]
+    pairs = enumerate(instruction.modifiers)
+    given = [each for place, each in pairs if (place, each) != (5, "satfinite")]
+    sync, aligned, shape, rows, columns, *types = [*given, *[""] * 9][:9]
     known = (sync, aligned, rows, columns) == ("sync", "aligned", "row", "col")
     result, first, second, added = types
-    saturates = len(instruction.modifiers) != 9
-    if not known or saturates or result != added or first not in _SHAPES.get(shape, ()):
+    saturates = instruction.has("satfinite") and result != "s32"
+    if (
+        not known
+        or len(given) != 9
+        or saturates
+        or result != added
+        or first not in _SHAPES.get(shape, ())
+    ):
         raise unsupported(instruction)
     integers = first in ("s8", "u8")
     results = ("s32",) if integers else ("f32", "f16") if first == "f16" else ("f32",)
@@ -97,19 +108,26 @@ def _form(instruction: Instruction) -> tuple[str, str, str, str]:
     return shape, first, second, result
 
 
-def _readers(parts: Sequence[Operand | None]) -> list[Read]:
+def _saturated(total: Array) -> Array:
+    """Sums of integers clamped to 32 bits."""
+    limits = np.iinfo("i4")
+    return np.clip(total, limits.min, limits.max)
+
+
+def readers(parts: Sequence[Operand | None]) -> list[Read]:
+    """Read registers of 32 bits."""
     return [reader(each, "u4") for each in parts]
 
 
-def _left(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array:
+def left_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array:
     """The left factor as [warp, 16, depth]."""
     count = kind.per_register
     whole = np.zeros((group.lanes // WARP, 16, depth), "f8" if count < 4 else "i8")
     for place, read in enumerate(reads):
         parts = kind.values(group.warps(read(group)))
-        column = count * _COLUMN + 4 * count * (place >> 1)
+        column = count * COLUMN + 4 * count * (place >> 1)
         for each in range(count):
-            whole[:, _ROW + 8 * (place & 1), column + each] = parts[..., each]
+            whole[:, ROW + 8 * (place & 1), column + each] = parts[..., each]
     return whole
 
 
@@ -119,9 +137,9 @@ def _right(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array
     whole = np.zeros((group.lanes // WARP, depth, 8), "f8" if count < 4 else "i8")
     for place, read in enumerate(reads):
         parts = kind.values(group.warps(read(group)))
-        row = count * _COLUMN + 4 * count * place
+        row = count * COLUMN + 4 * count * place
         for each in range(count):
-            whole[:, row + each, _ROW] = parts[..., each]
+            whole[:, row + each, ROW] = parts[..., each]
     return whole
 
 
@@ -129,7 +147,7 @@ def _accumulator(group: Group, reads: Sequence[Read], result: str) -> Array:
     """What is added, as [warp, 16, 8]."""
     whole = np.zeros((group.lanes // WARP, 16, 8), "i8" if result == "s32" else "f8")
     for place, value in enumerate(_singles(group, reads, result)):
-        whole[:, _ROW + 8 * (place >> 1), 2 * _COLUMN + (place & 1)] = value
+        whole[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)] = value
     return whole
 
 
@@ -144,7 +162,7 @@ def _singles(group: Group, reads: Sequence[Read], result: str) -> list[Array]:
 def _store(group: Group, mask: Mask, writes: Sequence[Write], whole: Array, result: str) -> None:
     kind = {"f16": "f2", "s32": "i4", "f32": "f4"}[result]
     found = [
-        whole[:, _ROW + 8 * (place >> 1), 2 * _COLUMN + (place & 1)].reshape(-1).astype(kind)
+        whole[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)].reshape(-1).astype(kind)
         for place in range(4)
     ]
     if result == "f16":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from runtime.ptx.errors import PtxSyntaxError, UnsupportedInstruction
-from runtime.ptx.instructions import BYTES, Instruction, Not, Register, Variable
-from runtime.ptx.operands import Operands
-from runtime.ptx.reader import Reader
-from runtime.ptx.tokens import Token
-from runtime.ptx.variables import STATE, variable
+from runtime.ptx.errors import PtxSyntaxError
+from runtime.ptx.instructions import BYTES, Instruction, Not, Register, Symbol, Variable
+from runtime.ptx.text.calls import in_local_memory
+from runtime.ptx.text.operands import Operands
+from runtime.ptx.text.reader import Reader
+from runtime.ptx.text.tokens import Token
+from runtime.ptx.text.variables import STATE, variable
 
 MOST_REGISTERS = 1 << 20
 _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:(?:\.|::)[\w]+)*$")
@@ -18,10 +20,9 @@ _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:(?:\.|::)[\w]+)*$")
 class Body:
     """Reads `{ … }`; afterwards `instructions`, `labels`, `registers` and `variables` hold it."""
 
-    def __init__(self, read: Reader, symbols: frozenset[str], parameters: frozenset[str]) -> None:
+    def __init__(self, read: Reader) -> None:
         self._read = read
-        self._outer = symbols | parameters
-        self._scopes: list[dict[str, Register]] = []
+        self._scopes: list[dict[str, Register | Symbol]] = []
         self._place = ""
         self.registers: list[Register] = []
         self.variables: dict[str, Variable] = {}
@@ -64,12 +65,19 @@ class Body:
             made = variable(self._read, word)
             self.variables[made.name] = made
         elif word == ".param":
-            raise UnsupportedInstruction(f"PTX line {self._read.line}: calls are not executed")
+            self._parameter()
         elif word == ".pragma":
             self._read.next()
             self._read.take(";")
         else:
             raise self._read.error(f"unexpected {word!r}")
+
+    def _parameter(self) -> None:
+        """A parameter of a call: a variable of local memory, with a name in this scope alone."""
+        made = variable(self._read, ".local")
+        name = f"{made.name}@{len(self.variables)}"
+        self.variables[name] = replace(made, name=name)
+        self._scopes[-1][made.name] = Symbol(name)
 
     def _declare(self) -> None:
         kind = self._read.word()[1:]
@@ -99,7 +107,7 @@ class Body:
         self.registers.append(made)
         self._scopes[-1][name] = made
 
-    def _find(self, name: str) -> Register | None:
+    def _find(self, name: str) -> Register | Symbol | None:
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
 
     def _instruction(self, first: Token) -> None:
@@ -115,9 +123,8 @@ class Body:
         opcode, *modifiers = first.text.split(".")
         operands = Operands(words, self._find).all()
         text = first.text + " " + " ".join(each.text for each in words)
-        self.instructions.append(
-            Instruction(opcode, tuple(modifiers), operands, guard, first.line, self._place, text)
-        )
+        made = Instruction(opcode, tuple(modifiers), operands, guard, first.line, self._place, text)
+        self.instructions.append(in_local_memory(made, self.variables))
 
     def _guard(self) -> Register | Not:
         inverted = self._read.peek() == "!"
@@ -125,7 +132,7 @@ class Body:
             self._read.take("!")
         name = self._read.word()
         found = self._find(name)
-        if found is None or found.width:
+        if not isinstance(found, Register) or found.width:
             raise self._read.error(f"{name} is not a predicate")
         return Not(found) if inverted else found
 

@@ -1,8 +1,8 @@
 """PTX text to kernels.
 
 The whole module is read: variables, and the entries with their parameters, registers and
-instructions. Functions other than entries are refused when they are called, not when they are
-declared. Hostile text gets a PtxSyntaxError with its line.
+instructions. Functions take the place of their calls; those that are only declared are refused when
+they are called. Hostile text gets a PtxSyntaxError with its line.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runtime.ptx.body import Body
 from runtime.ptx.errors import PtxSyntaxError, UnsupportedInstruction
 from runtime.ptx.instructions import BYTES, Kernel, Parameter, Variable
-from runtime.ptx.reader import Reader
-from runtime.ptx.tokens import tokens
-from runtime.ptx.variables import STATE, variable
+from runtime.ptx.text.body import Body
+from runtime.ptx.text.calls import Function, without_calls
+from runtime.ptx.text.reader import Reader
+from runtime.ptx.text.tokens import tokens
+from runtime.ptx.text.variables import STATE, variable
 
 _LINKING = (".visible", ".extern", ".weak", ".common")
 _THREADS = (".reqntid", ".maxntid")
@@ -36,17 +37,19 @@ class _Module:
         self._target = ""
         self._variables: dict[str, Variable] = {}
         self._found: dict[str, Kernel] = {}
+        self._functions: dict[str, Function] = {}
 
     def kernels(self) -> Mapping[str, Kernel]:
         while not self._read.at_end:
             self._directive()
         if not self._target:
             raise PtxSyntaxError("PTX without .target")
-        shared = self._variables
-        return {
-            name: replace(each, target=self._target, variables={**shared, **each.variables})
-            for name, each in self._found.items()
-        }
+        return {name: self._whole(each) for name, each in self._found.items()}
+
+    def _whole(self, kernel: Kernel) -> Kernel:
+        made = without_calls(kernel, self._functions)
+        variables = {**self._variables, **made.variables}
+        return replace(made, target=self._target, variables=variables)
 
     def _directive(self) -> None:
         token = self._read.next()
@@ -73,7 +76,7 @@ class _Module:
 
     def _other(self, word: str) -> None:
         if word == ".func":
-            self._read.skip_function()
+            self._function()
         elif word == ".section":
             self._read.skip_section()
         else:
@@ -81,18 +84,38 @@ class _Module:
 
     def _entry(self) -> None:
         name = self._read.word()
-        parameters = self._parameters() if self._read.peek() == "(" else ()
+        parameters = self._parameters()
         required, most = self._limits()
-        body = Body(self._read, frozenset(self._variables), frozenset(p.name for p in parameters))
-        body.read()
+        made = self._body(name, parameters)
         if name in self._found:
             raise self._read.error(f"two kernels are named {name}")
-        self._found[name] = Kernel(
-            name, "", parameters, tuple(body.registers), body.variables,
-            tuple(body.instructions), body.labels, required, most,
+        self._found[name] = replace(made, required_threads=required, most_threads=most)
+
+    def _function(self) -> None:
+        """Read a function; one that is only declared is left out."""
+        results = self._parameters()
+        name = self._read.word()
+        parameters = self._parameters()
+        while self._read.peek() in (".noreturn", ".noinline"):
+            self._read.next()
+        if self._read.peek() == ";":
+            self._read.take(";")
+            return
+        body = self._body(name, parameters)
+        given, returned = (tuple(each.name for each in e) for e in (parameters, results))
+        self._functions[name] = Function(name, given, returned, body)
+
+    def _body(self, name: str, parameters: tuple[Parameter, ...]) -> Kernel:
+        body = Body(self._read)
+        body.read()
+        return Kernel(
+            name, "", parameters, tuple(body.registers), body.variables, tuple(body.instructions),
+            body.labels,
         )  # fmt: skip
 
     def _parameters(self) -> tuple[Parameter, ...]:
+        if self._read.peek() != "(":
+            return ()
         self._read.take("(")
         found: list[Parameter] = []
         while self._read.peek() != ")":

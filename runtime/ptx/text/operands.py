@@ -17,21 +17,23 @@ from runtime.ptx.instructions import (
     Symbol,
     Vector,
 )
-from runtime.ptx.tokens import Token
+from runtime.ptx.text.tokens import Token
 
 SPECIAL = re.compile(
     r"%(?:(?:n?tid|n?ctaid|cluster_ctaid|nclusterid|clusterid|cluster_nctaid)\.[xyz]|laneid|warpid|nwarpid|smid|"
     r"nsmid|clock|clock64|globaltimer|lanemask_(?:eq|lt|le|gt|ge)|cluster_ctarank|"
     r"dynamic_smem_size|total_smem_size)$"
 )
+_CLOSING = {"{": "}", "(": ")"}
+"""Marks of vectors, and of the lists of a call."""
 _INTEGER = re.compile(r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
 
-Find = Callable[[str], Register | None]
+Find = Callable[[str], Register | Symbol | None]
 
 
 class Operands:
-    """Reads the operands of one instruction; `find` gives the register of a name."""
+    """Reads the operands of one instruction; `find` gives what a name means."""
 
     def __init__(self, words: Sequence[Token], find: Find) -> None:
         self._words = words
@@ -57,8 +59,8 @@ class Operands:
 
     def _one(self) -> Operand | None:
         word = self._next()
-        if word == "{":
-            return self._vector()
+        if word in _CLOSING:
+            return self._vector(word)
         if word == "[":
             return self._address()
         if word == "!":
@@ -75,9 +77,9 @@ class Operands:
         return self._named(word)
 
     def _named(self, word: str) -> Operand:
-        register = self._find(word)
-        if register is not None:
-            return register
+        found = self._find(word)
+        if found is not None:
+            return found
         if SPECIAL.match(word):
             return Special(word)
         return self._constant(word)
@@ -103,17 +105,17 @@ class Operands:
     def _register(self) -> Register:
         word = self._word()
         found = self._find(word)
-        if found is None:
+        if not isinstance(found, Register):
             raise self._error(f"{word} is not a register")
         return found
 
-    def _vector(self) -> Vector:
-        self._take("{")
+    def _vector(self, mark: str) -> Vector:
+        self._take(mark)
         parts = [self._scalar()]
         while self._next() == ",":
             self._take(",")
             parts.append(self._scalar())
-        self._take("}")
+        self._take(_CLOSING[mark])
         return Vector(tuple(parts))
 
     def _address(self) -> Address:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from runtime.ptx.instructions import BYTES, Variable
-from runtime.ptx.reader import Reader
+from runtime.ptx.text.reader import Reader
 
 STATE = (".shared", ".global", ".const", ".local")
 _INTEGER = {1: "B", 2: "H", 4: "I", 8: "Q"}

@@ -1,0 +1,1 @@
+"""PTX text read into kernels."""
