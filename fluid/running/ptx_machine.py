@@ -7,22 +7,13 @@ from importlib import import_module
 from typing import Any
 
 from compiler.codegen.module import Module
-from compiler.ir.types import Array
 from compiler.options import Cache
-from runtime.device import CUDAPlace
 from runtime.gpu.cuda import gpu_of, interprets, machine, stream_of
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row
 from runtime.gpu.package import driver_of, with_launchers
-from runtime.loader import load
-from runtime.memory.params import Params
-from runtime.ptx.counters import Counting
-from runtime.ptx.library import Library
 
-__all__ = ["count_step", "with_machine_code"]
-
-COUNTED = "ptx:80"
-"""The machine whose launches are counted."""
+__all__ = ["launchers", "with_machine_code"]
 
 
 def with_machine_code(module: Module) -> tuple[Module, Mapping[str, Any]]:
@@ -35,27 +26,10 @@ def with_machine_code(module: Module) -> tuple[Module, Mapping[str, Any]]:
     if module.target != "triton" or not device or interprets():
         return module, {}
     driver = driver_of(device, gpu_of(device))
-    return with_launchers(module, _launchers(module, device, lambda name: driver))
+    return with_launchers(module, launchers(module, device, lambda name: driver))
 
 
-def count_step(module: Module, feed: Mapping[str, Array], params: Params | None = None) -> Counting:
-    """Run one step of a Triton module on the PTX machine and return the counters of its kernels.
-
-    They are by the kernels' names in the module. Raises as `with_machine_code` and a step do.
-    """
-    counting = Counting()
-    capability = int(COUNTED.partition(":")[2])
-
-    def driver(name: str) -> Driver:
-        return Driver("cuda", 0, Library(capability, counting=counting, counted_as=name))
-
-    plain, names = with_launchers(module, _launchers(module, COUNTED, driver))
-    run = load(plain, CUDAPlace(0), params, names=names, device=COUNTED)
-    run(feed)
-    return counting
-
-
-def _launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> dict[str, Launcher]:
+def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> dict[str, Launcher]:
     """The kernels of a module, compiled for the machine, by name; `driver` is that of a kernel."""
     build = import_module("compiler.codegen.ahead.build").build
     rows = import_module("compiler.codegen.ahead.manifest").kernel_rows
