@@ -1,7 +1,7 @@
 """Sectors of 32 bytes that accesses of global memory move.
 
-A model of the caches: an L1 cache for each CTA, of 32 KiB in 1,024 sectors, each of which has one
-place (direct mapped); loads that miss it fetch sectors from the L2 cache. Stores and atomics write
+A model of the caches: an L1 cache for each CTA, of 32 KiB in 256 sets of 4 sectors, of which the
+oldest is replaced; loads that miss it fetch sectors from the L2 cache. Stores and atomics write
 through: each instruction of a warp moves the sectors that it touches. The L2 cache holds everything
 that a launch touches.
 """
@@ -14,8 +14,8 @@ from compiler.ir.types import Array
 from runtime.ptx.counters.results import SECTOR, Traffic
 from runtime.ptx.group import WARP, Group
 
-CACHED = 1024
-"""Sectors in the L1 cache of a CTA."""
+SETS, WAYS = 256, 4
+"""Sets of the L1 cache of a CTA, and the sectors in each."""
 
 _SHIFT = 48
 """Bits of an address; the number of the warp or CTA is above them in a key."""
@@ -51,17 +51,28 @@ class Footprint:
 
 
 class Cache:
-    """The L1 caches of the CTAs of a group."""
+    """The L1 caches of the CTAs of a group: in each set the latest sectors that were fetched."""
 
     def __init__(self, ctas: int) -> None:
-        self._held = np.zeros(ctas * CACHED, "i8")
+        self._held = np.full((ctas * SETS, WAYS), -1)
+        self._next = np.zeros(ctas * SETS, "i8")
 
     def fetch(self, cta: Array, sector: Array) -> int:
         """Load distinct sectors; returns the number of those that were not cached."""
-        place = cta * CACHED + ((sector ^ sector >> 10) % CACHED)
-        absent = self._held[place] != sector
-        self._held[place] = sector
+        place = cta * SETS + ((sector ^ sector >> 8 ^ sector >> 16) % SETS)
+        absent = (self._held[place] != sector[:, None]).all(1)
+        if absent.any():
+            self._keep(place[absent], sector[absent])
         return int(np.count_nonzero(absent))
+
+    def _keep(self, place: Array, sector: Array) -> None:
+        """Replace the oldest sectors of sets, which may be given several times."""
+        order = np.argsort(place, kind="stable")
+        place, sector = place[order], sector[order]
+        _, start, times = np.unique(place, return_index=True, return_counts=True)
+        rank = np.arange(len(place)) - np.repeat(start, times)
+        self._held[place, (self._next[place] + rank) % WAYS] = sector
+        self._next[place[start]] += times
 
 
 def count_access(

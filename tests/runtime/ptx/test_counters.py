@@ -7,7 +7,7 @@ from runtime.ptx import Memory
 from runtime.ptx.counters import Counting
 from runtime.ptx.counters.banks import passes
 from runtime.ptx.counters.results import SECTOR
-from runtime.ptx.counters.sectors import Footprint
+from runtime.ptx.counters.sectors import Cache, Footprint
 from runtime.ptx.launch import kernels, launch
 from tests.runtime.ptx.support import kernel
 
@@ -60,6 +60,15 @@ def test_a_cta_fetches_a_sector_once_and_others_again():
     found = counted(again, words(8), grid=2, threads=64)
     assert (found.loads.accesses, found.loads.requests) == (12, 12)
     assert (found.loads.fetched, found.loads.touched, found.loads.ideal) == (2, 1, 4)
+
+
+def test_a_cache_keeps_the_latest_sectors_of_each_cta():
+    cache, sectors = Cache(2), np.arange(1024)
+    one, other = np.zeros(1024, "i8"), np.ones(1024, "i8")
+    assert [cache.fetch(one, sectors) for _ in range(2)] == [1024, 0]
+    assert cache.fetch(other, sectors) == 1024
+    assert cache.fetch(one, sectors + (1 << 30)) == 1024
+    assert cache.fetch(one, sectors) == 1024
 
 
 def test_stores_write_through():
