@@ -77,7 +77,7 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
     sizes = {size: batch for var in graph.feeds() for size in var.type.names}
     options = Options(dtype="fp32" if trains else dtype)
-    params = None if trains else _weights(made.startup)
+    params = None if trains else weights(made.startup)
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
 
@@ -87,7 +87,7 @@ def _mixed_precision(name: str) -> Any:
     return lambda module: decorate(plain(module), dtype="bfloat16")
 
 
-def _weights(startup: Any) -> dict[str, Any]:
+def weights(startup: Any) -> dict[str, Any]:
     """Initial weights by name."""
     scope = fluid.Scope()
     with fluid.scope_guard(scope):

@@ -100,6 +100,7 @@ def load(
     poison: bool = False,
     names: Mapping[str, Any] | None = None,
     memory_limit: int | None = None,
+    device: str = "",
 ) -> Executable:
     """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
@@ -108,7 +109,8 @@ def load(
     uninitialised memory. `names` are extra globals of the source: the Python functions of
     `py_func`, a clock, the rings that its collectives use. `memory_limit` is the maximum number of
     bytes of a step, by default that of the module; binding sizes that need more raises
-    MemoryLimitExceeded. Raises PlaceError if the place does not run the module's target and
+    MemoryLimitExceeded. `device` runs kernels that were compiled before, such as `ptx:80`, by
+    default that of the place. Raises PlaceError if the place does not run the module's target and
     ParseError if the source defines no `bind`.
     """
     where = place or CPUPlace()
@@ -116,7 +118,7 @@ def load(
     state = params.arrays() if isinstance(params, Scope) else params
     if isinstance(state, Arrays):
         state = state.tracked()
-    device = device_of(where) if isinstance(where, CUDAPlace) else ""
+    device = device or (device_of(where) if isinstance(where, CUDAPlace) else "")
     return Executable(
         module,
         {} if state is None else state,

@@ -1,16 +1,21 @@
 """Kernels for sparse gradients with repeated rows: which rows are equal, and their sums.
 
-Rows are sorted by counting, for each, the rows before it in order of index; the sum of equal rows
-is computed by the first of them, in their order, and so is deterministic.
+Few rows are sorted by counting, for each, the rows before it in order of index; of many rows, each
+chunk is sorted in this way, and each row is searched in all sorted chunks. The sum of equal rows is
+computed by the first of them, in their order, and so is deterministic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
+
+CHUNK = 1024
+"""Rows that are sorted by counting, a power of two."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +50,90 @@ def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) ->
     """Emit kernels that group equal rows; with `height`, only indices below it."""
     count = rows.type.numel
     found = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
-    (n,) = k.grid(count)
-    r = k.loop(count)
     indices = rows.reshaped((count,))
-    mine, other = indices[n], indices[r]
-    same = k.equal(other, mine)
-    before = same & k.less(r, n)
-    position, length, ahead = (
-        k.sum(k.astype(each, DType.INT32), r)
-        for each in (k.less(other, mine) | before, same, before)
-    )
+    few = isinstance(count, int) and count <= CHUNK
+    ranked = None if few else _sorted_chunks(k, indices)
+    (n,) = k.grid(count)
+    mine = indices[n]
+    if ranked is None:
+        position, length, ahead = _counted(k, indices, n)
+    else:
+        position, length, ahead = _searched(k, mine, n, *ranked)
     leads = k.equal(ahead, 0)
     if height is not None:
         leads = leads & (mine >= 0) & (mine < k.size(height))
     k.store(found.order, (position,), n)
     k.store(found.first, (n,), position)
     k.store(found.length, (n,), k.where(leads, length, 0))
+    return found
+
+
+def _counted(k: KernelBuilder, indices: DeviceOperand, n: Number) -> tuple[Number, Number, Number]:
+    """Row n's position in order of index, and the rows equal to it: all, and those before it."""
+    r, mine = k.loop(indices.shape[0]), indices[n]
+    other = indices[r]
+    same = k.equal(other, mine)
+    before = same & k.less(r, n)
+    found = (k.less(other, mine) | before, same, before)
+    position, length, ahead = (k.sum(k.astype(each, DType.INT32), r) for each in found)
+    return position, length, ahead
+
+
+def _sorted_chunks(k: KernelBuilder, indices: DeviceOperand) -> tuple[DeviceOperand, DeviceOperand]:
+    """Emit a kernel that sorts each chunk by counting, and stores the rank of each row in its own.
+
+    Equal indices keep their order.
+    """
+    count = indices.shape[0]
+    chunks, ranks = k.scratch((count,), indices.type.dtype), k.scratch((count,), DType.INT32)
+    (n,) = k.grid(count)
+    r = k.loop(CHUNK)
+    begin = k.div(n, CHUNK) * CHUNK
+    place, mine = begin + r, indices[n]
+    known = k.less(place, k.size(count))
+    other = indices.at(place, where=known, other=0)
+    first = known & (k.less(other, mine) | (k.equal(other, mine) & k.less(place, n)))
+    rank = k.sum(k.astype(first, DType.INT32), r)
+    k.store(ranks, (n,), rank)
+    k.store(chunks, (begin + rank,), mine)
+    return chunks, ranks
+
+
+def _searched(
+    k: KernelBuilder, mine: Number, n: Number, chunks: DeviceOperand, ranks: DeviceOperand
+) -> tuple[Number, Number, Number]:
+    """The same as `_counted` by binary search in each sorted chunk.
+
+    An unknown number of chunks is taken as small: with an end, a loop takes narrow tiles.
+    """
+    count = chunks.shape[0]
+    number = (count + CHUNK - 1) // CHUNK
+    c = k.loop(number, None if isinstance(number, int) else k.size(number))
+    own = k.div(n, CHUNK)
+    below = _bound(k, chunks, c, lambda value: k.less(value, mine))
+    upto = _bound(k, chunks, c, lambda value: value <= mine)
+    rank, earlier, here = ranks[n], k.less(c, own), k.equal(c, own)
+    position = k.where(here, rank, k.where(earlier, upto, below))
+    ahead = k.where(here, rank - below, k.where(earlier, upto - below, 0))
+    found = (position, upto - below, ahead)
+    position, length, ahead = (k.sum(k.astype(each, DType.INT32), c) for each in found)
+    return position, length, ahead
+
+
+def _bound(
+    k: KernelBuilder, chunks: DeviceOperand, c: Number, holds: Callable[[Number], Number]
+) -> Number:
+    """How many values at the beginning of a sorted chunk satisfy a condition."""
+    begin, size = c * CHUNK, k.size(chunks.shape[0])
+    found: Number = c * 0
+    step = CHUNK
+    while step:
+        next_one = found + step
+        place = begin + next_one - 1
+        inside = (next_one <= CHUNK) & k.less(place, size)
+        value = chunks.at(place, where=inside, other=0)
+        found = k.where(inside & holds(value), next_one, found)
+        step //= 2
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -26,6 +26,7 @@ from compiler.report.native_code import NativeReport
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
+from fluid.cli.gpu_counters import Counted, counter_table, gpu_counters
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.native_profile import native_report, write_kernels
 from fluid.cli.subject import Subject, kinds, subject
@@ -46,6 +47,7 @@ examples:
   fluid inspect train.pdmodel --html report.html      a training program; its loss is fetched
   fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
   fluid inspect out/demo/model --roofline h200        bytes and minimum time of kernels, per pass
+  fluid inspect out/demo/model --roofline h200 --counters --batch 8     and what kernels fetch
   fluid inspect out/demo/model --profile --batch 64   native code: times against this CPU's limits
   fluid inspect out/demo/model --target native --html report.html     LLVM IR, assembly, cost
   fluid inspect DIR --roofline h200 --batch 256 --dtype bf16 --json account.json
@@ -109,6 +111,9 @@ def add_inspect(commands: Any) -> None:
     add("--chart", type=Path, metavar="FILE", help="write the roofline of --profile as an SVG file")
     add("--roofline", choices=sorted(GPUS), metavar="GPU",
         help=f"launches, bytes and minimum time per pass: {', '.join(sorted(GPUS))}")  # fmt: skip
+    add("--counters", action="store_true",
+        help="with --roofline: run a step on random inputs on the PTX machine, which needs no GPU, "
+        "and show what its kernels fetch; slow: choose a small --batch")  # fmt: skip
     add(
         "--json",
         type=Path,
@@ -129,15 +134,19 @@ def inspect(given: argparse.Namespace) -> int:
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
     seen = _study(found, sizes, options, given.dump, target)
+    counters = gpu_counters(seen) if given.counters else []
     if given.json == Path("-"):
-        print(json.dumps(seen.roofline(GPUS[given.roofline]).data(), indent=1))
+        print(_json(seen, GPUS[given.roofline], counters))
         return 0
     print(_contents(found))
     print(_compilation(seen))
     if gpu is not None:
         print(f"\n{seen.roofline(gpu)}")
+    if counters:
+        print(f"\n{counter_table(counters)}")
     if gpu is not None and given.json:
-        _write_json(seen, gpu, given.json)
+        given.json.write_text(_json(seen, gpu, counters) + "\n", encoding="utf-8")
+        print(f"\njson     {given.json}: the account of every pass and kernel")
     native = _native(seen, given) if target == "native" else None
     if given.html:
         page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu, native)
@@ -167,6 +176,8 @@ def _native(seen: Study, given: argparse.Namespace) -> NativeReport:
 
 def _target(given: argparse.Namespace) -> str:
     """The code to generate; raises CommandError for options that need another target."""
+    if given.counters and (not given.roofline or given.target not in (None, "triton")):
+        raise CommandError("--counters requires --roofline with the name of a GPU, and no --target")
     if given.chart and not given.profile:
         raise CommandError("--chart requires --profile, which measures the times in it")
     if given.profile and (given.target not in (None, "native") or given.roofline):
@@ -176,9 +187,12 @@ def _target(given: argparse.Namespace) -> str:
     return given.target or ("triton" if given.roofline else "numpy")
 
 
-def _write_json(seen: Study, gpu: Gpu, path: Path) -> None:
-    path.write_text(json.dumps(seen.roofline(gpu).data(), indent=1) + "\n", encoding="utf-8")
-    print(f"\njson     {path}: the account of every pass and kernel")
+def _json(seen: Study, gpu: Gpu, counters: Sequence[Counted]) -> str:
+    """The account of every pass and kernel, and counters if there are any."""
+    data = seen.roofline(gpu).data()
+    if counters:
+        data["counters"] = [each.data() for each in counters]
+    return json.dumps(data, indent=1)
 
 
 def _trace(seen: Study) -> str:

@@ -22,7 +22,7 @@ from runtime.native.build import assembly
 from runtime.native.sequence import NativeCode
 from runtime.profiler import Recorder
 
-__all__ = ["cpu_limits", "native_report", "step_seconds", "write_kernels"]
+__all__ = ["cpu_limits", "native_report", "random_array", "step_seconds", "write_kernels"]
 
 LONGEST = 100
 """Most characters of a kernel's name in the name of its file."""
@@ -66,8 +66,8 @@ def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:
     module, names = recorder.tap(seen.module)
     if module.collectives:
         raise CommandError("--profile runs one process: the program has collective ops")
-    params = {each.name: _array(seen, each, generator) for each in module.params}
-    feeds = {each.name: _array(seen, each, generator) for each in module.feeds}
+    params = {each.name: random_array(seen, each, generator) for each in module.params}
+    feeds = {each.name: random_array(seen, each, generator) for each in module.feeds}
     _repeat(module, params, feeds, names, recorder)
     times: dict[tuple[str, ...], list[int]] = {}
     for span in recorder.spans:
@@ -89,7 +89,7 @@ def _repeat(
         runs += 1
 
 
-def _array(seen: Study, tensor: Tensor, generator: np.random.Generator) -> Array:
+def random_array(seen: Study, tensor: Tensor, generator: np.random.Generator) -> Array:
     """The array passed in for a name, or random numbers: integers are 0, floats positive."""
     if tensor.name in seen.params:
         return seen.params[tensor.name]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from runtime.ptx.counters import Counting
 from runtime.ptx.errors import LaunchError, PtxError
 from runtime.ptx.launch import MOST_SHARED, USUAL_SHARED, kernels, launch
 from runtime.ptx.machine import Program
@@ -56,11 +58,14 @@ class Library:
     """A GPU of one compute capability, such as 80, without a GPU.
 
     `watch`, if not None, gives ranges of memory besides the arguments of a launch: those that
-    kernels reach through tables of addresses. `launched` lists what ran.
+    kernels reach through tables of addresses. `launched` lists what ran. `counting`, if not None,
+    counts what launches do, which makes them slower; `counted_as` are the kernels' names there.
     """
 
     capability: int = 80
     watch: Callable[[], Ranges] | None = None
+    counting: Counting | None = None
+    counted_as: str = ""
     launched: list[Launched] = field(default_factory=list[Launched])
     _modules: list[Mapping[str, Program]] = field(default_factory=list[Mapping[str, Program]])
     _functions: list[Function] = field(default_factory=list[Function])
@@ -124,10 +129,9 @@ class Library:
             return INVALID_VALUE
         x, y, z, bx, by, bz = sizes
         held = self._functions[_index(function)]
-        parameters = _packed(held.program, given)
-        launch(
-            held.program, (x, y, z), (bx, by, bz), shared, parameters, self._memory(), held.allowed
-        )
+        parameters, memory = _packed(held.program, given), self._memory()
+        with self._counted(held.program, memory) as program:
+            launch(program, (x, y, z), (bx, by, bz), shared, parameters, memory, held.allowed)
         self.launched.append(Launched(held.program.kernel.name, (x, y, z), bx * by * bz, shared))
         return 0
 
@@ -135,6 +139,12 @@ class Library:
         """The text of an error."""
         place.contents.value = _TEXTS.get(answer, b"unknown error")
         return 0
+
+    def _counted(self, program: Program, memory: Memory) -> AbstractContextManager[Program]:
+        """The program that is run: one that counts if there are counters."""
+        if self.counting is None:
+            return nullcontext(program)
+        return self.counting.launch(program, memory, self.counted_as)
 
     def _memory(self) -> Memory:
         memory = Memory()

@@ -78,6 +78,11 @@ class Memory:
         end = f"byte {place} of {near.name}, which has {near.stop - near.start}"
         return end if near.writable or at >= near.stop else f"{end} and is read only"
 
+    def spans(self) -> tuple[Array, Array]:
+        """The first address of each range and that after its last, in order; none overlap."""
+        self._prepare()
+        return self._starts, self._stops
+
     def load(self, at: Array, width: int) -> Array:
         """Read unsigned integers at aligned addresses, which `outside` has checked."""
         return self._views[width][self._index(at, width)]

@@ -12,6 +12,7 @@ from compiler.driver import compile_graph
 from compiler.freeze import freeze
 from compiler.interpret import run
 from compiler.ir.text.printer import parse
+from compiler.ops.duplicate_rows import CHUNK
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
@@ -71,6 +72,14 @@ def both(kind, height, width, rows):
 def test_rows_that_repeat_count_as_their_sum(kind, height, width, data):
     rows = data.draw(st.lists(st.integers(0, height - 1), min_size=1, max_size=40))
     mine, theirs = both(kind, height, width, np.array(rows, dtype="int64"))
+    for name, array in theirs.items():
+        np.testing.assert_allclose(mine[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+def test_rows_of_several_chunks_are_merged():
+    rows = np.random.default_rng(1).integers(0, 400, CHUNK + 30)
+    rows[CHUNK - 3 : CHUNK + 3] = 5
+    mine, theirs = both("adagrad_rows", 400, 2, rows)
     for name, array in theirs.items():
         np.testing.assert_allclose(mine[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
 

@@ -17,7 +17,10 @@ from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.tiling.schedules import WARPS
 from compiler.codegen.writer import Names, comment_lines
-from compiler.ir.dims import product
+from compiler.ir.dims import Size, is_multiple, product
+
+VECTOR = 16
+"""Bytes of the longest vector access, and what Triton knows sizes to be multiples of."""
 
 
 @dataclass
@@ -77,13 +80,26 @@ class Emitter(Reductions):
 
     def _prologue(self) -> None:
         side = self.column if self.loops else ""
-        self.body.line(f"lane = tl.program_id(0).to(INDEX) * LANES + tl.arange(0, LANES){side}")
-        self.body.line(f"live = lane < {self._size(product(self.kernel.shape))}")
+        count = product(self.kernel.shape)
+        lane = f"tl.program_id(0).to(INDEX) * LANES + tl.arange(0, LANES){side}"
+        if not self.loops and not is_multiple(count, self._vector(count)):
+            lane = f"tl.max_contiguous({lane}, 1)"
+        self.body.line(f"lane = {lane}")
+        self.body.line(f"live = lane < {self._size(count)}")
         if self.kernel.split_size is not None:
             place = self._value(self.kernel.indices[0])
             self.body.line(f"first = {place} * {self._size(self.kernel.split_size)}")
         for index in (n for n, loop in enumerate(self.loops) if loop.persistent):
             self._iteration_indices(index)
+
+    def _vector(self, count: Size) -> int:
+        """What the number of elements must be a multiple of for vector accesses.
+
+        Otherwise the mask may end within a vector, and each element is accessed by itself; adjacent
+        threads then take adjacent elements, so that a warp still accesses whole sectors.
+        """
+        widths = [each.operand.type.dtype.itemsize for each in self.kernel.stores]
+        return VECTOR // min(widths) if isinstance(count, int) and widths else VECTOR
 
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]

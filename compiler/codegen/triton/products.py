@@ -22,6 +22,7 @@ from compiler.codegen.triton.emit import Emitter, KernelSource
 from compiler.codegen.triton.expressions import Loop, power_of_two
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import size_hint
+from compiler.codegen.triton.tiling.strides import contiguous_run
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
@@ -255,11 +256,26 @@ class _TileEmitter(Emitter):
         source = cast(Source, part.extra)
         rank = len(source.shape)
         indices, guard = part.args[:rank], part.args[rank:]
-        place = f"{self._pointer(source.operand)} + "
-        place += self._offset(indices, source.shape, self._tile_axes(part))
+        offset = self._offset(indices, source.shape, self._tile_axes(part))
+        if self._would_lie_along_k(part):
+            offset = f"tl.max_contiguous({offset}, [1, 1])"
+        place = f"{self._pointer(source.operand)} + {offset}"
         mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
         other = self._value(guard[1]) if guard else "0"
         return f"tl.load({place}, {mask}, {other})" if mask else f"tl.load({place})"
+
+    def _would_lie_along_k(self, part: Expr) -> bool:
+        """True for right factors, without tensor cores, whose longest contiguous runs are along K.
+
+        Triton would lay out their tiles in shared memory along K; then the threads of a warp, which
+        multiply adjacent columns, would read from one bank.
+        """
+        wide = part.dtype.is_float and part.dtype.itemsize > 2
+        if self.precision != "ieee" or not wide or "right" not in self._tile_axes(part):
+            return False
+        shape = cast(Source, part.extra).shape
+        offset, columns = self._joined(part.args[: len(shape)], shape), len(self.kernel.shape) - 1
+        return contiguous_run(offset, columns, None) < contiguous_run(offset, None, 1)
 
     def _offset(
         self, indices: Sequence[Term], shape: Shape, over: frozenset[str] = frozenset("ij")

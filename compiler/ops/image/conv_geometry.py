@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from compiler.ir.dims import Size, product
+from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.windows import Axis, WindowGeometry, in_layout, is_channels_last
 
 MIN_TILE_SIDE = 8
 """Filters or channels per group below which tiles would be mostly empty."""
+
+CHANNEL_BLOCK = 8
+"""Adjacent channels that are reduced together, a sector of float32, before the next tap."""
 
 HWIO = "HWIO"
 """Filters [taps…, C/groups, F], the layout of constant filters next to channels-last images."""
@@ -64,14 +67,28 @@ class Windows(WindowGeometry):
         return filters[(*tap, c, f) if self.filters == HWIO else (f, c, *tap)]
 
     def reduction_shape(self, channels: Size) -> list[Size]:
-        """Return the reduction shape over channels and taps, innermost axis of images last."""
+        """Return the reduction shape over channels and taps, innermost axis of images last.
+
+        With blocks of channels, these are first: the taps of a channel are adjacent in a filter, so
+        that a block's part of the filters stays in the cache while all its taps are used.
+        """
+        if self.has_channel_blocks(channels):
+            return [channels // CHANNEL_BLOCK, *self.taps, CHANNEL_BLOCK]
         return [*self.taps, channels] if self.last else [channels, *self.taps]
+
+    def has_channel_blocks(self, channels: Size) -> bool:
+        """True if images have channels last and filters taps last, more than one."""
+        differ = self.last and self.filters != HWIO and product(self.taps) != 1
+        return differ and channels != CHANNEL_BLOCK and is_multiple(channels, CHANNEL_BLOCK)
 
     def unravel(
         self, k: KernelBuilder, iteration: Number, channels: Size
     ) -> tuple[Number, list[Number]]:
         """Return the channel and the tap of a reduction index."""
         found = k.unravel(iteration, self.reduction_shape(channels))
+        if self.has_channel_blocks(channels):
+            block, *taps, channel = found
+            return block * CHANNEL_BLOCK + channel, taps
         return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
 
     def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[

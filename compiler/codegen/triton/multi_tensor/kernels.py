@@ -206,12 +206,16 @@ def _single(operand: NumpyOperand) -> Access:
 
 
 def blockwise(call: Callable[[str], str], result: str = "") -> list[str]:
-    """Lines that process the block from `start`: without a mask if it is full."""
+    """Lines that process the block from `start`: without a mask if it is full.
+
+    With a mask there are no vector accesses: adjacent threads take adjacent elements.
+    """
     extra = f"{result} = " if result else ""
     return [
-        "lane = start + tl.arange(0, LANES)",
         "if start + LANES <= size:",
+        "    lane = start + tl.arange(0, LANES)",
         f"    {extra}{call('None')}",
         "else:",
+        "    lane = tl.max_contiguous(start + tl.arange(0, LANES), 1)",
         f"    {extra}{call('lane < size')}",
     ]

@@ -12,8 +12,11 @@ from typing import cast
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import KernelBody, Source, number_of, size_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.ir.dims import Size, product
+from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.types import Shape
+
+RUNS = (16, 8, 4, 2, 1)
+"""Lengths of contiguous runs that make a difference: 16 is the longest vector access."""
 
 
 def iterations_are_strided(kernel: KernelBody) -> bool:
@@ -57,6 +60,24 @@ def _stride(
             return None
         total = total + step * product(shape[axis_number + 1 :])
     return total
+
+
+def contiguous_run(offset: Sequence[tuple[Term, Size]], axis: int | None, loop: int | None) -> int:
+    """Adjacent elements along an axis, or iterations, that are adjacent in memory: a power of two.
+
+    At most 16. They begin at multiples of it; divisions may end a run. `offset` is a sum of indices
+    times strides.
+    """
+    steps = [(index_stride(index, axis, loop), stride) for index, stride in offset]
+    total = sum((step * stride for step, stride in steps if step is not None), 0)
+    if total != 1 or any(step is None for step, _ in steps):
+        return 1
+    divisors = [
+        size_of(part.args[1])
+        for part in all_parts(index for index, _ in offset if isinstance(index, Expr))
+        if part.fn in ("index_div", "index_mod") and index_stride(part.args[0], axis, loop) != 0
+    ]
+    return next(run for run in RUNS if all(d is not None and is_multiple(d, run) for d in divisors))
 
 
 def index_stride(term: Term, axis: int | None, loop: int | None) -> Size | None:
