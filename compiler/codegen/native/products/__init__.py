@@ -25,7 +25,8 @@ it returns the vectors to store, one for each of `outputs`. An output may overla
 but one that the epilogue reads at the same place.
 
 `Contraction` describes all of them; `contraction_kernel` makes the loops around `Microkernel`, or
-around `OneColumn` where there is one column.
+around `OneColumn` where there is one column. `tiles` chooses how many rows and columns a tile has,
+`prefetching` what it fetches for the next one.
 """
 
 from compiler.codegen.native.products.axes import Axis, Operand, contiguous
