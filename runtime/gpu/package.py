@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,8 @@ def driver_of(device: str, gpu: str) -> Driver:
     number = device.partition(":")[2]
     if device in MACHINES:
         machine = load(partial(import_module, "runtime.ptx.library"))  # few use it
-        return Driver("cuda", 0, machine.Library(int(number)))
+        hazards = machine.Hazards() if os.environ.get("FLUID_CHECK", "0") != "0" else None
+        return Driver("cuda", 0, machine.Library(int(number), hazards=hazards))
     return Driver(gpu.partition(":")[0], int(number or 0))
 
 

@@ -31,7 +31,7 @@ class BarrierFault(PtxError):
 
 
 class Hazard(PtxError):
-    """A read whose result depends on when an asynchronous copy lands."""
+    """An access whose result depends on the order of threads, or on when a copy lands."""
 
 
 def unsupported(instruction: Instruction, what: str = "") -> UnsupportedInstruction:

@@ -75,6 +75,8 @@ class Group:
         self.copies = Copies()
         self.products = Products()
         self.carry: Value = np.bool_(False)
+        self.barriers = np.zeros(self.ctas, "i4")
+        self.warp_syncs = np.zeros(self.lanes // WARP, "i4")
 
     def start(self) -> Mask:
         """The lanes that are threads."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from runtime.ptx.counters import Counting
 from runtime.ptx.errors import LaunchError, PtxError
+from runtime.ptx.hazards import Hazards
 from runtime.ptx.launch import MOST_SHARED, USUAL_SHARED, kernels, launch
 from runtime.ptx.machine import Program
 from runtime.ptx.memory import Memory
@@ -60,11 +61,13 @@ class Library:
     `watch`, if not None, gives ranges of memory besides the arguments of a launch: those that
     kernels reach through tables of addresses. `launched` lists what ran. `counting`, if not None,
     counts what launches do, which makes them slower; `counted_as` are the kernels' names there.
+    `hazards`, if not None, looks for those between threads; not while it counts.
     """
 
     capability: int = 80
     watch: Callable[[], Ranges] | None = None
     counting: Counting | None = None
+    hazards: Hazards | None = None
     counted_as: str = ""
     launched: list[Launched] = field(default_factory=list[Launched])
     _modules: list[Mapping[str, Program]] = field(default_factory=list[Mapping[str, Program]])
@@ -130,7 +133,7 @@ class Library:
         x, y, z, bx, by, bz = sizes
         held = self._functions[_index(function)]
         parameters, memory = _packed(held.program, given), self._memory()
-        with self._counted(held.program, memory) as program:
+        with self._observed(held.program, memory) as program:
             launch(program, (x, y, z), (bx, by, bz), shared, parameters, memory, held.allowed)
         self.launched.append(Launched(held.program.kernel.name, (x, y, z), bx * by * bz, shared))
         return 0
@@ -140,11 +143,13 @@ class Library:
         place.contents.value = _TEXTS.get(answer, b"unknown error")
         return 0
 
-    def _counted(self, program: Program, memory: Memory) -> AbstractContextManager[Program]:
-        """The program that is run: one that counts if there are counters."""
-        if self.counting is None:
-            return nullcontext(program)
-        return self.counting.launch(program, memory, self.counted_as)
+    def _observed(self, program: Program, memory: Memory) -> AbstractContextManager[Program]:
+        """The program that is run: one that counts, or looks for hazards."""
+        if self.counting is not None:
+            return self.counting.launch(program, memory, self.counted_as)
+        if self.hazards is not None:
+            return self.hazards.launch(program, memory)
+        return nullcontext(program)
 
     def _memory(self) -> Memory:
         memory = Memory()

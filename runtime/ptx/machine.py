@@ -156,6 +156,7 @@ class _March:
         elif end.opcode in ("ret", "exit"):
             self._leave(mask)
         elif end.has("warp"):
+            self._group.warp_syncs += self._group.warps(True if mask is None else mask).any(1)
             self._go(block.successors[-1], mask)
         else:
             lanes = self._alive.copy() if mask is None else mask
@@ -184,6 +185,7 @@ class _March:
                 self._refuse(number, mask, present & ~complete)
         waiting, self._waiting = self._waiting, {}
         for number, mask in waiting.items():
+            group.barriers += mask.reshape(group.ctas, -1).any(1)
             self._go(self._program.blocks[number].successors[-1], None if mask.all() else mask)
 
     def _threads(self) -> Array:
