@@ -141,7 +141,7 @@ def given_as(data: Mapping[str, Any], name: str) -> Any:
 
 def main() -> int:
     """Print a line for each GPU and type, and one for each failure."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__))
     parser.add_argument("--gpu", nargs="+", type=int, default=[80, 90])
     parser.add_argument("--dtype", nargs="+", choices=TOLERANCE, default=list(TOLERANCE))
     parser.add_argument("--only", nargs="+", default=[], help="parts of names of ops or models")
