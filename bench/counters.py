@@ -4,11 +4,12 @@
     python bench/counters.py --models lenet_bn --json bench/results/counters.json
     python bench/counters.py --before bench/results/counters.json    # a column for each
 
-One step of small versions of ResNet-50 (training and inference), a Transformer's encoder and wide &
-deep for clicks, and of LeNet as it is. For each family of kernels: launches a step, ideal bytes,
-sectors that multiprocessors fetch and store ÷ ideal (`fetched`), the same of distinct sectors of a
-launch (`memory`), accesses of shared memory and passes for each, and the share of threads that
-diverge (docs/ptx.md). Kernels that move less than a hundredth of a step are in `others`.
+One step of small versions of ResNet-50 (training and inference), a Transformer, its encoder alone
+and wide & deep for clicks, and of LeNet as it is. For each family of kernels: launches a step,
+ideal bytes, sectors that multiprocessors fetch and store ÷ ideal (`fetched`), the same of distinct
+sectors of a launch (`memory`), accesses of shared memory and passes for each, and the share of
+threads that diverge (docs/ptx.md). Kernels that move less than a hundredth of a step are in
+`others`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ STEPS = (
     ("lenet_bn", "training", 8),
     ("resnet50", "training", 4),
     ("resnet50", "inference", 4),
+    ("transformer", "training", 2),
     ("transformer_encoder", "training", 4),
     ("ctr_wide_deep", "training", 64),
 )

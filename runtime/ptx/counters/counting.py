@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -27,12 +28,21 @@ class _Launch:
     """State of the launch that runs: its footprints, and the caches of the group that runs."""
 
     into: KernelCounters
-    read: Footprint
-    written: Footprint
+    memory: Memory
     executed: Counter[int] = field(default_factory=Counter[int])
     lanes: Counter[int] = field(default_factory=Counter[int])
     group: Group | None = None
     cache: Cache = field(default_factory=lambda: Cache(0))
+
+    @cached_property
+    def read(self) -> Footprint:
+        """What was read; made at the first access, when a module's variables have memory."""
+        return Footprint(*self.memory.spans())
+
+    @cached_property
+    def written(self) -> Footprint:
+        """What was written."""
+        return Footprint(*self.memory.spans())
 
 
 class Counting:
@@ -53,8 +63,7 @@ class Counting:
         """Yield a program that counts while it runs, under `name` or that of its kernel."""
         name = name or program.kernel.name
         into = self.kernels.setdefault(name, KernelCounters(name))
-        starts, stops = memory.spans()
-        self._launch = _Launch(into, Footprint(starts, stops), Footprint(starts, stops))
+        self._launch = _Launch(into, memory)
         yield self._counted(program)
         self.order.append(name)
         self._finish(program, self._launch)
@@ -103,6 +112,8 @@ class Counting:
             self._global(now, group, access, line)
 
     def _global(self, now: _Launch, group: Group, access: Access, line: Line) -> None:
+        if now.memory.outside(access.at, access.size, access.writes).any():
+            return  # the instruction raises the error
         if now.group is not group:
             now.group, now.cache = group, Cache(group.ctas)
         into, cache, marks = now.into.loads, now.cache, now.read

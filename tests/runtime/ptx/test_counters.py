@@ -8,6 +8,7 @@ from runtime.ptx.counters import Counting
 from runtime.ptx.counters.banks import passes
 from runtime.ptx.counters.results import SECTOR
 from runtime.ptx.counters.sectors import Cache, Footprint
+from runtime.ptx.errors import MemoryFault
 from runtime.ptx.launch import kernels, launch
 from tests.runtime.ptx.support import kernel
 
@@ -129,6 +130,14 @@ def test_counters_by_line_and_name_add_up():
     found = counted(LOAD.format(step=8), words(256), words(32))
     assert sum(each.traffic.fetched for each in found.lines.values()) == 36
     assert found.data()["loads"]["fetched"] == 32
+
+
+def test_variables_of_a_module_are_counted_and_faults_named():
+    body = "mov.u64 %rd10, held;\nld.global.b32 %r2, [%rd10];\n"
+    found = counted(body, words(8), head=".global .align 4 .b32 held = 7;\n")
+    assert found.loads.ideal == 4
+    with pytest.raises(MemoryFault, match="byte 64 of p0"):
+        counted("ld.global.b32 %r2, [%rd0+64];", words(8))
 
 
 def test_a_footprint_spans_several_ranges():
