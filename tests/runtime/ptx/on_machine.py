@@ -81,13 +81,13 @@ def check(case, capability=80, dtype="fp32"):
     return [] if made is None else run_and_compare(case, *made, capability, TOLERANCE[dtype])
 
 
-def run_and_compare(case, module, feed, wanted, capability, tolerance):
+def run_and_compare(case, module, feed, wanted, capability, tolerance, library=None):
     """Run the module of a case and compare its results; returns the launches.
 
     The tolerance is absolute, beside one of 5e-5 of each number; that of narrow types is for 1, and
     for the largest number of a result.
     """
-    library = Library(capability)
+    library = library or Library(capability)
     compute = on_machine(module, library)
     wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]
     for (slot, want), found in zip(wants, compute(feed), strict=True):
