@@ -15,7 +15,7 @@ from compiler.driver import TARGETS
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
 from compiler.report.table import count
-from fluid.cli.infer_arguments import TOLERANCE, tolerance
+from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import subject

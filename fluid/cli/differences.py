@@ -17,7 +17,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, left_out, pipeline
-from fluid.cli.infer_arguments import TOLERANCE, tolerance
+from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject, subject

@@ -48,7 +48,7 @@ environment variables:
 COMMANDS = {
     "demo": ("fluid.cli.commands.demo", "add_demo"),
     "inspect": ("fluid.cli.inspect", "add_inspect"),
-    "infer": ("fluid.cli.infer_arguments", "add_infer"),
+    "infer": ("fluid.cli.commands.infer", "add_infer"),
     "run": ("fluid.cli.commands.run", "add_run"),
     "launch": ("fluid.cli.commands.launch", "add_launch"),
     "launch_ps": ("fluid.cli.commands.launch", "add_launch_ps"),

@@ -18,9 +18,9 @@ from bench.nets import zoo
 from fluid.cli import main as cli
 from fluid.cli.bisect import BISECT_EXAMPLES
 from fluid.cli.commands.demo import DEMO_EXAMPLES
+from fluid.cli.commands.infer import INFER_EXAMPLES
 from fluid.cli.commands.run import RUN_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
-from fluid.cli.infer_arguments import INFER_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.values.arrays import read_arrays
 from fluid.cli.values.results import looks_like_probabilities
