@@ -14,8 +14,10 @@ from compiler.codegen.ahead.build import build
 from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.target import TritonTarget
+from compiler.ir.graph import Graph
 from compiler.ir.philox import philox, uniform_by_key
 from compiler.ir.text.printer import parse, show
+from compiler.ir.types import DType, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.device.draw_keys import DrawKeys
@@ -280,6 +282,17 @@ def test_ops_that_draw_share_one_tensor_of_keys():
     assert "(Out=random_keys: i64[8]) = random_keys() {'seeds': [4, -1, -1, 0]}" in found
     assert found.count("Key=random_keys") == 4
     assert drawn_keys(found)[0] == found
+
+
+def test_keys_come_before_ops_that_a_pass_has_put_first():
+    """An op that reads nothing but feeds may be the first that was added to a graph."""
+    graph = Graph()
+    row = TensorType(DType.FP32, (4,))
+    out = graph.var("y", row)
+    graph.op("dropout", {"X": [graph.feed("x", row)]}, {"Out": [out]}, {"dropout_prob": 0.5})
+    graph.results = [out]
+    run_passes(graph, [DrawKeys(TritonTarget().supports)], Context())
+    assert [op.kind for op in graph.ops()] == ["random_keys", "dropout_by_key"]
 
 
 # ---- training -----------------------------------------------------------------------------------

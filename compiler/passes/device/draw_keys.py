@@ -54,7 +54,9 @@ class DrawKeys(Pass):
         if not without_seed:
             return
         keys = g.fresh("random_keys", TensorType(DType.INT64, (APART * len(without_seed),)))
-        g.op("random_keys", {}, {"Out": [keys]}, {"seeds": [_seed(op) for op in without_seed]})
+        seeds = {"seeds": [_seed(op) for op in without_seed]}
+        first = g.op("random_keys", {}, {"Out": [keys]}, seeds)
+        g.reorder([first, *(op for op in g.ops() if op is not first)])
         for place, op in enumerate(without_seed):
             self._assign_key(g, op, keys, APART * place, ctx)
 
