@@ -1,7 +1,7 @@
 """Compiler for Paddle 1.x `fluid` programs: `compile` a program into a `Module`, with `Options`.
 
 `explain` reports what each pass did while a module was compiled. The driver is imported at the
-first compilation, and the ops at the first registry lookup: running compiled modules needs neither.
+first compilation, and an op at its first lookup: running compiled modules needs neither.
 
 Where to start reading: `driver` (Program to Module), `ir` (programs and graphs), `passes` (rewrites
 of a graph), `freeze` and `plan` (the finished schedule), `codegen` (plan to source). `ops` holds
@@ -27,4 +27,7 @@ __getattr__, __dir__ = lazy_names(
         "compiler.ir.text.printer": "digest",
     },
 )
-fill_later(lambda: import_module("compiler.ops"))
+fill_later(
+    lambda: import_module("compiler.ops").import_all(),
+    lambda: import_module("compiler.ops.homes").HOMES,
+)

@@ -1,7 +1,8 @@
-"""Lazy imports: modules that are imported at first use, and a registry that one of them fills.
+"""Lazy imports: modules that are imported at first use, and a registry that some of them fill.
 
 A process that only runs compiled modules, such as a pool worker, never imports the ops; one that
-trains alone never imports what connects it to others. A package that exports names of several
+compiles imports those of its program; one that trains alone never imports what connects it to
+others. A package that exports names of several
 modules, most of them rarely used, declares them by `lazy_names`.
 
 `os.fork` waits until such imports have finished: a child has only the thread that forked, so if
@@ -17,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from threading import Condition, RLock, get_ident
 from typing import Any, NoReturn, TypeVar
@@ -25,7 +27,16 @@ T = TypeVar("T")
 FORK_WAITS = 10.0
 """Maximum seconds that a fork waits for imports of other threads."""
 
-_LATER: list[Callable[[], object]] = []
+
+@dataclass(frozen=True)
+class _Later:
+    """Entries of a registry that are not imported yet: all, or the module of some by key."""
+
+    fill: Callable[[], object]
+    homes: Callable[[], Mapping[str, str]]
+
+
+_LATER: list[_Later] = []
 _FILLING = RLock()
 _changed = Condition()
 _loading: Counter[int] = Counter()
@@ -67,22 +78,43 @@ def _named(module: str, home: str, name: str) -> Any:
     return getattr(import_module(home), name)
 
 
-def fill_later(fill: Callable[[], object]) -> None:
-    """Register `fill`, which registers ops, to be called at the first lookup of an unknown one."""
-    _LATER.append(fill)
+def fill_later(fill: Callable[[], object], homes: Callable[[], Mapping[str, str]] = dict) -> None:
+    """Register how a registry is filled at the first lookup of an unknown key.
+
+    `homes` maps keys to the modules that register them, so that one of them is enough; `fill`
+    imports everything, for keys that it does not list and for iteration.
+    """
+    _LATER.append(_Later(fill, homes))
 
 
-def filled(registry: T) -> T:
+def found_later(registry: dict[str, T], key: str) -> bool:
+    """Return whether a registry has a key, after importing what defines it; other threads wait."""
+    with _delay_forks(), _FILLING:
+        for home in [each.homes()[key] for each in _LATER if key in each.homes()]:
+            _add_missing(registry, lambda home=home: import_module(home))
+        return key in registry or key in filled(registry)
+
+
+def filled(registry: dict[str, T]) -> dict[str, T]:
     """Return the registry after all deferred fills; other threads wait until they are done."""
     with _delay_forks(), _FILLING:
         while _LATER:
-            fill = _LATER.pop()
+            later = _LATER.pop()
             try:
-                fill()
+                _add_missing(registry, later.fill)
             except BaseException:
-                _LATER.append(fill)
+                _LATER.append(later)
                 raise
     return registry
+
+
+def _add_missing(registry: dict[str, T], fill: Callable[[], object]) -> None:
+    """Add to a registry; what is registered already, perhaps by a user, remains."""
+    before = dict(registry)
+    try:
+        fill()
+    finally:
+        registry.update(before)
 
 
 @contextmanager

@@ -1,10 +1,14 @@
 """The ops of fluid: a folder for each subject, a file for each family, a class for each op.
 
-Importing this package fills the registry: every module here is imported, in order of its name.
+The registry imports the module of an op at its first lookup, which `homes` tells; for an op that is
+not listed there, all of them.
 """
 
 import pkgutil
 from importlib import import_module
 
-for _family in sorted(found.name for found in pkgutil.walk_packages(__path__, f"{__name__}.")):
-    import_module(_family)
+
+def import_all() -> None:
+    """Import every module of ops, in order of its name."""
+    for family in sorted(found.name for found in pkgutil.walk_packages(__path__, f"{__name__}.")):
+        import_module(family)

@@ -29,12 +29,11 @@ def state_obstacle(g: Graph, vars: Iterable[Var], reader: Op, ctx: Context) -> s
 def add_state(g: Graph, name: str, array: Array, dtype: DType, ctx: Context) -> Var:
     """Add state for an array; if the name is taken, its suffix is repeated until it is free.
 
-    The array is copied if it has the memory of another one.
+    The array may be that of no other state; it is copied if it is a view.
     """
     assert ctx.params is not None
     ending = name[name.rindex("@") :]
     while g.find(name) is not None:
         name += ending
-    shared = array.base is not None or any(array is each for each in ctx.params.values())
-    ctx.params[name] = array.astype(dtype.numpy, order="C", copy=shared)
+    ctx.params[name] = array.astype(dtype.numpy, order="C", copy=array.base is not None)
     return g.param(name, TensorType(dtype, cast("tuple[int, ...]", array.shape)))

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-import compiler.ops
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import find
 from compiler.ops.loss.samplers import SAMPLERS, class_chances, draw_classes, draw_unique
 from tests.ops.backward import gradient_op, types_of
 from tests.ops.samples import numbers
 from tests.ops.samples.sampled import CLASSES, CLASSIFIED, CUSTOM, NEGATIVE, OWN_PATHS, in_tree
-
-assert compiler.ops, "importing it fills the registry"
 
 WEIGHT = np.array([[0.5, -1], [1, 0], [-1.5, 0.5], [0.25, 2], [1, 1], [0.3, -0.7]], np.float32)
 ROWS = np.array([[1, -0.5], [0.25, 2]], np.float32)

@@ -66,7 +66,7 @@ from compiler.ir.opdef.slots import (
 from compiler.ir.opdef.traits import Traits
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType, type_of
-from compiler.lazy_loading import filled
+from compiler.lazy_loading import filled, found_later
 
 __all__ = [
     "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
@@ -326,7 +326,7 @@ def find(kind: str) -> type[OpDef]:
 
 def is_registered(kind: str) -> bool:
     """Return whether an op type is registered."""
-    return kind in _REGISTRY or kind in filled(_REGISTRY)
+    return kind in _REGISTRY or found_later(_REGISTRY, kind)
 
 
 def loaded(kind: str) -> type[OpDef] | None:

@@ -113,9 +113,19 @@ def _shape_only_array(var: Var) -> Array:
 
 def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
     try:
-        return dict(evaluate(op, given))
+        return _separate(dict(evaluate(op, given)), given)
     except Exception as error:
         raise CompileError(f"{op.kind}: {error}", op=show_op(op), source=op.source) from error
+
+
+def _separate(found: dict[Var, Array], given: Mapping[str, list[Array]]) -> dict[Var, Array]:
+    """Copy the results that are arrays of the inputs, or of earlier results."""
+    known = {id(each) for arrays in given.values() for each in arrays}
+    for var, array in found.items():
+        if id(array) in known:
+            found[var] = array.copy()
+        known.add(id(array))
+    return found
 
 
 def _is_uniform(array: Array) -> bool:
