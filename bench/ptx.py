@@ -26,6 +26,7 @@ import numpy as np
 
 import fluid
 from compiler.errors import CompileError
+from compiler.ir.opdef import GradOp, find
 from compiler.options import NARROW
 from fluid.cli.main import main as fluid_command
 from fluid.inference.packages import load_compiled
@@ -49,7 +50,7 @@ def run_call(case: Any, capability: int, dtype: str) -> str:
     """What became of a call: agrees, the same code as fp32, or on the host."""
     if dtype == "fp32":
         return "agree" if check(case, capability) else "on the host"
-    if dtype in NARROW and case.op.endswith("_grad"):
+    if dtype in NARROW and issubclass(find(case.op), GradOp):
         return "of training"  # narrow products are for inference
     made, plain = module_of(case, dtype=dtype), module_of(case)
     if made is None or plain is None:
