@@ -32,7 +32,7 @@ from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import ConstantParamExecutors
-from fluid.running.ptx_machine import with_machine_code
+from fluid.running.kernels_ahead import with_machine_code
 from fluid.running.resized_state import ResizedState
 from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets

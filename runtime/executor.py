@@ -113,7 +113,7 @@ class Executor(Generic[P]):
         names: Callable[[P, Scope], Mapping[str, Any]] = lambda _program, _scope: {},
         recorder: Callable[[], Recorder | None] = lambda: None,
         params: Callable[[Module, Scope], Params] = borrowed,
-        code: Callable[[Module], Coded] = lambda module: (module, {}),
+        code: Callable[[Module, Place], Coded] = lambda module, _: (module, {}),
     ) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
@@ -340,7 +340,7 @@ class Executor(Generic[P]):
             wait = waiter(device_of(place)) if isinstance(place, CUDAPlace) else None
             module, clocks = recorder.tap(module, wait)
             names |= clocks
-        module, kernels = self._code(module)
+        module, kernels = self._code(module, self.place)
         names |= kernels
         return load(module, self.place, params, counters=self.counters, names=names)
 

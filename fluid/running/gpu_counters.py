@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
-from fluid.running.ptx_machine import launchers
+from fluid.running.kernels_ahead import launchers
 from runtime.device import CUDAPlace
 from runtime.gpu.drivers import Driver
 from runtime.gpu.package import with_launchers

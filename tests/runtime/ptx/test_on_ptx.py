@@ -1,13 +1,17 @@
 """FLUID_GPU=ptx:80: packages and programs on CUDAPlace(0) run on the PTX machine."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import compiler
 import fluid
 from fluid.__main__ import main
 from fluid.inference.packages import load_compiled
+from fluid.running import kernels_ahead
 from runtime.errors import PlaceError
 
 pytest.importorskip("triton")
@@ -93,3 +97,28 @@ def test_other_machines_and_devices_are_refused(monkeypatch):
     monkeypatch.setenv("FLUID_GPU", "ptx:55")
     with pytest.raises(PlaceError, match="ptx:80"):
         device_of(fluid.CUDAPlace(0))
+
+
+def test_fluid_ahead_loads_binaries_of_all_kernels_before_the_first_step(monkeypatch, tmp_path):
+    """The same as on the machine, for a GPU; here its driver only takes note of what it loads."""
+    monkeypatch.delenv("FLUID_GPU")
+    monkeypatch.setenv("FLUID_AHEAD", "1")
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
+    loaded = []
+    driver = SimpleNamespace(
+        maker="cuda", announce=None, load=lambda code, entry, shared: loaded.append(code)
+    )
+    for name, given in (("device_of", "cuda:0"), ("gpu_of", "cuda:80"), ("driver_of", driver)):
+        monkeypatch.setattr(kernels_ahead, name, lambda *_, given=given: given)
+    monkeypatch.setattr(kernels_ahead, "stream_of", lambda device: lambda: 0)
+    program = fluid.Program()
+    with fluid.program_guard(program), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 8], "float32")
+        y = fluid.layers.reduce_sum(fluid.layers.softmax(x), dim=0)
+    module = compiler.compile(program, feed=["x"], fetch=[y], target="triton")
+    made, names = kernels_ahead.with_machine_code(module, fluid.CUDAPlace(0))
+    assert {spec.name for spec in module.kernels} <= names.keys()
+    assert len(loaded) == len(module.kernels) > 0 and "triton.jit" not in made.source
+    assert all(code.startswith(b"\x7fELF") for code in loaded)
+    on_cpu = kernels_ahead.with_machine_code(replace(module, target="native"), fluid.CPUPlace())
+    assert on_cpu[1] == {}

@@ -1,0 +1,59 @@
+"""Kernels of programs compiled ahead of their first step, in parallel, as for a GPU elsewhere.
+
+Always for the PTX machine; on a GPU if `FLUID_AHEAD` is set, instead of one after the other by
+Triton at their first launch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.options import Cache
+from runtime.device import CUDAPlace, Place
+from runtime.gpu.cuda import device_of, gpu_of, interprets, machine, stream_of
+from runtime.gpu.drivers import Driver
+from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.package import driver_of, with_launchers
+
+__all__ = ["launchers", "with_machine_code"]
+
+
+def with_machine_code(module: Module, place: Place) -> tuple[Module, Mapping[str, Any]]:
+    """The module and the globals that replace its kernels, if they are compiled ahead.
+
+    Raises CompileError if Triton is missing or a kernel does not compile, and
+    UnsupportedInstruction for PTX that the machine does not execute.
+    """
+    device = _device(place) if module.target == "triton" and not interprets() else ""
+    if not device:
+        return module, {}
+    driver = driver_of(device, gpu_of(device))
+    return with_launchers(module, launchers(module, device, lambda name: driver))
+
+
+def _device(place: Place) -> str:
+    """The device that kernels are compiled ahead for; empty if Triton compiles at launches."""
+    if wanted := machine():
+        return wanted
+    ahead = os.environ.get("FLUID_AHEAD", "0") not in ("", "0")
+    return device_of(place) if ahead and isinstance(place, CUDAPlace) else ""
+
+
+def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> dict[str, Launcher]:
+    """The kernels of a module, compiled for a device, by name; `driver` is that of a kernel."""
+    build = import_module("compiler.codegen.ahead.build").build
+    manifest = import_module("compiler.codegen.ahead.manifest")
+    targets = import_module("compiler.codegen.ahead.gpus").gpus(gpu_of(device))
+    cache = Cache.from_env()
+    (built,) = build([module], targets, cache.folder, cache.limit)
+    stream = stream_of(device)
+    made: dict[str, Launcher] = {}
+    for row, each in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):
+        own = driver(row.kernel)  # the PTX machine takes the assembly
+        suffix = "ptx" if own.announce is not None else manifest.LOADED[own.maker]
+        made[row.kernel] = Launcher(row, own, each.code.files[suffix], stream)
+    return made
