@@ -188,8 +188,13 @@ def ir_lines(kernels: Mapping[str, str]) -> list[str]:
     """The lines of a source that assign the LLVM IR of kernels, by name."""
     lines = ["KERNELS_IR = {"]
     for name, text in kernels.items():
-        lines += [f"    {name!r}: '''", *map(expect_one_line, text.splitlines()), "''',"]
+        lines += [f"    {name!r}: '''", *_printable(text.splitlines()), "''',"]
     return [*lines, "}"]
+
+
+def _printable(lines: list[str]) -> list[str]:
+    """Lines of which none has a control character, which are checked at once where none has."""
+    return lines if "".join(lines).isprintable() else [*map(expect_one_line, lines)]
 
 
 def _texts(literals: Mapping[str, str]) -> dict[str, str]:

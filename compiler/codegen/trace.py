@@ -125,8 +125,7 @@ class Expr:
             return True
         raise TypeError("a pointwise body compares with ==; write xp.equal(X, Y)")
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __and__(self, other: Term) -> Expr:
         return self.tracer.call("logical_and", self, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -16,21 +16,16 @@ class Place:
     lines: list[str | Place] = field(default_factory=list["str | Place"])
 
 
-def flattened(lines: Sequence[str | Place]) -> Iterator[str]:
-    """All lines in order, with those that were added at marked places."""
+def flattened(lines: Sequence[str | Place], marked: list[Place]) -> list[str]:
+    """All lines in order, with those that were added at marked places, which are listed too."""
+    found: list[str] = []
     for each in lines:
-        if isinstance(each, Place):
-            yield from flattened(each.lines)
+        if isinstance(each, str):
+            found.append(each)
         else:
-            yield each
-
-
-def places(lines: Sequence[str | Place]) -> Iterator[Place]:
-    """The marked places among lines, in order."""
-    for each in lines:
-        if isinstance(each, Place):
-            yield each
-            yield from places(each.lines)
+            marked.append(each)
+            found += flattened(each.lines, marked)
+    return found
 
 
 def with_ends(phi: str, ends: Mapping[str, str]) -> str:

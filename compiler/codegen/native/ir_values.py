@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,18 @@ class Type:
     element: str
     lanes: int = 0
 
-    def __str__(self) -> str:
+    @staticmethod
+    @cache
+    def named(element: str, lanes: int = 0) -> Type:
+        """The type of an element and lanes, of which there is one."""
+        return Type(element, lanes)
+
+    @cached_property
+    def _text(self) -> str:
         return f"<{self.lanes} x {self.element}>" if self.lanes else self.element
+
+    def __str__(self) -> str:
+        return self._text
 
     @property
     def is_float(self) -> bool:
@@ -24,7 +35,7 @@ class Type:
     @property
     def scalar(self) -> Type:
         """The type of one lane."""
-        return replace(self, lanes=0)
+        return Type.named(self.element)
 
     @property
     def bits(self) -> int:
@@ -44,11 +55,11 @@ class Type:
 
     def vector(self, lanes: int) -> Type:
         """The vector of `lanes` elements of this type; the scalar type for 0."""
-        return replace(self, lanes=lanes)
+        return Type.named(self.element, lanes)
 
     def of(self, element: Type) -> Type:
         """The type with as many lanes as this one and another element."""
-        return replace(element, lanes=self.lanes)
+        return Type.named(element.element, self.lanes)
 
 
 _FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from compiler.codegen.native.ir_places import Place, flattened, places, with_ends
+from compiler.codegen.native.ir_places import Place, flattened, with_ends
 from compiler.codegen.native.ir_values import (
     BF16,
     F16,
@@ -95,8 +95,9 @@ class Function:
         """The definition; a function without result returns at its end."""
         head = f"{self.result} @{self.name}({', '.join(map(str, self.parameters))})"
         end = ["  ret void"] if self.result == VOID else []
-        lines = list(flattened(self._lines))
-        ends = {each.start: each.end for each in places(self._lines) if each.end != each.start}
+        marked: list[Place] = []
+        lines = flattened(self._lines, marked)
+        ends = {each.start: each.end for each in marked if each.end != each.start}
         if ends:
             lines = [with_ends(line, ends) if " = phi " in line else line for line in lines]
         return "\n".join([f"define {self._linkage}{head} nounwind {{", *lines, *end, "}"])
