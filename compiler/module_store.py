@@ -36,7 +36,7 @@ from compiler.codegen.module import Module, with_ir, without_ir
 from compiler.errors import ParseError
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
-from compiler.private_folders import is_private, trim
+from compiler.private_folders import is_due, is_private, trim
 from compiler.processors import available_processors
 from compiler.record import Record
 from compiler.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays, write_atomically
@@ -101,7 +101,7 @@ class ModuleStore:
             text = json.dumps(_fields(module, bool(added))).encode()
             digest = hashlib.sha256(text).hexdigest().encode()
             write_atomically(self._entry_path(key), [digest, b"\n", text])
-            self._trim()
+            self._trim(key, len(text) + _nbytes(added))
 
     def arrays(self, key: str) -> dict[str, Array]:
         """Return the arrays that were stored with a module; none if they are missing."""
@@ -116,14 +116,15 @@ class ModuleStore:
         with suppress(OSError):
             if self._has_room(arrays) and self._entry_path(key).exists():
                 put_arrays(self._prepared_path(key), arrays)
-                self._trim()
+                self._trim(key, _nbytes(arrays))
 
     def _has_room(self, arrays: Mapping[str, Array]) -> bool:
-        return 2 * sum(each.nbytes for each in arrays.values()) <= self.limit
+        return 2 * _nbytes(arrays) <= self.limit
 
-    def _trim(self) -> None:
+    def _trim(self, key: str, added: int) -> None:
         """Remove entries above the limit: the arrays of an entry are as old as the entry."""
-        trim({each: _entry_of(each) for each in self.root.iterdir()}, self.limit)
+        if is_due(key, added, self.limit):
+            trim({each: _entry_of(each) for each in self.root.iterdir()}, self.limit)
 
     def _arrays_path(self, key: str) -> Path:
         return self.root / f"{key}{SUFFIX}"
@@ -133,6 +134,10 @@ class ModuleStore:
 
     def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
+
+
+def _nbytes(arrays: Mapping[str, Array]) -> int:
+    return sum(each.nbytes for each in arrays.values())
 
 
 def _found(place: Path) -> dict[str, Array]:

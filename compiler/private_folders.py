@@ -69,29 +69,45 @@ def trim(entries: Mapping[Path, Path], limit: int) -> None:
     its last use. One that another process removes meanwhile counts as empty; one that cannot be
     removed remains.
     """
-    sizes = {
-        place: _size(place) for place in sorted(entries, key=lambda each: _used(entries[each]))
-    }
-    excess = sum(sizes.values()) - limit
-    for place, size in sizes.items():
+    found = {place: _size_and_use(place, used) for place, used in entries.items()}
+    excess = sum(size for size, _ in found.values()) - limit
+    if excess <= 0:
+        return
+    for place in sorted(found, key=lambda each: (found[each][1], str(entries[each]))):
         if excess <= 0:
             return
         _remove(place)
-        excess -= size
+        excess -= found[place][0]
 
 
-def _used(file: Path) -> tuple[float, str]:
-    """Return the modification time of a file, then its path to break ties."""
+def is_due(key: str, nbytes: int, limit: int) -> bool:
+    """Whether to trim after an entry was added under a digest in hexadecimal: for entries of at
+    least 1/256 of the limit, and one of eight others.
+
+    Trimming looks at all files, which takes longer than to store a small one; entries exceed the
+    limit by about 1/32 at most.
+    """
+    return 256 * nbytes >= limit or int(key[-1], 16) % 8 == 0
+
+
+def _size_and_use(place: Path, used: Path) -> tuple[int, float]:
+    """The bytes of a file, or of the files in a folder, and the time of the last use."""
+    found = _stat(place)
+    last = found if used == place else _stat(used)
+    return _size(place, found), last.st_mtime if last is not None else 0.0
+
+
+def _stat(place: Path) -> os.stat_result | None:
     with suppress(OSError):
-        return file.stat().st_mtime, str(file)
-    return 0.0, str(file)
+        return place.stat()
+    return None
 
 
-def _size(place: Path) -> int:
-    """Return the bytes of a file, or of the files in a folder."""
-    with suppress(OSError):
-        files = place.iterdir() if place.is_dir() else [place]
-        return sum(file.stat().st_size for file in files)
+def _size(place: Path, found: os.stat_result | None) -> int:
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        return 0 if found is None else found.st_size
+    with suppress(OSError), os.scandir(place) as files:
+        return sum(each.stat().st_size for each in files)
     return 0
 
 

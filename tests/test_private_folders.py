@@ -1,5 +1,6 @@
 """Caches of code are used where only their user can write to them."""
 
+import hashlib
 import os
 import warnings
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler.codegen.ahead import build
-from compiler.private_folders import is_private, trim
+from compiler.private_folders import is_due, is_private, trim
 from runtime.gpu import cuda
 
 
@@ -110,3 +111,9 @@ def test_what_was_used_least_recently_is_removed_whether_file_or_folder(tmp_path
     assert [each.exists() for each in (folder, kept)] == [False, True]
     trim(entries, 0)
     assert not kept.exists()
+
+
+def test_large_entries_are_trimmed_after_and_one_of_eight_others():
+    digests = [hashlib.sha256(bytes([n])).hexdigest() for n in range(256)]
+    assert all(is_due(each, 4, 1024) for each in digests)
+    assert 16 <= sum(is_due(each, 3, 1024) for each in digests) <= 48

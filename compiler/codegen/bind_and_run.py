@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -207,7 +208,7 @@ class Frame:
         key = (name_hint, body)
         if key not in self._carried:
             self._carried[key] = self.names.make(name_hint)
-            source = textwrap.dedent(inspect.getsource(body))
+            source = _source_of(body)
             mine = f"def {self._carried[key]}("
             source = source.replace(f"def {body.__name__}(", mine, 1)
             self.functions.append(self._with_globals(source, body))
@@ -250,6 +251,12 @@ class Frame:
         """End a block."""
         self.body.depth -= 1
         self._kept.pop()
+
+
+@lru_cache(4096)
+def _source_of(body: Callable[..., Any]) -> str:
+    """The source of a function, without the indentation of where it is defined."""
+    return textwrap.dedent(inspect.getsource(body))
 
 
 def as_is(kind: Any, value: Any) -> Any:

@@ -21,7 +21,7 @@ from tempfile import NamedTemporaryFile
 
 from compiler.codegen.native.machine import Machine
 from compiler.options import Cache
-from compiler.private_folders import is_private, trim
+from compiler.private_folders import is_due, is_private, trim
 from runtime.native.build import OPTIONS, build, llvm_version
 
 _LARGEST = 16 << 20
@@ -61,13 +61,14 @@ class ObjectCache:
         return code
 
     def put(self, objects: Mapping[str, bytes]) -> None:
-        """Store objects by key, then trim; nothing is stored if the disk is full or read-only."""
+        """Store objects by key, and trim; nothing is stored if the disk is full or read-only."""
         with suppress(OSError):
             for key, code in objects.items():
                 with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
                     draft.write(hashlib.sha256(code).digest() + code)
                 Path(draft.name).replace(self._place(key))
-            trim({each: each for each in self.root.iterdir()}, self.limit)
+            if is_due(next(iter(objects)), sum(map(len, objects.values())), self.limit):
+                trim({each: each for each in self.root.iterdir()}, self.limit)
 
     def _place(self, key: str) -> Path:
         return self.root / f"{key}.o"

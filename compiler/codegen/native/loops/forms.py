@@ -33,6 +33,7 @@ class Axis:
 
 
 Atom: TypeAlias = "Axis | Expr"
+Limits: TypeAlias = "tuple[Size, Size] | None"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Form:
 
 
 _SMALL = 2**31
-_LIMITS: dict[DType, tuple[Size, Size]] = {
+_LIMITS: dict[DType, Limits] = {
     DType.BOOL: (0, 1), DType.UINT8: (0, 255), DType.INT8: (-128, 127),
     DType.INT16: (-(2**15), 2**15 - 1), DType.INT32: (-_SMALL, _SMALL - 1),
 }  # fmt: skip
@@ -95,6 +96,7 @@ class Forms:
     axes: list[list[Axis]] = field(default_factory=list["list[Axis]"])
     loops: list[list[Axis]] = field(default_factory=list["list[Axis]"])
     known: dict[Expr, Form] = field(default_factory=dict[Expr, Form])
+    known_limits: dict[Expr, Limits] = field(default_factory=dict[Expr, Limits])
 
     def of(self, term: Term) -> Form:
         """The form of an index."""
@@ -179,7 +181,7 @@ class Forms:
 
     # ---- bounds ----
 
-    def bounds(self, form: Form) -> tuple[Size, Size] | None:
+    def bounds(self, form: Form) -> Limits:
         """The smallest and largest value of a form, as far as sizes show it."""
         low, high = form.offset, form.offset
         for atom, factor in form.terms:
@@ -190,18 +192,19 @@ class Forms:
             low, high = low + first * factor, high + last * factor
         return low, high
 
-    def limits(self, term: Term) -> tuple[Size, Size] | None:
+    def limits(self, term: Term) -> Limits:
         """The smallest and largest value of an integer expression, if they are known."""
         if not isinstance(term, Expr):
             return None if isinstance(term, float) else (int(term), int(term))
-        if term.dtype in _LIMITS:
-            return _LIMITS[term.dtype]
         if term.dtype is not DType.INT64:
-            return None
-        form = self.of(term)
-        return self._limits(term) if form.coefficient(term) else self.bounds(form)
+            return _LIMITS.get(term.dtype)
+        if term not in self.known_limits:
+            form = self.of(term)
+            found = self._limits(term) if form.coefficient(term) else self.bounds(form)
+            self.known_limits[term] = found
+        return self.known_limits[term]
 
-    def _limits(self, part: Expr) -> tuple[Size, Size] | None:
+    def _limits(self, part: Expr) -> Limits:
         """The limits of an expression that is no form."""
         if part.fn == "index_mod" and (size := size_of(part.args[1])) is not None:
             return 0, size - 1
