@@ -1,5 +1,6 @@
 """What every test may ask for: golden updates, a GPU or a reason without one, a clean fluid."""
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -85,6 +86,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.skip(reason=str(reason)))
 
 
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, of which there are many, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
+
+
 def missing_gpu() -> str | None:
     """Return why GPU tests cannot run here, or None where they can."""
     if importlib.util.find_spec("torch") is None:
@@ -97,9 +104,12 @@ def missing_gpu() -> str | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep compiled kernels apart from those of the user, for this run of the tests."""
+    """Keep compiled kernels apart from those of the user; the processes of a run share them."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FLUID_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FLUID_CACHE", str(folder))
         yield
 
 

@@ -239,8 +239,22 @@ def ordered(
 
     Operands needed only by known nodes are omitted.
     """
+    return _sorted([root], known, below)
+
+
+def all_parts(
+    roots: Iterable[Expr], below: Callable[[Expr], Sequence[Expr]] = Expr.parts
+) -> list[Expr]:
+    """All nodes of some expressions, each once, in topological order, as in `ordered`."""
+    return _sorted(roots, (), below)
+
+
+def _sorted(
+    roots: Iterable[Expr], known: Container[Expr], below: Callable[[Expr], Sequence[Expr]]
+) -> list[Expr]:
     order: dict[Expr, None] = {}
-    stack: list[tuple[Expr, bool]] = [(root, False)]
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in roots]
+    stack.reverse()
     while stack:
         part, seen = stack.pop()
         if part in order or part in known:
@@ -250,14 +264,6 @@ def ordered(
         else:
             stack.append((part, True))
             stack += [(arg, False) for arg in reversed(below(part))]
-    return list(order)
-
-
-def all_parts(roots: Iterable[Expr]) -> list[Expr]:
-    """All nodes of some expressions, each once, in topological order."""
-    order: dict[Expr, None] = {}
-    for root in roots:
-        order |= dict.fromkeys(ordered(root, order))
     return list(order)
 
 

@@ -17,7 +17,7 @@ from compiler.codegen.kernel.body import Store, number_of
 from compiler.codegen.native.loops.body import Axes, Body
 from compiler.codegen.native.loops.forms import Axis, Form
 from compiler.codegen.native.machine import Machine
-from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
+from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 
@@ -80,12 +80,7 @@ def passes_of(body: Body) -> list[Pass]:
 
 def _needed(roots: Iterable[Expr]) -> list[Expr]:
     """The expressions that roots are computed from in one pass: reductions are known."""
-    found: dict[Expr, None] = {}
-    for root in roots:
-        found |= dict.fromkeys(
-            ordered(root, found, lambda p: [] if p.fn == "reduce" else p.parts())
-        )
-    return list(found)
+    return all_parts(roots, lambda part: [] if part.fn == "reduce" else part.parts())
 
 
 def _loops_of(body: Body, store: Store) -> frozenset[int]:

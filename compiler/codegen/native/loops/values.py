@@ -36,6 +36,9 @@ class Values(Memory):
         """A term in registers; a number is of the dtype."""
         if not isinstance(term, Expr):
             return literal(REGISTER[dtype or DType.FP32], term)
+        known = self._found(term)
+        if known is not None:
+            return known
         for part in ordered(term, below=self.missing):
             self._computed(part)
         return self._computed(term)
