@@ -6,6 +6,7 @@ import multiprocessing
 import resource
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -95,17 +96,18 @@ class _Child:
         raise _Lost(f"hang: more than {allowed:g} s")
 
     def end(self) -> None:
-        """Let the child return."""
-        self._pipe.close()
+        """Let the child return; closing the pipe would not do, since later forks hold it too."""
+        with suppress(OSError):
+            self._pipe.send(None)
         self._process.join(5)
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
 
 
 def _serve(function: Callable[[int], Any], pipe: Connection, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while True:
-        try:
-            index = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(function(index))
+    with suppress(EOFError):  # of a caller that is gone
+        while (index := pipe.recv()) is not None:
+            pipe.send(function(index))

@@ -17,7 +17,7 @@ from runtime.collective.record import MAX_FAILURE_CHARS, Record
 INTERVAL = 0.5
 """Seconds between two heartbeats."""
 
-LEAVE_LIMIT = 1.0
+LEAVE_LIMIT = 5.0
 """Seconds that a rank waits at exit for its last record to be published."""
 
 

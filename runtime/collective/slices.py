@@ -3,7 +3,7 @@
 Calls into torch.distributed may block past their own timeouts, for example if another server
 listens on the port of the store. They run in a daemon thread, while the caller waits for it in
 slices. If one returns during interpreter shutdown, C++ aborts the process: so process exit waits
-a second for abandoned calls, and requests that can be polled are not made as blocking calls.
+seconds for abandoned calls, and requests that can be polled are not made as blocking calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAUSE = 0.02
 CALL = "collective call"
 """The name of threads that call the engine."""
 
-ENDING = 1.0
+ENDING = 5.0
 """Seconds that process exit waits for abandoned calls."""
 
 T = TypeVar("T")

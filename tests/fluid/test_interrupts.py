@@ -75,11 +75,13 @@ def interrupt() -> Iterator[Callable[[float], None]]:
 
 
 def interrupted(training: Training, interrupt: Callable[[float], None], seconds: float) -> bool:
-    """Train until the signal comes; whether it came within a run."""
+    """Train until the signal comes; False if nothing but a finaliser saw it within seconds."""
+    until = time.monotonic() + 5
     try:
         interrupt(seconds)
-        for number in range(10_000):
-            training.step(number)
+        number = 0
+        while time.monotonic() < until:
+            training.step(number := number + 1)
     except KeyboardInterrupt:
         return True
     return False
