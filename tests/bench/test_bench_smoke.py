@@ -112,7 +112,7 @@ def test_policies_take_what_others_found_for_recorded_lives() -> None:
 
 def test_compile_time_of_a_model_and_of_synthetic_programs() -> None:
     model = compile_time.measure_model("fit_a_line", repeats=1)
-    synthetic = list(compile_time.measure_synthetic([42, 84], repeats=1))
+    synthetic = list(compile_time.measure_synthetic([84, 168], repeats=1))
     assert {"to_graph", "schedule", "reuse_memory", "emit", "python"} <= set(model["stages"])
     assert "growth" in compile_time.report(model, synthetic)
 
