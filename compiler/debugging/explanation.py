@@ -149,6 +149,7 @@ def study(
     fetch: Sequence[str],
     sizes: Mapping[str, int],
     *,
+    target: str = "numpy",
     params: MutableMapping[str, Array] | None = None,
     options: Options | None = None,
     dump: Path | None = None,
@@ -160,7 +161,8 @@ def study(
     """
     graph = to_graph(program, feed_shapes(program, feed), list(fetch))
     return study_graph(
-        title, graph, sizes, params=params, options=options, dump=dump, like=program
+        title, graph, sizes, target=target, params=params, options=options, dump=dump,
+        like=program,
     )  # fmt: skip
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from compiler.cost.native_steps import NativeStep
 from compiler.escape import one_line
 from compiler.report.memory import size_text
@@ -32,9 +34,9 @@ class CpuLimits:
     bandwidths: Mapping[int, float]
 
     def bandwidth(self, moved: int) -> float:
-        """The bandwidth measured for the least memory that holds so many bytes."""
-        return next((rate for held, rate in self.bandwidths.items() if moved <= held),
-                    [*self.bandwidths.values()][-1])  # fmt: skip
+        """The bandwidth for so many bytes: on lines between the measured points, in logarithms."""
+        held, rates = np.log([*self.bandwidths.keys()]), np.log([*self.bandwidths.values()])
+        return float(np.exp(np.interp(np.log(max(1, moved)), held, rates)))
 
     def seconds(self, flops: int, moved: int) -> float:
         """The least time for operations and bytes: of those two, the longer."""
@@ -116,7 +118,11 @@ class NativeReport:
         left = len(longest) - SHOWN
         rows += [(f"and {left} more", *[""] * 8)] * (left > 0)
         cut = len(heads) if self.limits else 5
-        return table([row[:cut] for row in rows], left=2)
+        skipped = () if any(each.source for each in longest) else (1,)
+        return table(
+            [[text for at, text in enumerate(row[:cut]) if at not in skipped] for row in rows],
+            left=2 - len(skipped),
+        )
 
     def _row(self, step: NativeStep) -> tuple[str, ...]:
         name = step.kinds if len(step.kinds) <= WIDEST else step.kinds[: WIDEST - 1] + "…"
@@ -136,4 +142,4 @@ def _limits_text(report: NativeReport) -> str:
     limits = report.limits
     slopes = (f"{rate / 1e9:.0f} GB/s in {size_text(n)}" for n, rate in limits.bandwidths.items())
     reached = ", ".join([f"{limits.flops / 1e9:.0f} GFLOP/s", *slopes])
-    return f"{text}; measured with {count(limits.threads, 'thread')}: {reached}"
+    return f"{text}; this one reaches, with {count(limits.threads, 'thread')},\n  {reached}"

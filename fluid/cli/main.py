@@ -41,7 +41,7 @@ start here:
 'fluid COMMAND --help' describes each command.
 
 environment variables:
-  FLUID_TARGET=native               run on the CPU as machine code instead of NumPy calls
+  FLUID_TARGET=numpy                run on the CPU in NumPy calls instead of machine code
   FLUID_TRACEBACK=full              show all frames in tracebacks, not only those of the script
 """
 

@@ -20,6 +20,7 @@ Written by `fluid demo`, and written anew by the next one.
 
 report.html      the training program, pass by pass; the memory of its step; its module
 inference.html   the same for the saved model, batch norms folded
+machine.html     the same as machine code: LLVM IR and assembly of each kernel, and its time
 train/, infer/   the graph after each pass as text (00-start.ir, ...), the plan, the Python module
 model/           the saved model, in the files of Paddle 1.x
 digits.npy       digits to feed it: fluid infer model --input digits.npy

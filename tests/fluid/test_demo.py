@@ -25,7 +25,8 @@ from fluid.demo.story import LIMIT
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
-    "README.txt", "report.html", "inference.html", "train", "infer", "model", "digits.npy"
+    "README.txt", "report.html", "inference.html", "machine.html", "train", "infer", "model",
+    "digits.npy",
 }  # fmt: skip
 
 
@@ -78,6 +79,15 @@ def test_passes_are_shown_for_training_and_inference(told):
     assert "normalises with the statistics of the batch (training)" in " ".join(told[1].split())
     assert re.search(r"^\s*\d+\.\d\s+13 → 11", tables[1])
     assert all(name in told[1] for name in ("fold_constants", "reuse_memory", "insert_deletes"))
+
+
+def test_machine_code_computes_the_same(told):
+    shown = told[1].split("Machine code  ")[1]
+    assert re.search(r"conv2d\+elementwise_add\+relu .* µs ", shown)
+    (moved_by,) = re.findall(r"probabilities differ by at most (\S+)", shown)
+    assert float(moved_by) <= LIMIT / 10
+    page = (told[0] / "machine.html").read_text(encoding="utf-8")
+    assert "vfmadd" in page
 
 
 def test_memory_shrinks(told):

@@ -55,10 +55,11 @@ def test_a_measured_step_is_compared_with_the_roofline(seen: Study) -> None:
     assert "in NumPy: uniform_random_batch_size_like (net.py:3): it draws from" in text
 
 
-def test_bandwidth_is_that_of_memory_which_holds_the_bytes() -> None:
-    assert [LIMITS.bandwidth(n) for n in (1, 1 << 18, 1 << 20, 1 << 40)] == [
-        50e9, 50e9, 10e9, 10e9,
-    ]  # fmt: skip
+def test_bandwidth_is_interpolated_between_the_measured_sizes() -> None:
+    small, large = LIMITS.bandwidths
+    ends = [LIMITS.bandwidth(n) for n in (0, 1, small, large, 1 << 40)]
+    assert ends == pytest.approx([50e9, 50e9, 50e9, 10e9, 10e9])
+    assert LIMITS.bandwidth(round((small * large) ** 0.5)) == pytest.approx((50e9 * 10e9) ** 0.5)
 
 
 def test_the_chart_is_well_formed_whatever_the_names_are() -> None:
