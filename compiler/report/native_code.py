@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,8 +36,9 @@ class CpuLimits:
 
     def bandwidth(self, moved: int) -> float:
         """The bandwidth for so many bytes: on lines between the measured points, in logarithms."""
-        held, rates = np.log([*self.bandwidths.keys()]), np.log([*self.bandwidths.values()])
-        return float(np.exp(np.interp(np.log(max(1, moved)), held, rates)))
+        held = [math.log(size) for size in self.bandwidths]
+        rates = [math.log(rate) for rate in self.bandwidths.values()]
+        return math.exp(float(np.interp(math.log(max(1, moved)), held, rates)))
 
     def seconds(self, flops: int, moved: int) -> float:
         """The least time for operations and bytes: of those two, the longer."""
