@@ -11,21 +11,16 @@ another thread were importing, the child would wait for the import lock forever.
 
 from __future__ import annotations
 
-import concurrent.futures.thread
-import logging
-import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from threading import Condition, RLock, get_ident
+from threading import RLock
 from typing import Any, NoReturn, TypeVar
 
+from compiler.fork_delay import delay_forks
+
 T = TypeVar("T")
-FORK_WAITS = 10.0
-"""Maximum seconds that a fork waits for imports of other threads."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +33,11 @@ class _Later:
 
 _LATER: list[_Later] = []
 _FILLING = RLock()
-_changed = Condition()
-_loading: Counter[int] = Counter()
-"""Number of imports in progress, by thread."""
 
 
 def load(imported: Callable[[], T]) -> T:
     """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
-    with _delay_forks():
+    with delay_forks():
         return imported()
 
 
@@ -89,7 +81,7 @@ def fill_later(fill: Callable[[], object], homes: Callable[[], Mapping[str, str]
 
 def found_later(registry: dict[str, T], key: str) -> bool:
     """Return whether a registry has a key, after importing what defines it; other threads wait."""
-    with _delay_forks(), _FILLING:
+    with delay_forks(), _FILLING:
         for home in [each.homes()[key] for each in _LATER if key in each.homes()]:
             _add_missing(registry, lambda home=home: import_module(home))
         return key in registry or key in filled(registry)
@@ -97,7 +89,7 @@ def found_later(registry: dict[str, T], key: str) -> bool:
 
 def filled(registry: dict[str, T]) -> dict[str, T]:
     """Return the registry after all deferred fills; other threads wait until they are done."""
-    with _delay_forks(), _FILLING:
+    with delay_forks(), _FILLING:
         while _LATER:
             later = _LATER.pop()
             try:
@@ -115,40 +107,3 @@ def _add_missing(registry: dict[str, T], fill: Callable[[], object]) -> None:
         fill()
     finally:
         registry.update(before)
-
-
-@contextmanager
-def _delay_forks() -> Generator[None]:
-    """Delay forks by other threads within the block."""
-    thread = get_ident()
-    with _changed:
-        _loading[thread] += 1
-    try:
-        yield
-    finally:
-        with _changed:
-            _loading[thread] -= 1
-            if not _loading[thread]:
-                del _loading[thread]
-            _changed.notify_all()
-
-
-def _before_fork() -> None:
-    """Wait for imports of other threads; none starts until `_after_fork`."""
-    thread = get_ident()
-    _changed.acquire()
-    _changed.wait_for(lambda: not any(each != thread for each in _loading), FORK_WAITS)
-
-
-def _after_fork() -> None:
-    _changed.release()
-
-
-# Hooks run in reverse order of registration, so these take their locks, which imports may
-# need, after ours.
-_REGISTERED_BEFORE = logging, concurrent.futures.thread
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
-    )

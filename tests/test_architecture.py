@@ -25,6 +25,7 @@ GROUND = (
     "compiler.errors",
     "compiler.escape",
     "compiler.limits",
+    "compiler.fork_delay",
     "compiler.lazy_loading",
     "compiler.syntax_trees",
 )
@@ -60,6 +61,7 @@ COMPILED = (
     "compiler.tracebacks",
     "compiler.codegen.module",
     "compiler.ir.dims",
+    "compiler.fork_delay",
     "compiler.lazy_loading",
     "compiler.ir.types",
     "compiler.extras",
@@ -213,7 +215,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid.incubate": ("compiler", "runtime", "fluid", "fleet"),
     "fluid.paddle": ("compiler", "runtime", "fluid", "fleet"),
     "fleet": ("compiler", "runtime", "fluid"),
-    "compiler.lazy_loading": (),
+    "compiler.fork_delay": (),
+    "compiler.lazy_loading": ("compiler.fork_delay",),
 }
 FOLDERS = {
     room for room in TABLE if room != "compiler" and (ROOT / room.replace(".", "/")).is_dir()

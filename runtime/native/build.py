@@ -21,6 +21,7 @@ from typing import Any
 
 from compiler.codegen.native.machine import Machine
 from compiler.errors import CompileError
+from compiler.fork_delay import delay_forks
 from compiler.lazy_loading import load
 
 OPTIONS = ("-disable-lsr",)
@@ -39,8 +40,13 @@ def build(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> dic
     """
     if kernels:
         _llvm()
-    if threads < 2 or len(kernels) < 2:
-        return {name: _object(name, text, machine) for name, text in kernels.items()}
+    with delay_forks():  # a child would free LLVM's objects, whose lock another thread may hold
+        if threads < 2 or len(kernels) < 2:
+            return {name: _object(name, text, machine) for name, text in kernels.items()}
+        return _by_several(threads, kernels, machine)
+
+
+def _by_several(threads: int, kernels: Mapping[str, str], machine: Machine) -> dict[str, bytes]:
     longest_first = sorted(kernels.items(), key=lambda each: -len(each[1]))
     with ThreadPoolExecutor(min(threads, len(kernels)), "fluid-build") as pool:
         jobs = {name: pool.submit(_object, name, text, machine) for name, text in longest_first}
@@ -49,8 +55,9 @@ def build(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> dic
 
 def assembly(text: str, machine: Machine) -> str:
     """The assembly of IR text; of any of the machines, whatever this CPU is."""
-    target = _target(machine)
-    return str(target.emit_assembly(_parsed("kernel", text, target, machine.triple)))
+    with delay_forks():
+        target = _target(machine)
+        return str(target.emit_assembly(_parsed("kernel", text, target, machine.triple)))
 
 
 def llvm_version() -> str:
@@ -73,14 +80,15 @@ def link(objects: Sequence[bytes], names: Sequence[str]) -> tuple[dict[str, int]
     """
     llvm = _llvm()
     linker, number = _linker()
-    library = llvm.JITLibraryBuilder()
-    for each in objects:
-        library.add_object_img(each)
-    for name in names:
-        library.export_symbol(name)
-    number.append(len(number))
-    held = library.add_current_process().link(linker, f"fluid{number[-1]}")
-    return {name: int(held[name]) for name in names}, held
+    with delay_forks():
+        library = llvm.JITLibraryBuilder()
+        for each in objects:
+            library.add_object_img(each)
+        for name in names:
+            library.export_symbol(name)
+        number.append(len(number))
+        held = library.add_current_process().link(linker, f"fluid{number[-1]}")
+        return {name: int(held[name]) for name in names}, held
 
 
 @cache
@@ -91,10 +99,11 @@ def _llvm() -> Any:
     except (ImportError, OSError) as error:
         hint = "pip install llvmlite, or take the NumPy target: FLUID_TARGET=numpy"
         raise CompileError(f"native code needs llvmlite: {error}", hint=hint) from error
-    for option in OPTIONS:
-        llvm.set_option("fluid", option)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    with delay_forks():
+        for option in OPTIONS:
+            llvm.set_option("fluid", option)
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
     _unlock(llvm.ffi.lib.LLVMPY_ParseAssembly)
     _unlock(llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory)
     return llvm

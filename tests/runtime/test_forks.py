@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.native.machine import MACHINES
 from compiler.ir.cached_property import cached_property
 from compiler.lazy_loading import load
+from runtime.native import build
 from runtime.prefetching_reader import Prefetcher
 
 SECONDS = 20
@@ -130,6 +132,28 @@ def test_a_fork_waits_for_an_import_of_another_thread(
     assert child(use) == 0
     thread.join()
     del sys.modules[name]
+
+
+def test_a_fork_waits_for_a_compilation_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its LLVM objects would be freed in the child, where llvmlite's lock may be held for ever."""
+    started, ended = threading.Event(), threading.Event()
+
+    def compiled(*_: object) -> bytes:
+        started.set()
+        time.sleep(0.3)
+        ended.set()
+        return b""
+
+    monkeypatch.setattr(build, "_object", compiled)
+    thread = threading.Thread(target=build.build, args=({"a": "", "b": ""}, MACHINES["avx2"], 2))
+    thread.start()
+    started.wait()
+
+    def look() -> None:
+        assert ended.is_set()
+
+    assert child(look) == 0
+    thread.join()
 
 
 def test_a_child_computes_the_property_that_another_thread_was_computing() -> None:

@@ -156,7 +156,9 @@ def pool_cells(
         if largest:
             output[(..., *position)] = cell.max(axis=axes, initial=np.finfo(images.dtype).min)
         else:
-            output[(..., *position)] = cell.sum(axis=axes) / (divisor or max(cell[0, 0].size, 1))
+            output[(..., *position)] = cell.sum(axis=axes) / (
+                divisor or max(int(np.prod(cell.shape[2:])), 1)
+            )
     return output
 
 
@@ -172,7 +174,8 @@ def pool_cells_gradient(
     for position in np.ndindex(*[len(axis) for axis in cells]):
         spans = cell_index(cells, position)
         cell, upstream = images[spans], d_output[(..., *position)]
-        share: Array = np.full(cell.shape, 1 / (divisor or max(cell[0, 0].size, 1)), cell.dtype)
+        pixels = divisor or max(int(np.prod(cell.shape[2:])), 1)
+        share: Array = np.full(cell.shape, 1 / pixels, cell.dtype)
         if largest and cell.size:
             flat = cell.reshape(*cell.shape[:2], -1)
             share = np.zeros_like(flat)
