@@ -57,7 +57,9 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         batch, channels, height, width = images.shape
         depth = channels // (times * times)
         parts = images.reshape(batch, depth, times, times, height, width)
-        result = parts.transpose(0, 1, 4, 2, 5, 3).reshape(batch, depth, height * times, -1)
+        result = parts.transpose(0, 1, 4, 2, 5, 3).reshape(
+            batch, depth, height * times, width * times
+        )
         return to_layout(self.data_format, result)
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
@@ -65,7 +67,9 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         batch, channels, height, width = upstream.shape
         rows, columns = height // times, width // times
         parts = upstream.reshape(batch, channels, rows, times, columns, times)
-        result = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
+        result = parts.transpose(0, 1, 3, 5, 2, 4).reshape(
+            batch, channels * times * times, rows, columns
+        )
         return {"X": to_layout(self.data_format, result)}
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:

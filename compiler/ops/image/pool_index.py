@@ -50,7 +50,8 @@ def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -
     found = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
     for position in np.ndindex(*shape):
         spans = cell_index(cells, position)
-        cell = images[spans].reshape(*images.shape[:2], -1)
+        cell = images[spans]
+        cell = cell.reshape(*images.shape[:2], int(np.prod(cell.shape[2:])))
         if cell.size:
             found[(..., *position)] = positions[spans].reshape(-1)[cell.argmax(axis=2)]
     return found
@@ -59,8 +60,7 @@ def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -
 def take_at(images: Array, positions: Array) -> Array:
     """Return the elements of images [N, C, …] at flat image indices."""
     flat, indices = (
-        images.reshape(*images.shape[:2], -1),
-        positions.reshape(*positions.shape[:2], -1),
+        each.reshape(*each.shape[:2], int(np.prod(each.shape[2:]))) for each in (images, positions)
     )
     found = np.take_along_axis(flat, np.maximum(indices, 0), axis=2)
     least = np.finfo(images.dtype).min
@@ -73,7 +73,9 @@ def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
     size = int(np.prod(sizes))
     flat = np.zeros(batch * channels * size, values.dtype)
     starts = np.arange(batch * channels)[:, None] * size
-    indices = positions.reshape(batch * channels, -1).astype(np.int64)
+    indices = positions.reshape(batch * channels, int(np.prod(positions.shape[2:]))).astype(
+        np.int64
+    )
     valid = indices >= 0
     np.add.at(flat, (starts + indices)[valid], values.reshape(indices.shape)[valid])
     return flat.reshape(*shape)
@@ -232,7 +234,9 @@ def expect_positions(Indices: Array, size: int) -> None:
 def put_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
     """Return images of a shape with values at flat positions; the last of duplicates remains."""
     images = np.zeros(tuple(shape), values.dtype)
-    flat, indices = images.reshape(*shape[:2], -1), positions.reshape(*shape[:2], -1)
+    flat, indices = (
+        each.reshape(*each.shape[:2], int(np.prod(each.shape[2:]))) for each in (images, positions)
+    )
     np.put_along_axis(flat, indices.astype(np.int64), values.reshape(indices.shape), axis=2)
     return images
 

@@ -177,7 +177,7 @@ def pool_cells_gradient(
         pixels = divisor or max(int(np.prod(cell.shape[2:])), 1)
         share: Array = np.full(cell.shape, 1 / pixels, cell.dtype)
         if largest and cell.size:
-            flat = cell.reshape(*cell.shape[:2], -1)
+            flat = cell.reshape(*cell.shape[:2], int(np.prod(cell.shape[2:])))
             share = np.zeros_like(flat)
             np.put_along_axis(share, flat.argmax(axis=2)[:, :, None], 1, axis=2)
         upstream = upstream.reshape(*cell.shape[:2], *[1] * len(cells))

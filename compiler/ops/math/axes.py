@@ -77,7 +77,7 @@ def check_indices(positions: Array, size: int, op: str) -> None:
 
     They are viewed as unsigned, so that one comparison finds negative ones too.
     """
-    if positions.view(f"u{positions.itemsize}").max(initial=0) >= size:
+    if positions.size and positions.view(f"u{positions.itemsize}").max() >= size:
         wrong = positions[(positions < 0) | (positions >= size)].reshape(-1)[0]
         raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 

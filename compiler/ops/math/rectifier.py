@@ -262,4 +262,4 @@ class Maxout(OpDef, op="maxout"):
 
 def group_channels(X: Array, groups: int, axis: int) -> Array:
     """Split X's channel axis in two, the second of size `groups`."""
-    return X.reshape(*X.shape[:axis], -1, groups, *X.shape[axis + 1 :])
+    return X.reshape(*X.shape[:axis], X.shape[axis] // groups, groups, *X.shape[axis + 1 :])

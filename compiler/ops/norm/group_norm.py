@@ -65,7 +65,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         return {"X": X, "Scale": vector, "Bias": vector}
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
-        rows = X.reshape(X.shape[0] * X.shape[1], -1)
+        rows = X.reshape(X.shape[0] * X.shape[1], int(np.prod(X.shape[2:])))
         mean, inverse = rows.mean(axis=1), 1 / np.sqrt(rows.var(axis=1) + self.epsilon)
         normal = (rows - mean[:, None]) * inverse[:, None]
         y, shape = normal.reshape(X.shape), (-1, *[1] * (X.ndim - 2))
@@ -76,7 +76,8 @@ class InstanceNorm(OpDef, op="instance_norm"):
     def grad(
         self, X: Array, Scale: Array | None, SavedMean: Array, SavedVariance: Array, d_Y: Array
     ) -> dict[str, Array]:
-        rows, inverse = X.reshape(len(SavedMean), -1), SavedVariance[:, None]
+        rows = X.reshape(len(SavedMean), int(np.prod(X.shape[2:])))
+        inverse = SavedVariance[:, None]
         normal = (rows - SavedMean[:, None]) * inverse
         upstream = d_Y.reshape(rows.shape)
         factor = 1 if Scale is None else np.tile(Scale, X.shape[0])[:, None]
@@ -152,6 +153,11 @@ def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
     return k.astype(k.size(size), compute_dtype(like.type.dtype))
 
 
+def _image_rows(images: Array) -> Array:
+    """Return images [N, …] as rows [N, numbers of an image], also where there are none."""
+    return images.reshape(len(images), int(np.prod(images.shape[1:])))
+
+
 def channel_groups(channels: int, groups: int) -> list[slice]:
     """Return the channels of each group; the last one is smaller if C is not divisible."""
     size = (channels - 1) // groups + 1
@@ -195,7 +201,7 @@ class GroupNorm(OpDef, op="group_norm"):
         y, shape = np.empty(images.shape, X.dtype), (-1, *[1] * (X.ndim - 2))
         mean, variance = np.empty((2, len(X), self.groups), X.dtype)
         for group, part in enumerate(channel_groups(images.shape[1], self.groups)):
-            rows = images[:, part].reshape(len(X), -1)
+            rows = _image_rows(images[:, part])
             mean[:, group], variance[:, group] = rows.mean(axis=1), rows.var(axis=1)
             deviation = np.sqrt(variance[:, group] + self.epsilon)[:, None]
             normal = (rows - mean[:, group][:, None]) / deviation
@@ -221,7 +227,7 @@ class GroupNorm(OpDef, op="group_norm"):
         scaled, d_x = upstream * scale.reshape(shape), np.empty(y.shape, Y.dtype)
         inverse = 1 / np.sqrt(Variance + self.epsilon)
         for group, part in enumerate(channel_groups(y.shape[1], self.groups)):
-            rows = [each[:, part].reshape(len(Y), -1) for each in (scaled, normal)]
+            rows = [_image_rows(each[:, part]) for each in (scaled, normal)]
             result = normal_gradient(rows[0], rows[1], inverse[:, group][:, None])
             d_x[:, part] = result.reshape(d_x[:, part].shape)
         axes = (0, *range(2, Y.ndim))
