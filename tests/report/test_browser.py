@@ -207,7 +207,7 @@ def test_the_overview_has_the_account_of_every_pass(shared, tmp_path):
 
 def test_code_shows_each_kernel_with_its_ops(browser):
     browser.press("5")
-    assert "made of" in browser.text("#kernel")
+    assert "conv2d + elementwise_add + relu" in browser.text("#kernel h2")
     assert "np." in browser.text("#kernel .listing")
     kernels = browser.evaluate("document.querySelectorAll('#kernels li').length")
     for _ in range(3):
