@@ -1,17 +1,24 @@
-"""Roofline charts as SVG text: GFLOP/s over operations per byte, with logarithmic axes."""
+"""Roofline charts as SVG text: GFLOP/s over operations per byte, with logarithmic axes.
+
+Dots have numbers, whose names and times are in the legend, so that names never overlap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from math import ceil, floor, log2
 
 from compiler.escape import html_text, one_line
+from compiler.report.roofline import time_text
 
-WIDTH, HEIGHT, MARGIN = 640, 420, 60
-ROOF, DOT = "#d62728", "#1f77b4"
-NAMED = 6
-"""Points that have their name in the chart, the longest first."""
+WIDTH, HEIGHT, MARGIN, LEGEND = 600, 460, 60, 320
+"""Pixels: of the plane with its margins, and of the legend to its right."""
+LINE = 18
+ROOFS, DOT = ("#8c1d18", "#d62728", "#f0907a"), "#1f77b4"
+NAMED, LONGEST_NAME = 14, 34
+"""Points that are listed, the longest first, and the most characters of a name."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,16 @@ def roofline_chart(
         _Axis.over(intensities, WIDTH - 2 * MARGIN),
         _Axis.over([peak * 1.2, peak / 64, *(p.rate for p in points)], HEIGHT - 2 * MARGIN),
     )
-    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    width = WIDTH + LEGEND
+    size = f'width="{width}" height="{HEIGHT}" viewBox="0 0 {width} {HEIGHT}"'
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<rect width="{width}" height="{HEIGHT}" fill="white"/>',
         _text(WIDTH / 2, MARGIN / 2, title, "middle"),
         _text(WIDTH / 2, HEIGHT - MARGIN / 4, "operations per byte", "middle"),
-        _text(MARGIN, MARGIN - 8, "GFLOP/s", "middle"),
-        *_grid(plane), *_roofs(plane, peak, bandwidths), *_dots(plane, points), "</svg>",
+        _text(MARGIN, MARGIN - 20, "GFLOP/s", "middle"),
+        *_grid(plane), *_roofs(plane, peak, bandwidths), *_dots(plane, points),
+        *_legend(bandwidths, points), "</svg>",
     ]) + "\n"  # fmt: skip
 
 
@@ -99,19 +108,16 @@ def _roofs(plane: _Plane, peak: float, bandwidths: Mapping[str, float]) -> Itera
     right = 2.0**plane.x.high
     first = min((peak / each for each in bandwidths.values()), default=right)
     (a, top), (b, _) = plane.at(first, peak), plane.at(right, peak)
-    yield f'<path d="M{a:.1f} {top:.1f}H{b:.1f}" stroke="{ROOF}" fill="none" stroke-width="2"/>'
-    yield _text(b, top - 6, f"{peak:.0f} GFLOP/s", "end", ROOF)
-    for name, bandwidth in bandwidths.items():
+    yield _line(a, top, b, top, ROOFS[0])
+    yield _text(b, top - 6, f"{peak:.0f} GFLOP/s", "end", ROOFS[0])
+    for bandwidth, colour in zip(bandwidths.values(), cycle(ROOFS), strict=False):
         start = max(2.0**plane.x.low, 2.0**plane.y.low / bandwidth)
-        (a, low), (b, top) = plane.at(start, start * bandwidth), plane.at(peak / bandwidth, peak)
-        yield f'<path d="M{a:.1f} {low:.1f}L{b:.1f} {top:.1f}" stroke="{ROOF}" stroke-width="2"/>'
-        yield _text(a + 6, low - 4, f"{name}: {bandwidth:.0f} GB/s", "start", ROOF)
+        yield _line(*plane.at(start, start * bandwidth), *plane.at(peak / bandwidth, peak), colour)
 
 
 def _dots(plane: _Plane, points: Sequence[Point]) -> Iterable[str]:
     whole = sum(each.seconds for each in points)
-    longest = sorted(points, key=lambda each: -each.seconds)
-    for place, point in enumerate(longest):
+    for place, point in enumerate(_longest_first(points), 1):
         x, y = plane.at(point.intensity, point.rate)
         radius = 3 + 9 * (point.seconds / whole) ** 0.5
         label = f"{point.name}: {point.rate:.1f} GFLOP/s, {point.seconds * 1e6:.1f} µs"
@@ -119,9 +125,32 @@ def _dots(plane: _Plane, points: Sequence[Point]) -> Iterable[str]:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{DOT}" fill-opacity="0.6">'
             f"<title>{html_text(one_line(label))}</title></circle>"
         )
-        if place < NAMED:
-            name = point.name if len(point.name) <= 32 else point.name[:31] + "…"
-            yield _text(x, y - radius - 3, name, "middle", DOT)
+        if place <= NAMED:
+            yield _text(x + radius + 2, y + 4, str(place), "start", DOT)
+
+
+def _legend(bandwidths: Mapping[str, float], points: Sequence[Point]) -> Iterable[str]:
+    """The colour of each bandwidth, and the names and times of the longest points."""
+    y = MARGIN
+    for (name, rate), colour in zip(bandwidths.items(), cycle(ROOFS), strict=False):
+        yield _line(WIDTH - 20, y - 4, WIDTH, y - 4, colour)
+        yield _text(WIDTH + 8, y, f"{rate:.0f} GB/s in {name}", "start", colour)
+        y += LINE
+    for place, point in enumerate(_longest_first(points)[:NAMED], 1):
+        y += LINE
+        cut = point.name[: LONGEST_NAME - 1] + "…"
+        name = point.name if len(point.name) <= LONGEST_NAME else cut
+        yield _text(WIDTH, y, str(place), "end", DOT)
+        yield _text(WIDTH + 8, y, f"{name}  {time_text(point.seconds)}", "start", DOT)
+
+
+def _longest_first(points: Sequence[Point]) -> list[Point]:
+    return sorted(points, key=lambda each: -each.seconds)
+
+
+def _line(x: float, y: float, to_x: float, to_y: float, colour: str) -> str:
+    path = f"M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"
+    return f'<path d="{path}" stroke="{colour}" fill="none" stroke-width="2"/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str, colour: str = "black") -> str:

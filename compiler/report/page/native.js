@@ -28,5 +28,5 @@ function folded(title, text) {
 function rooflineChart() {
   if (!data.native || !data.native.chart) return [];
   const parsed = new DOMParser().parseFromString(data.native.chart, "image/svg+xml");
-  return [el("h2", {}, "Roofline of this CPU"), el("p", { class: "quiet lead" }, "Measured steps: a dot's area is its time. Slopes are the bandwidth of copies of so many bytes."), document.importNode(parsed.documentElement, true)];
+  return [el("h2", { style: { "margin-top": "2rem" } }, "Roofline of this CPU"), el("p", { class: "quiet lead" }, "Measured steps: the longer its time, the larger a dot. Slopes are the bandwidth of copies of so many bytes."), document.importNode(parsed.documentElement, true)];
 }
