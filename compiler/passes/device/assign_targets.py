@@ -30,7 +30,7 @@ class OpTarget(Protocol):
 
 
 class AssignTargets(Pass):
-    """y = f(x)  =  y = f(x) @native or @triton; else x' = to_host(x); y' = f(x'); y = to_device(y').
+    """y = f(x)  =  y = f(x) @native or @triton; x' = to_host(x); y' = f(x'); y = to_device(y').
 
     Ops that the target has no code for run in NumPy (host fallback) and are reported. If the target
     is a device, each value is copied once, after its producer. State keeps its placement: a host op
