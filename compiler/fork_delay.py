@@ -1,8 +1,8 @@
-"""`os.fork` waits for what other threads must not be interrupted in: imports and LLVM's calls.
+"""`os.fork` waits for what other threads must not be interrupted in: imports, calls of libraries.
 
-A child has only the thread that forked. A lock that another thread held, of an import or of
-llvmlite, would stay locked in it for ever; and objects of another thread's frames are freed in the
-child before any hook can replace their locks.
+A child has only the thread that forked. A lock that another thread held, of an import, of llvmlite
+or of OpenBLAS, would stay locked in it for ever; and objects of another thread's frames are freed
+in the child before any hook can replace their locks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from threading import Condition, get_ident
 FORK_WAITS = 10.0
 """Maximum seconds that a fork waits for other threads."""
 
-_changed = Condition()
+FORK_LOCK = Condition()
+"""Held during a fork: to be held for calls of microseconds; `delay_forks` is for longer ones."""
 _delaying: Counter[int] = Counter()
 """Number of blocks that each thread is in."""
 
@@ -27,27 +28,27 @@ _delaying: Counter[int] = Counter()
 def delay_forks() -> Generator[None]:
     """Let forks by other threads wait until the end of the block."""
     thread = get_ident()
-    with _changed:
+    with FORK_LOCK:
         _delaying[thread] += 1
     try:
         yield
     finally:
-        with _changed:
+        with FORK_LOCK:
             _delaying[thread] -= 1
             if not _delaying[thread]:
                 del _delaying[thread]
-            _changed.notify_all()
+            FORK_LOCK.notify_all()
 
 
 def _before_fork() -> None:
     """Wait for the blocks of other threads; none starts until `_after_fork`."""
     thread = get_ident()
-    _changed.acquire()
-    _changed.wait_for(lambda: not any(each != thread for each in _delaying), FORK_WAITS)
+    FORK_LOCK.acquire()
+    FORK_LOCK.wait_for(lambda: not any(each != thread for each in _delaying), FORK_WAITS)
 
 
 def _after_fork() -> None:
-    _changed.release()
+    FORK_LOCK.release()
 
 
 # Hooks run in reverse order of registration, so these take their locks, which imports may

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from compiler.codegen.module import Module, without_ir
+from compiler.fork_delay import FORK_LOCK
 from compiler.ir.dims import evaluate
 from runtime.loaded_libraries import loaded_libraries
 
@@ -55,8 +56,13 @@ class BlasThreads:
     def limit(self, count: int) -> int:
         """Limit products to `count` threads; return the previous number."""
         before, self.most = self.most, count
-        self.write(count)
+        self._write(count)
         return before
+
+    def _write(self, count: int) -> None:
+        """Set the number; a child of a fork would find OpenBLAS's lock of it held for ever."""
+        with FORK_LOCK:
+            self.write(count)
 
     def one(self, step: Step) -> Step:
         """Wrap a step so that its products run on one thread."""
@@ -64,11 +70,11 @@ class BlasThreads:
         def narrow(*feeds: Any) -> Any:
             if self.most == 1:
                 return step(*feeds)
-            self.write(1)
+            self._write(1)
             try:
                 return step(*feeds)
             finally:
-                self.write(self.most)
+                self._write(self.most)
 
         return narrow
 
@@ -89,7 +95,7 @@ def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
 def may_multiply(module: Module) -> bool:
     """Whether NumPy may compute products in a module's steps: in native code kernels do.
 
-    OpenBLAS changes its number of threads under a lock, which a forked child may find locked.
+    OpenBLAS changes its number of threads under a lock, for which forks would have to wait.
     """
     return module.target != "native" or _PRODUCTS.search(without_ir(module.source)) is not None
 
