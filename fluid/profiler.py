@@ -106,12 +106,12 @@ def profiler(
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
+def recording(recorder: Recorder | None = None) -> Iterator[Recorder]:
     """Record times within a `with` block, apart from those of a profiler that is on.
 
     Not in the reference.
     """
-    before, recorded = _State.recorder, Recorder()
+    before, recorded = _State.recorder, recorder or Recorder()
     _State.recorder = recorded
     try:
         yield recorded

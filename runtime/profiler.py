@@ -96,6 +96,10 @@ class Recorder:
         self.passes: list[Span] = []
         """Compile times of the passes of each module, until it was tapped."""
 
+    def add(self, span: Span) -> None:
+        """Record a span that has ended."""
+        self.spans.append(span)
+
     def clear(self) -> None:
         """Drop all recorded spans."""
         self.spans.clear()
@@ -112,7 +116,7 @@ class Recorder:
         taps = Taps(module.source, module.dims)
         tapped = replace(module, source="\n".join([*taps.lines, ""]))
         self.passes += _passes(module, perf_counter_ns())
-        return tapped, {MARK: StepClock(taps, module, self.spans, wait)}
+        return tapped, {MARK: StepClock(taps, module, self.add, wait)}
 
 
 class TimedCode(Protocol):
@@ -141,12 +145,16 @@ class StepClock:
     """
 
     def __init__(
-        self, taps: Taps, module: Module, spans: list[Span], wait: Callable[[], None] | None = None
+        self,
+        taps: Taps,
+        module: Module,
+        record: Callable[[Span], None],
+        wait: Callable[[], None] | None = None,
     ) -> None:
         self._wait = wait
         self._steps, self._order = taps.steps, taps.order
         self._module = module
-        self._spans = spans
+        self._record_span = record
         self._marks: list[_Mark] = []
         self._known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self._used: list[tuple[int, int]] = []
@@ -173,12 +181,12 @@ class StepClock:
         return self._known[sizes]
 
     def _record(self) -> None:
-        """Append the spans of a run."""
+        """Record the spans of a run."""
         for mark, following in pairwise(self._marks):
             if mark.step != START:
                 made, live = self._used[mark.step]
                 ops, end = self._steps[mark.step], following.at
-                self._spans.append(Span(ops, mark.at, end, made, live, mark.flops, mark.moved))
+                self._record_span(Span(ops, mark.at, end, made, live, mark.flops, mark.moved))
 
     def sequence(self, native: TimedCode, items: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs native commands, each timed by the executor.

@@ -13,7 +13,7 @@ from compiler.debugging.explanation import Study
 from compiler.plan import Step
 from compiler.report.roofline import scaled
 from compiler.report.table import table
-from fluid.cli.native_profile import random_array
+from fluid.cli.profiling.native import random_array
 from fluid.running.gpu_counters import count_step
 from runtime.ptx.counters import KernelCounters
 

@@ -21,7 +21,7 @@ from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import CommandError, SavedModel, load_model, load_package
-from fluid.cli.profile import profiled
+from fluid.cli.profiling.steps import profiled
 from fluid.cli.target import on_target
 from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays

@@ -28,7 +28,7 @@ from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from fluid.cli.gpu_counters import Counted, counter_table, gpu_counters
 from fluid.cli.model import CommandError, SavedModel, shape_text
-from fluid.cli.native_profile import native_report, write_kernels
+from fluid.cli.profiling.native import native_report, write_kernels
 from fluid.cli.subject import Subject, kinds, subject
 from runtime.profiler import Span, trace
 
@@ -133,7 +133,7 @@ def inspect(given: argparse.Namespace) -> int:
     target = _target(given)
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
-    seen = _study(found, sizes, options, given.dump, target)
+    seen = compiled(found, sizes, target, options, given.dump)
     counters = gpu_counters(seen) if given.counters else []
     if given.json == Path("-"):
         print(_json(seen, GPUS[given.roofline], counters))
@@ -230,10 +230,18 @@ def _options(given: argparse.Namespace) -> Options:
     return replace(options, disable=off, dtype=dtype)
 
 
-def _study(
-    found: Subject, sizes: Mapping[str, int], options: Options, dump: Path | None, target: str
+def compiled(
+    found: Subject,
+    sizes: Mapping[str, int],
+    target: str,
+    options: Options | None = None,
+    dump: Path | None = None,
 ) -> Study:
-    """Compile the graph and record each pass; unspecified dims are `Options.typical`."""
+    """Compile the graph and record each pass; unspecified dims are `Options.typical`.
+
+    The options are those of the environment by default. Raises CommandError for an unknown dim.
+    """
+    options = options or Options.from_env()
     known = {name for var in found.graph.feeds() for name in var.type.names}
     for name in sizes:
         if name not in known:

@@ -35,6 +35,7 @@ start here:
   fluid inspect out/demo/model      show the model it saved
   fluid infer out/demo/model --input out/demo/digits.npy
   fluid run train.py                run your own script that imports paddle 1.x
+  fluid profile train.py            run it, and show the time of each op
   fluid launch --nproc_per_node 2 train.py      the same in two processes
   fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
 
@@ -50,6 +51,7 @@ COMMANDS = {
     "inspect": ("fluid.cli.inspect", "add_inspect"),
     "infer": ("fluid.cli.commands.infer", "add_infer"),
     "run": ("fluid.cli.commands.run", "add_run"),
+    "profile": ("fluid.cli.commands.profile", "add_profile"),
     "launch": ("fluid.cli.commands.launch", "add_launch"),
     "launch_ps": ("fluid.cli.commands.launch", "add_launch_ps"),
     "ps": ("fluid.cli.ps", "add_ps"),
@@ -72,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == 0 and given.name == "run":
         run = load(partial(import_module, "fluid.cli.run"))
         return int(run.run_script(given.script, given.trace, given.module))
+    if code == 0 and given.name == "profile" and given.script:
+        scripts = load(partial(import_module, "fluid.cli.profiling.script"))
+        return int(scripts.profile_script(given.script))
     return code
 
 

@@ -15,7 +15,7 @@ from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.native_code import NativeReport
 from fluid.cli.model import SavedModel
-from fluid.cli.native_profile import native_report
+from fluid.cli.profiling.native import native_report
 from fluid.running.targets import default_target
 from runtime.device import CPUPlace
 

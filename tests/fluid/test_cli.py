@@ -19,6 +19,7 @@ from fluid.cli import main as cli
 from fluid.cli.bisect import BISECT_EXAMPLES
 from fluid.cli.commands.demo import DEMO_EXAMPLES
 from fluid.cli.commands.infer import INFER_EXAMPLES
+from fluid.cli.commands.profile import PROFILE_EXAMPLES
 from fluid.cli.commands.run import RUN_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
@@ -92,13 +93,13 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 def test_examples_in_help_parse():
     shown = [cli.EXAMPLES, DEMO_EXAMPLES, RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
-    text = "\n".join([*shown, BISECT_EXAMPLES, COMPARE_EXAMPLES])
+    text = "\n".join([*shown, BISECT_EXAMPLES, COMPARE_EXAMPLES, PROFILE_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
     assert len(commands) > 30
     names = {cli.parser().parse_args(command).name for command in commands}
     known = {"demo", "inspect", "infer", "run", "launch", "launch_ps", "bisect", "compare"}
-    assert names == known
+    assert names == known | {"profile"}
 
 
 def test_version(capsys):

@@ -13,7 +13,7 @@ import pytest
 import fluid
 from compiler.codegen.native.host import detected
 from fluid.cli import main as cli
-from fluid.cli.profile import steps_table
+from fluid.cli.profiling.steps import steps_table
 from fluid.cli.target import use_target
 from fluid.profiler import recording
 from runtime.profiler import Span

@@ -11,7 +11,7 @@ from compiler.ir.text.parser import parse
 from compiler.report.kernel_lines import kernels
 from compiler.report.native_code import CpuLimits
 from compiler.report.roofline_chart import Point, roofline_chart
-from fluid.cli import native_profile
+from fluid.cli.profiling import native as native_profile
 from tests.fluid.test_cli import GOLDEN, refused, run
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")

@@ -10,7 +10,7 @@ from compiler.report.table import count, table
 from fluid.profiler import recording
 from runtime.profiler import Span
 
-__all__ = ["profiled"]
+__all__ = ["profiled", "short"]
 
 WARM_UPS, RUNS, PATIENCE, LISTED = 2, 50, 1.0, 40
 """Runs before times are kept, the most that are kept, the seconds after which no more begin, and
@@ -68,8 +68,8 @@ def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
         rates = tuple(f"{each / max(spent, 1):.1f}" for each in (first.flops, first.moved))
     calls = f"{len(spans) / runs:g}"
     return (
-        _short(first.kinds),
-        _short(first.outputs),
+        short(first.kinds),
+        short(first.outputs),
         first.line,
         calls,
         f"{spent / 1e3:.2f}",
@@ -78,5 +78,6 @@ def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
     )
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Cut a text to the width of a column."""
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

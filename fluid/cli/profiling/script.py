@@ -1,0 +1,92 @@
+"""`fluid profile SCRIPT`: the time that each op took in all steps of a script."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.report.roofline import time_text
+from compiler.report.table import count, table
+from fluid.cli.profiling.steps import short
+from fluid.cli.run import run_script
+from fluid.profiler import recording
+from runtime.profiler import Recorder, Span
+
+__all__ = ["Totals", "profile_script"]
+
+LISTED = 40
+"""The rows of the table."""
+
+
+@dataclass
+class Total:
+    """All runs of a step: `first` is one of them, `spent` the nanoseconds of all."""
+
+    first: Span
+    calls: int = 0
+    spent: int = 0
+    flops: int = 0
+    moved: int = 0
+
+    def add(self, span: Span) -> None:
+        """Add a run."""
+        self.calls += 1
+        self.spent += span.stop - span.start
+        self.flops += span.flops
+        self.moved += span.moved
+
+
+class Totals(Recorder):
+    """Adds up the runs of each step: a long script takes no more memory than a short one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: dict[tuple[str, ...], Total] = {}
+
+    def add(self, span: Span) -> None:
+        """Add a span that has ended to its step."""
+        self.steps.setdefault(span.ops, Total(span)).add(span)
+
+
+def profile_script(script: Path) -> int:
+    """Run a script, then print its steps, longest first; returns the exit code of the script."""
+    totals, start = Totals(), time.perf_counter()
+    try:
+        with recording(totals):
+            return run_script(script)
+    finally:
+        sys.stdout.flush()
+        print(f"\n{report(totals, time.perf_counter() - start)}", flush=True)
+
+
+def report(totals: Totals, seconds: float) -> str:
+    """The table of steps, and their share of the `seconds` that the script took."""
+    steps = sorted(totals.steps.values(), key=lambda each: -each.spent)
+    if not steps:
+        return f"no program was run in {time_text(seconds)}"
+    whole = sum(each.spent for each in steps)
+    rows = [_row(each, whole) for each in steps[:LISTED]]
+    left = len(steps) - LISTED
+    rows += [(f"and {left} shorter ones", *[""] * 8)] * (left > 0)
+    heads = ("ops", "output", "line", "calls", "total ms", "µs each", "share", "GFLOP/s", "GB/s")
+    passes = sum(each.stop - each.start for each in totals.passes)
+    return "\n".join([
+        table([heads, *rows], indent="", left=3),
+        f"{count(len(steps), 'step')} took {time_text(whole / 1e9)} of {time_text(seconds)}; "
+        f"passes of the compiler {time_text(passes / 1e9)}",
+    ])  # fmt: skip
+
+
+def _row(step: Total, whole: int) -> tuple[str, ...]:
+    rates: Iterable[str] = ("in NumPy", "")
+    if step.flops or step.moved:
+        rates = (f"{each / max(step.spent, 1):.1f}" for each in (step.flops, step.moved))
+    first = step.first
+    return (
+        short(first.kinds), short(first.outputs), first.line, f"{step.calls:,}",
+        f"{step.spent / 1e6:.2f}", f"{step.spent / step.calls / 1e3:.2f}",
+        f"{100 * step.spent / max(whole, 1):.1f} %", *rates,
+    )  # fmt: skip
