@@ -8,8 +8,9 @@ One step of small versions of ResNet-50 (training and inference), a Transformer,
 and wide & deep for clicks, and of LeNet as it is. For each family of kernels: launches a step,
 ideal bytes, sectors that multiprocessors fetch and store ÷ ideal (`fetched`), the same of distinct
 sectors of a launch (`memory`), accesses of shared memory and passes for each, and the share of
-threads that diverge (docs/ptx.md). Kernels that move less than a hundredth of a step are in
-`others`.
+threads that diverge (docs/ptx.md). Kernels that move less than a hundredth of a step, and access
+less of its shared memory, are in `others`. The goal of sectors is for families without products
+that move a hundredth or more: a tensor of a few bytes never fills a sector.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ def report(results: Mapping[str, Sequence[Row]], before: Mapping[str, Sequence[R
 
 def _goals(found: Sequence[Row]) -> list[str]:
     families = [row for row in found if row["family"] not in ("all", "others")]
-    moving = [row for row in families if not PRODUCTS.match(row["family"])]
+    least = LEAST * found[-1]["kB"]
+    moving = [r for r in families if r["kB"] >= least and not PRODUCTS.match(r["family"])]
     worst = max(moving, key=lambda row: row["fetched"], default=None)
     shared = found[-1]["passes"]
     lines = []

@@ -9,7 +9,8 @@ each byte which thread, or CTA, read and wrote it last, and raises Hazard for
 - a read of shared memory that nobody wrote;
 - an access of global memory beside one of another CTA of the launch, one of them a write.
 
-Writing the value that is there is no hazard: Triton's layouts repeat elements in several threads.
+Writing the value that another thread wrote is none: Triton's layouts repeat elements in several
+threads. A copy to shared memory is a write by its thread, from its instruction to its wait.
 Atomics are not looked at, and CTAs of kernels that order themselves by atomics are not compared.
 """
 
@@ -36,6 +37,8 @@ from runtime.ptx.values import Read, Step, guarded, reader
 _ORDERING = ("acquire", "release", "acq_rel")
 _SEVERAL = -2
 """Instead of a thread or CTA: several."""
+_IN_FLIGHT = -1
+"""Instead of a number of barriers: a copy that was not waited for."""
 
 
 class Hazards:
@@ -45,13 +48,15 @@ class Hazards:
         self._programs: dict[int, tuple[Program, Program]] = {}
         self._seen: list[tuple[Access, Array | None]] = []
         self._shared: _SharedShadow | None = None
+        self._memory: Memory | None = None
         self._global: _GlobalShadow | None = None
 
     @contextmanager
     def launch(self, program: Program, memory: Memory) -> Generator[Program]:
         """Yield a program that is watched while it runs."""
         self._shared = None
-        self._global = None if _orders_ctas(program) else _GlobalShadow(memory)
+        self._memory = None if _orders_ctas(program) else memory
+        self._global = None
         yield self._watched(program)
 
     def _watched(self, program: Program) -> Program:
@@ -66,7 +71,9 @@ class Hazards:
         found: list[Step] = []
         for instruction, step in zip(block.instructions, steps, strict=True):
             seen = observer(instruction)
-            if seen is None or instruction.opcode in ("atom", "red"):
+            if instruction.name.startswith(("cp.async.commit", "cp.async.wait")):
+                found += [step, self._copies(instruction)]
+            elif seen is None or instruction.opcode in ("atom", "red"):
                 found.append(step)
             else:
                 found += [guarded(self._before(seen, instruction), instruction), step, self._after]
@@ -84,6 +91,16 @@ class Hazards:
 
         return lambda group, mask: seen(group, mask, note)
 
+    def _copies(self, instruction: Instruction) -> Step:
+        """Follow which asynchronous copies land: threads that wait have written their bytes."""
+
+        def follow(group: Group, mask: Mask) -> None:
+            if self._shared is not None and self._shared.group is group:
+                self._shared.commit(not instruction.has("wait_group"))
+                self._shared.land(len(group.copies.groups))
+
+        return follow
+
     def _after(self, group: Group, mask: Mask) -> None:
         """Remember who accessed what."""
         seen, self._seen = self._seen, []
@@ -98,7 +115,8 @@ class Hazards:
             if self._shared is None or self._shared.group is not group:
                 self._shared = _SharedShadow(group)
             self._shared.check(access, written)
-        elif self._global is not None:
+        elif self._memory is not None:  # a module's variables have memory by now
+            self._global = self._global or _GlobalShadow(self._memory)
             self._global.check(group, access, written)
 
 
@@ -111,12 +129,31 @@ class _SharedShadow:
         self._writer, self._reader = np.full(size, -1, "i4"), np.full(size, -1, "i4")
         self._written, self._read = np.zeros((2, size), "i4"), np.zeros((2, size), "i4")
         self._known = np.zeros(size, bool)
+        self._pending: list[tuple[Array, Array]] = []
+        self._groups: list[list[tuple[Array, Array]]] = []
+
+    def commit(self, closes: bool) -> None:
+        """Close a group of copies."""
+        if closes:
+            self._groups.append(self._pending)
+            self._pending = []
+
+    def land(self, left: int) -> None:
+        """Let all but the latest groups of copies be written now, by the threads that wait."""
+        while len(self._groups) > left:
+            for place, lane in self._groups.pop(0):
+                self._written[:, place] = self._now(lane)
+
+    def _now(self, lane: Array) -> Array:
+        """The barriers of each lane's CTA and of its warp so far."""
+        return np.stack([self.group.barriers[self.group.cta[lane]],
+                         self.group.warp_syncs[lane // WARP]])  # fmt: skip
 
     def check(self, access: Access, written: Array | None) -> None:
         """Compare an access with earlier ones, and remember it."""
         group = self.group
         place, lane = _bytes(group, access)
-        now = np.stack([group.barriers[group.cta[lane]], group.warp_syncs[lane // WARP]])
+        now = self._now(lane)
         beside_write = self._beside(self._writer[place], self._written[:, place], lane, now)
         if not access.writes:
             self._expect(access, lane, self._known[place], "is shared memory that nobody wrote")
@@ -129,13 +166,18 @@ class _SharedShadow:
         beside_read = self._beside(self._reader[place], self._read[:, place], lane, now)
         same = False if written is None else group.shared.bytes[place] == written.reshape(-1)
         self._expect(access, lane, same | ~beside_write, _WRITE.format("thread", "wrote"))
-        self._expect(access, lane, same | ~beside_read, _WRITE.format("thread", "read"))
+        self._expect(access, lane, ~beside_read, _WRITE.format("thread", "read"))
         self._writer[place], self._written[:, place], self._known[place] = lane, now, True
+        if access.instruction.opcode == "cp":
+            self._written[0, place] = _IN_FLIGHT
+            self._pending.append((place, lane))
 
     def _beside(self, other: Array, when: Array, lane: Array, now: Array) -> Array:
         """Where another lane's access is not ordered before this one by a barrier."""
-        recent = (other != -1) & (other != lane) & (when[0] == now[0])
-        return recent & ~((other >= 0) & (other // WARP == lane // WARP) & (when[1] < now[1]))
+        flies = when[0] == _IN_FLIGHT
+        recent = (other != -1) & (other != lane) & ((when[0] == now[0]) | flies)
+        in_warp = (other >= 0) & (other // WARP == lane // WARP) & (when[1] < now[1])
+        return recent & ~(in_warp & ~flies)
 
     def _expect(self, access: Access, lane: Array, holds: Array, what: str) -> None:
         _expect(self.group, access, lane, holds, what)
@@ -155,11 +197,11 @@ class _GlobalShadow:
 
     def check(self, group: Group, access: Access, written: Array | None) -> None:
         """Compare an access with those of other CTAs, and remember it."""
+        if self._memory.outside(access.at, access.size, access.writes).any():
+            return  # which the access itself reports
         at = (access.at[:, None] + np.arange(access.size, dtype="u8")).reshape(-1)
         span = np.searchsorted(self._starts, at, "right") - 1
-        place = (at - self._starts[np.maximum(span, 0)]).astype("i8") + self._first[span]
-        if (span < 0).any() or (place >= self._writer.size).any():
-            return  # out of bounds, which the access itself reports
+        place = (at - self._starts[span]).astype("i8") + self._first[span]
         lane = np.repeat(access.lanes, access.size)
         cta = (group.numbers[lane] + 1).astype("i4")
         wrote, read = self._writer[place], self._reader[place]

@@ -92,6 +92,11 @@ class OpKernels(HostWork):
 
     # ---- what targets decide ----
 
+    @property
+    def on_gpu(self) -> bool:
+        """True if adjacent elements are computed by adjacent threads, which share sectors."""
+        return False
+
     def _emit(self, kernel: KernelBody) -> None:
         """Emit a kernel into the step."""
         raise NotImplementedError

@@ -16,11 +16,15 @@ from compiler.codegen.triton.expressions import program_count, size_type
 from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.tiling.schedules import WARPS
+from compiler.codegen.triton.tiling.strides import guards_vary
 from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import Size, is_multiple, product
 
 VECTOR = 16
 """Bytes of the longest vector access, and what Triton knows sizes to be multiples of."""
+
+THREADS = 32
+"""Threads of a warp."""
 
 
 @dataclass
@@ -82,22 +86,36 @@ class Emitter(Reductions):
         side = self.column if self.loops else ""
         count = product(self.kernel.shape)
         lane = f"tl.program_id(0).to(INDEX) * LANES + tl.arange(0, LANES){side}"
-        if not self.loops and not is_multiple(count, self._vector(count)):
+        if not self.loops and self._breaks_vectors(count):
             lane = f"tl.max_contiguous({lane}, 1)"
         self.body.line(f"lane = {lane}")
-        self.body.line(f"live = lane < {self._size(count)}")
+        self.body.line(f"live = {self._live(count)}")
         if self.kernel.split_size is not None:
             place = self._value(self.kernel.indices[0])
             self.body.line(f"first = {place} * {self._size(self.kernel.split_size)}")
         for index in (n for n, loop in enumerate(self.loops) if loop.persistent):
             self._iteration_indices(index)
 
-    def _vector(self, count: Size) -> int:
-        """What the number of elements must be a multiple of for vector accesses.
+    def _live(self, count: Size) -> str:
+        """The mask of the elements that exist."""
+        if not self.padded:
+            return f"lane < {self._size(count)}"
+        inside = f"(lane % {self.padded} < {product(self.kernel.shape[1:])})"
+        return f"{inside} & (lane < {self._count()})"
 
-        Otherwise the mask may end within a vector, and each element is accessed by itself; adjacent
-        threads then take adjacent elements, so that a warp still accesses whole sectors.
+    def _count(self) -> Size:
+        """The number of elements, those of padded parts included."""
+        return product((self.kernel.shape[0], self.padded) if self.padded else self.kernel.shape)
+
+    def _breaks_vectors(self, count: Size) -> bool:
+        """True if a mask may end within a vector, so that each element is accessed by itself.
+
+        Adjacent threads then take adjacent elements, so that a warp still accesses whole sectors.
         """
+        return not is_multiple(count, self._vector(count)) or guards_vary(self.kernel)
+
+    def _vector(self, count: Size) -> int:
+        """What the number of elements must be a multiple of for vector accesses."""
         widths = [each.operand.type.dtype.itemsize for each in self.kernel.stores]
         return VECTOR // min(widths) if isinstance(count, int) and widths else VECTOR
 
@@ -117,8 +135,7 @@ class Emitter(Reductions):
         return ["LANES"]
 
     def _launch(self) -> str:
-        count = product(self.kernel.shape)
-        grid = program_count(count, self.schedule.elements)
+        grid = program_count(self._count(), self.schedule.elements)
         arguments = [*self.pointers, *map(str, self.sizes), f"LANES={self.schedule.elements}"]
         arguments += ["INDEX=INDEX", *(f"{key}={n}" for key, n in self._options().items())]
         return f"{self.name}[({grid},)]({', '.join(arguments)})"
@@ -150,9 +167,18 @@ class Emitter(Reductions):
         for store, value in ready:
             indices = store.indices if store.where is None else (*store.indices, store.where)
             place = self._pointer(store.operand)
-            offset = self._offset(store.indices, store.shape)
             mask = self._mask(indices, store.where, extra=store.value)
+            offset = self._store_offset(store, mask)
             if store.atomic:  # a sum orders no other memory, so it needs no fence
                 self.body.line(f'tl.atomic_add({place} + {offset}, {value}, {mask}, sem="relaxed")')
             else:
                 self.body.line(f"tl.store({place} + {offset}, {value}, {mask})")
+
+    def _store_offset(self, store: Store, mask: str) -> str:
+        """The offset of a store, which is in order of threads if its mask breaks vectors."""
+        offset = self._offset(store.indices, store.shape)
+        count = product(self.kernel.shape)
+        has_vectors = self.schedule.elements > THREADS * self.schedule.warps
+        if not self.loops or mask != "live" or not has_vectors or not self._breaks_vectors(count):
+            return offset
+        return f"tl.max_contiguous({offset}, [1, 1])"

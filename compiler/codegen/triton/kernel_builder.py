@@ -29,6 +29,11 @@ class TritonKernelBuilder(OpKernels):
         self._launch = launch
         self._input_precision = frame.precision
 
+    @property
+    def on_gpu(self) -> bool:
+        """True: adjacent elements are computed by adjacent threads."""
+        return True
+
     def _emit(self, kernel: KernelBody) -> None:
         names, comment = self._frame.names, self._comment
         if isinstance(kernel, Tiles):

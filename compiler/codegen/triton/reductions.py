@@ -40,6 +40,7 @@ class Reductions(Values):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.schedule = choose_schedule(self.kernel)
+        self.padded = self.schedule.padded
         self.column, self.row = "[:, None]", "[None, :]"
         if self.schedule.across:
             self.column, self.row = self.row, self.column

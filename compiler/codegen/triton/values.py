@@ -50,7 +50,8 @@ _NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w(.])")
 class Values:
     """Emits the computation of a kernel, line by line.
 
-    `loads` are recorded with the number of the pass over a loop, from 1, that contains them.
+    `loads` are recorded with the number of the pass over a loop, from 1, that contains them. If
+    `padded` is not 0, an index of the first axis has so many elements, the last ones unused.
     """
 
     kernel: KernelBody
@@ -64,6 +65,7 @@ class Values:
     sizes: dict[Dim, str] = field(default_factory=dict[Dim, str])
     open_loops: frozenset[int] = frozenset()
     loop_pass: int = 0
+    padded: int = 0
     loads: list[tuple[Expr, int]] = field(default_factory=list[tuple[Expr, int]])
     moments: dict[Expr, tuple[str, str, str]] = field(
         default_factory=dict[Expr, "tuple[str, str, str]"]
@@ -140,9 +142,14 @@ class Values:
 
     def _index(self, axis: int) -> str:
         """The index along an axis, from the flat index of the element."""
+        if self.padded and axis == 0:
+            return f"lane // {self.padded}"
         inner = product(self.kernel.shape[axis + 1 :])
-        text = "lane" if inner == 1 else f"lane // {self._size(inner)}"
-        return text if axis == 0 else f"{text} % {self._size(self.kernel.shape[axis])}"
+        flat = f"lane % {self.padded}" if self.padded else "lane"
+        text = flat if inner == 1 else f"{flat} // {self._size(inner)}"
+        if axis == 0 or (self.padded and axis == 1):
+            return text
+        return f"{text} % {self._size(self.kernel.shape[axis])}"
 
     def _load(self, part: Expr) -> str:
         source = cast(Source, part.extra)
@@ -156,7 +163,7 @@ class Values:
     def _offset(self, indices: Sequence[Term], shape: Shape) -> str:
         """The offset of an element of an operand, in elements."""
         own = zip(indices, self.kernel.indices, strict=False)
-        if shape == self.kernel.shape and all(a is b for a, b in own):
+        if not self.padded and shape == self.kernel.shape and all(a is b for a, b in own):
             return "lane"
         pairs = self._joined(indices, shape)
         parts = [

@@ -135,6 +135,11 @@ class KernelBuilder(Protocol):
         """True if reductions must be deterministic: summed in the same order in every run."""
         ...
 
+    @property
+    def on_gpu(self) -> bool:
+        """True if adjacent elements are computed by adjacent threads, which share sectors."""
+        ...
+
     def grid(self, *shape: Size) -> tuple[Number, ...]:
         """Start a kernel over a shape, one program per element; returns the element's indices."""
         ...

@@ -21,7 +21,7 @@ from compiler.ops.math.axes import (
     slice_index_text,
     unknown_shape,
 )
-from compiler.ops.shared_kernels import window
+from compiler.ops.shape.concat_kernels import concat_parts, split_parts
 from compiler.ops.type_checks import differ, require_same_dtype
 
 
@@ -164,26 +164,6 @@ class Concat(AlongAxis, OpDef, op="concat"):
         d_X: list[DeviceOperand],
     ) -> None:
         split_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
-
-
-def concat_parts(
-    k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand, axis: int
-) -> None:
-    """Emit kernels that concatenate tensors into Out along an axis."""
-    start: Size = 0
-    for part in parts:
-        indices = k.grid(*part.shape)
-        moved = [i + k.size(start) if a == axis else i for a, i in enumerate(indices)]
-        k.store(Out, moved, part[indices])
-        start = start + part.shape[axis]
-
-
-def split_parts(k: KernelBuilder, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
-    """Emit kernels that split X into tensors along an axis."""
-    start: Size = 0
-    for part in parts:
-        window(k, X, part, [start if a == axis else 0 for a in range(X.type.rank)])
-        start = start + part.shape[axis]
 
 
 def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:

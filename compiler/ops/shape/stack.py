@@ -12,7 +12,8 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import normalize_axis
-from compiler.ops.shape.concat import common_shape, concat_parts, split_parts
+from compiler.ops.shape.concat import common_shape
+from compiler.ops.shape.concat_kernels import concat_parts, split_parts
 from compiler.ops.shared_kernels import with_axis
 from compiler.ops.type_checks import differ
 

@@ -18,7 +18,7 @@ from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
-from compiler.ops.shape.concat import concat_parts
+from compiler.ops.shape.concat_kernels import concat_parts
 from compiler.ops.shared_kernels import copy, fill, number
 from compiler.ops.type_checks import differ, require_same_dtype
 

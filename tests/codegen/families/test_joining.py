@@ -26,6 +26,23 @@ def test_concat_and_split(data, shape, batch):
     hold(Sample("split", {"X": whole}, {"sections": sizes, "axis": axis}, X), batch=batch)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int64", "int32", "bool"])
+def test_rows_that_share_sectors(dtype):
+    parts = [np.random.default_rng(n).integers(0, 2, (13, n, 3)).astype(dtype) for n in (3, 1, 4)]
+    grads = ("X",) if dtype in ("float32", "float64") else ()
+    hold(Sample("concat", {"X": parts}, {"axis": 1}, grads), batch=13)
+    attrs = {"sections": [3, 1, 4], "axis": 1}
+    hold(Sample("split", {"X": np.concatenate(parts, 1)}, attrs, grads), batch=13)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 11, [2, 0, 3], [5, 131], [7, 300], [8, 16]], ids=str)
+def test_many_parts_long_and_empty_ones(sizes):
+    parts = [np.random.default_rng(n).random((11, 2, n), "f4") for n in sizes]
+    hold(Sample("concat", {"X": parts}, {"axis": -1}, X), batch=11)
+    attrs = {"sections": sizes, "axis": -1}
+    hold(Sample("split", {"X": np.concatenate(parts, -1)}, attrs, X), batch=11)
+
+
 @drawn(7)
 @given(st.data(), shapes(1, 4))
 def test_slices(data, shape):

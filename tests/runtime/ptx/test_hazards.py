@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.ptx import Memory
-from runtime.ptx.errors import Hazard
+from runtime.ptx.errors import Hazard, MemoryFault
 from runtime.ptx.hazards import Hazards
 from runtime.ptx.launch import kernels, launch
 from tests.runtime.ptx.support import kernel
@@ -54,6 +54,9 @@ def test_a_write_after_a_read_needs_a_barrier():
     watched(fill + CTA + again)
     with pytest.raises(Hazard, match="is written after another thread read it"):
         watched(fill + again)
+    same = "mov.u32 %r7, 5;\nst.shared.b32 [%r3], %r7;\n"
+    with pytest.raises(Hazard, match="is written after another thread read it"):
+        watched(same + CTA + READ + same)
 
 
 def test_the_same_value_again_is_no_hazard():
@@ -67,6 +70,28 @@ def test_one_instruction_writes_one_value():
     watched("mov.u32 %r7, 5;\nst.shared.b32 [%r1], %r7;\n")
     with pytest.raises(Hazard, match="is written with several values by one instruction"):
         watched("st.shared.b32 [%r1], %r0;\n")
+
+
+COPY = """
+cp.async.ca.shared.global [%r3], [%rd3], 4;
+cp.async.commit_group;
+"""
+WAIT = "cp.async.wait_group 0;\n"
+
+
+def test_copies_are_written_when_they_are_waited_for():
+    watched(COPY + WAIT + CTA + READ + OUT)
+    watched(COPY + CTA + WAIT + CTA + READ + OUT)
+    for missing in (COPY + WAIT + READ, COPY + CTA + WAIT + READ):
+        with pytest.raises(Hazard, match="is read after another thread wrote it"):
+            watched(missing + OUT)
+    with pytest.raises(Hazard, match="is written after another thread wrote it"):
+        watched(COPY + CTA + "st.shared.b32 [%r5], %r0;\n" + WAIT)
+
+
+def test_an_access_out_of_bounds_is_no_hazard():
+    with pytest.raises(MemoryFault, match="address 0x8000000000000000 is"):
+        watched("mov.u64 %rd3, 0x8000000000000000;\n" + OUT)
 
 
 def test_shared_memory_is_written_before_it_is_read():

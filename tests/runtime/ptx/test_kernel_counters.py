@@ -48,6 +48,34 @@ def test_pools_of_odd_channels_fetch_whole_sectors():
     assert found["pool2d"].fetched_ratio < 1.05
 
 
+def test_parts_of_joined_rows_share_a_launch_and_sectors():
+    def joined(x, y):
+        x, y = (fluid.layers.reshape(each, [-1, each.shape[-1]]) for each in (x, y))
+        both = fluid.layers.relu(fluid.layers.concat([x, y], axis=1))
+        one, two = fluid.layers.split(both, [4, 5], dim=1)
+        return fluid.layers.reduce_sum(one) + fluid.layers.reduce_sum(fluid.layers.exp(two))
+
+    found = counters(joined, x=images(40, 6), y=images(40, 3))
+    for kernel in (found["concat"], found["split"]):
+        assert kernel.launches == 1 and kernel.fetched_ratio < 1.05
+
+
+def test_column_sums_of_odd_channels_fetch_whole_sectors():
+    def summed(x):
+        return fluid.layers.reduce_sum(x, dim=[0, 1])
+
+    found = counters(summed, x=images(600, 6))
+    assert found["reduce_sum_parts"].fetched_ratio < 1.05
+
+
+def test_results_of_rows_are_stored_in_whole_sectors():
+    def normalized(x):
+        return fluid.layers.layer_norm(x, begin_norm_axis=2)
+
+    (found,) = counters(normalized, x=images(13, 16)).values()
+    assert found.stores.requests <= found.stores.touched * 1.05
+
+
 @pytest.mark.slow
 def test_updates_of_small_parameters_fetch_whole_sectors():
     def trained(x):

@@ -41,6 +41,9 @@ MIN_COALESCED = 16
 LOOP_TILE = {False: 1024, True: 64}
 """Iterations of a tile of a looped reduction, for contiguous and for strided iterations."""
 
+SECTOR = 32
+"""Bytes that a GPU moves at least."""
+
 RAGGED_TILE = 32
 """Iterations of a tile of a loop whose end differs between elements."""
 
@@ -56,6 +59,7 @@ class Schedule:
     """Elements of a program; for each loop the iterations per tile, and if one tile covers it.
 
     Elements are along axis 0 and iterations along axis 1, or the other way where `across` is set.
+    If `padded` is not 0, each part of a split reduction has so many elements, the last ones unused.
     """
 
     elements: int
@@ -63,6 +67,7 @@ class Schedule:
     persistent: tuple[bool, ...] = ()
     across: bool = False
     warps: int = WARPS
+    padded: int = 0
 
 
 def size_hint(size: Size) -> int:
@@ -91,6 +96,8 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
     count = _elements_per_program(
         product(kernel.shape), max(iterations), MIN_COALESCED if across else 1, elements
     )
+    padded = _padded_part(kernel, count, elements // LOOP_TILE[True]) if across else 0
+    count = max(count, padded)
     room = max(1, elements // count)
     iterations = [
         each if is_persistent else max(each, min(room, _bound(size)))
@@ -100,7 +107,21 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
         isinstance(s, int) and s <= n for s, n in zip(sizes, iterations, strict=True)
     )
     warps = min(16, max(WARPS, count * max(iterations) // (ELEMENTS // WARPS)))
-    return Schedule(count, tuple(iterations), persistent, across, warps)
+    return Schedule(count, tuple(iterations), persistent, across, warps, padded)
+
+
+def _padded_part(kernel: KernelBody, elements: int, most: int) -> int:
+    """The elements that a part of a split reduction is padded to, at most `most`; 0 if it is not.
+
+    A part is padded if programs would share its sectors: one program then reads its rows.
+    """
+    size = product(kernel.shape[1:])
+    if kernel.split_size is None or not isinstance(size, int) or elements % size == 0:
+        return 0
+    deps = loop_dependencies(kernel)
+    widths = [part.dtype.itemsize for part in deps if part.fn == "load" and deps[part]]
+    shared = any(size * width % SECTOR for width in widths)
+    return power_of_two(size) if shared and power_of_two(size) <= most else 0
 
 
 def _ragged_schedule(kernel: KernelBody) -> Schedule:

@@ -33,6 +33,12 @@ def iterations_are_strided(kernel: KernelBody) -> bool:
     return votes > 0
 
 
+def guards_vary(kernel: KernelBody) -> bool:
+    """True if adjacent elements differ in whether they store."""
+    guards = [store.where for store in kernel.stores if store.where is not None]
+    return any(index_stride(each, _innermost_axis(kernel), None) != 0 for each in guards)
+
+
 def _innermost_axis(kernel: KernelBody) -> int | None:
     """The axis that varies fastest between elements."""
     axes = [axis for axis, size in enumerate(kernel.shape) if size != 1]
