@@ -173,7 +173,8 @@ class Executable:
         self._memory = Memory(module.buffers, arenas, separate_blocks(device))
         for each in names.values():
             if isinstance(each, Launcher):
-                each.driver.watch(self._device_ranges)
+                for driver in each.drivers:
+                    driver.watch(self._device_ranges)
 
     @property
     def nbytes(self) -> int:

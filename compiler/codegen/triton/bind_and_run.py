@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.frame import KernelFrame
-from compiler.codegen.triton.emit import KernelSource
+from compiler.codegen.triton.emit import KernelSource, Variants
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.escape import expect_one_line
@@ -136,13 +136,25 @@ class TritonFrame(KernelFrame):
 
         A kernel that equals an earlier one is not copied; the earlier one is launched.
         """
-        key = structural_key(source.lines, source.types, {**source.constants, **source.options})
+        variants = source.variants
+        values = () if variants is None else variants.values
+        known = {**source.constants, **source.options, "variants": values}
+        key = structural_key(source.lines, source.types, known)
         if key not in self.kernel_names:
             self.kernel_names[key] = source.name
             self._carry(source)
         name = self.kernel_names[key]
         self.launched.append((self.step, replace(source, name=name)))
-        self._replayed_line(name + source.launch.removeprefix(source.name))
+        launch = name + source.launch.removeprefix(source.name)
+        if variants is not None:
+            launch = launch.replace(Variants.mark, self._chosen(name, variants))
+        self._replayed_line(launch)
+
+    def _chosen(self, kernel: str, variants: Variants) -> str:
+        """The value of a variant: of a name in `bind`, if the size is known there."""
+        if not {*variants.size.names} <= self.bound_dims:
+            return str(variants.values[-1])
+        return self.keep(variants.choice, True, Place.FEED, f"{kernel}_{variants.constant.lower()}")
 
     def _carry(self, source: KernelSource) -> None:
         for helper in with_needed(source.helpers):
@@ -152,7 +164,9 @@ class TritonFrame(KernelFrame):
                 named = [line for name, line in GLOBALS.items() if name in HELPERS[helper]]
                 self.globals += [line for line in named if line not in self.globals]
         self.functions.append("\n".join(map(expect_one_line, source.lines)))
-        self.kernels.append((source.name, source.types, source.constants, source.options))
+        variants = source.variants
+        each = [source.constants] if variants is None else variants.constants(source.constants)
+        self.kernels += [(source.name, source.types, known, source.options) for known in each]
 
 
 def _host_buffers(step: Step) -> Iterator[int | str]:
