@@ -31,6 +31,7 @@ from compiler.ir.text.printer import show
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context
+from compiler.passes.device.capture_step import CaptureStep
 from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.observers import Guard
@@ -138,7 +139,7 @@ def compile_graph(
         _check_support(graph)
         plan = replace(
             freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
-            winograd=settings.winograd,
+            winograd=settings.winograd, captured=_is_captured(settings, context),
         )  # fmt: skip
         plan = _with_constants(plan, params or {}, watch_state)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)
@@ -151,6 +152,13 @@ def compile_graph(
         replace(module, record=record, memory_limit=settings.memory_limit_bytes),
         context,
     )
+
+
+def _is_captured(settings: Options, context: Context) -> bool:
+    """Whether steps may be captured as CUDA graphs, in which no op may be checked or poisoned."""
+    hindered = any(each.name == CaptureStep.name for each in context.missed)
+    checks = settings.check or settings.check_numbers
+    return settings.cuda_graph and not checks and not hindered
 
 
 def _assigned(target: Target) -> Target | None:

@@ -140,7 +140,7 @@ class Plan:
     values never change, `watched` those whose values change only between runs, and are watched for
     it. `in_order` requires sums to be accumulated in the same order in every run,
     `tf32` lets float32 products round their operands to 10 bits of mantissa, `winograd` lets
-    convolutions use Winograd's algorithm.
+    convolutions use Winograd's algorithm. `captured` lets a step be captured as a CUDA graph.
     """
 
     name: str
@@ -156,6 +156,7 @@ class Plan:
     in_order: bool = False
     tf32: bool = False
     winograd: bool = True
+    captured: bool = False
 
     def __str__(self) -> str:
         return _show(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -42,6 +43,13 @@ def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
     """
     sizes = sizes_of(module, tuple(tuple(fed(tensor, shapes)) for tensor in module.feeds))
     fitting(buffer_lifetimes(module.buffers, sizes), sizes)
+
+
+def feed_bytes(module: Module, sizes: Mapping[str, int]) -> int:
+    """The bytes of all feeds, given the values of the dims."""
+    shapes = [[evaluate(size, sizes) for size in each.shape] for each in module.feeds]
+    pairs = zip(module.feeds, shapes, strict=True)
+    return sum(prod(shape) * np.dtype(each.dtype).itemsize for each, shape in pairs)
 
 
 def sizes_of(module: Module, shapes: Shapes) -> dict[str, int]:

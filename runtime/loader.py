@@ -18,10 +18,12 @@ from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
-from runtime.binding import Shapes, checked_feed, fed, fitting, misfit, sizes_of
+from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, misfit, sizes_of
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
+from runtime.gpu.captures import captured
+from runtime.gpu.copies import Copies
 from runtime.gpu.cuda import (
     DeviceArena,
     Mirrors,
@@ -43,6 +45,7 @@ from runtime.native.sequence import NativeCode
 from runtime.prepared import PreparedArrays, StatefulCode
 from runtime.source_lines import SourceLines
 from runtime.state_use import StateUse
+from runtime.taps import MARK
 from runtime.tensors.scope import Arrays, Scope
 
 DEFAULT_BINDINGS = 16
@@ -156,9 +159,12 @@ class Executable:
         state = (params.clock.streams,) if isinstance(params, Arrays) else ()
         self._orders = (StreamOrder(), *state)
         self._filename = module.filename
+        self._copies = Copies(device) if device.startswith("cuda") else None
         self._use = StateUse(module, params, self)
         self._native = self._stateful_code() if module.target == "native" else None
-        self._bind = _bind_function(module, names, self._native)
+        self._is_timed = MARK in names
+        own = {} if self._copies is None else {"copies": self._copies.functions}
+        self._bind = _bind_function(module, {**names, **own}, self._native)
         rings = names.get("collective") if module.collectives else None
         self._multiplies = may_multiply(module)
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
@@ -167,7 +173,8 @@ class Executable:
         self._memory = Memory(module.buffers, arenas, separate_blocks(device))
         for each in names.values():
             if isinstance(each, Launcher):
-                each.driver.watch(self._device_ranges)
+                for driver in each.drivers:
+                    driver.watch(self._device_ranges)
 
     @property
     def nbytes(self) -> int:
@@ -198,12 +205,19 @@ class Executable:
         if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
         with current(self._device):
-            stream = current_stream(self._device)
-            for order in self._orders:
-                order.follow(self._device, stream)
+            self._follow()
             step = self._step_for(feeds)
             with self._mirrors:
                 return self._run(step, feeds)
+
+    def _follow(self) -> None:
+        """Let this thread's stream wait for the work of the last step, which used the same memory.
+
+        Binding copies to the device too.
+        """
+        stream = current_stream(self._device)
+        for order in self._orders:
+            order.follow(self._device, stream)
 
     def _step_for(self, feeds: Sequence[Array]) -> Step:
         return self._binding(tuple([array.shape for array in feeds])).step
@@ -231,6 +245,7 @@ class Executable:
         Raises FeedError for missing feeds, ShapeError, and NotInitialized for missing params.
         """
         with current(self._device):
+            self._follow()
             self._binding(tuple([tuple(fed(tensor, shapes)) for tensor in self.module.feeds]))
 
     def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Lifetime]:
@@ -281,6 +296,8 @@ class Executable:
         self._memory.reserve(placement)
         while len(self._bindings) >= self._keep:
             del self._bindings[next(iter(self._bindings))]
+        if self._copies is not None:
+            self._copies.reserve(feed_bytes(self.module, sizes))
         params = self._state(sizes)
         step, prepared = self._step(sizes, placement, params)
         self.counters.bindings += 1
@@ -331,6 +348,8 @@ class Executable:
         try:
             native = self._native
             step, prepared = (make(), None) if native is None else native.bind(make, params)
+            if self._copies is not None and not self._is_timed:
+                step = captured(step, self._copies)
             if not self._device and self._multiplies:
                 step = with_few_threads(step, elements(self.module, sizes, params))
             return step, prepared

@@ -260,5 +260,6 @@ def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> l
         *frame.body.lines,
         f"        return {results}",
         "",
+        *frame.after_step,
         "    return step",
     ]

@@ -14,6 +14,7 @@ from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.base import Pass
 from compiler.passes.device.assign_targets import AssignTargets, OpTarget
+from compiler.passes.device.capture_step import CaptureStep
 from compiler.passes.device.draw_keys import DrawKeys
 from compiler.passes.device.layout import Layout
 from compiler.passes.device.name_sizes import NameSizes
@@ -116,7 +117,8 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
     keys = DrawKeys(target.supports, unseeded_dropouts=not target.on_device)
     device = [NameSizes(), keys] if target.on_device else [keys]
-    return [*kept[:place], *device, AssignTargets(target), *kept[place:]]
+    last = [CaptureStep()] if options.cuda_graph and target.on_device else []
+    return [*kept[:place], *device, AssignTargets(target), *kept[place:], *last]
 
 
 def _bucketing(options: Options) -> BucketAllReduces:

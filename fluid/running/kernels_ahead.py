@@ -16,7 +16,7 @@ from compiler.options import Cache
 from runtime.device import CUDAPlace, Place
 from runtime.gpu.cuda import device_of, gpu_of, interprets, machine, stream_of
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.gpu.package import driver_of, with_launchers
 
 __all__ = ["launchers", "with_machine_code"]
@@ -51,9 +51,9 @@ def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> d
     cache = Cache.from_env()
     (built,) = build([module], targets, cache.folder, cache.limit)
     stream = stream_of(device)
-    made: dict[str, Launcher] = {}
+    made: list[Launcher] = []
     for row, each in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):
         own = driver(row.kernel)  # the PTX machine takes the assembly
         suffix = "ptx" if own.announce is not None else manifest.LOADED[own.maker]
-        made[row.kernel] = Launcher(row, own, each.code.files[suffix], stream)
-    return made
+        made.append(Launcher(row, own, each.code.files[suffix], stream))
+    return by_name(made)

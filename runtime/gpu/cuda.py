@@ -328,3 +328,47 @@ class Mirrors:
     def __exit__(self, *_: object) -> None:
         for mirror in self._held.values():
             mirror.pull()
+
+
+# ---- streams, events and graphs
+
+
+def new_stream(device: str) -> Any:
+    """Return a stream of a device, besides those that torch makes current."""
+    return import_module("torch").cuda.Stream(device)
+
+
+def on_stream(stream: Any) -> AbstractContextManager[object]:
+    """A context manager in which a stream is current."""
+    return import_module("torch").cuda.stream(stream)
+
+
+def new_event(stream: Any = None) -> Any:
+    """Return an event, recorded on a stream if there is one."""
+    event = import_module("torch").cuda.Event()
+    if stream is not None:
+        event.record(stream)
+    return event
+
+
+def new_graph() -> Any:
+    """Return an empty CUDA graph."""
+    return import_module("torch").cuda.CUDAGraph()
+
+
+def capture(graph: Any) -> AbstractContextManager[object]:
+    """A context manager in which this thread's launches and copies are captured, not run."""
+    return import_module("torch").cuda.graph(graph, capture_error_mode="thread_local")
+
+
+def empty_like(tensor: Any) -> Any:
+    """Allocate a tensor of the shape, dtype and device of another one."""
+    return import_module("torch").empty_like(tensor)
+
+
+def staging_memory(nbytes: int, device: str) -> tuple[Any, Any]:
+    """Allocate bytes of pinned memory, and as many on a device."""
+    torch = import_module("torch")
+    with out_of_memory(f"memory for copies to the device, {nbytes} bytes", device):
+        pinned = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        return pinned, torch.empty(nbytes, dtype=torch.uint8, device=device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,7 +62,10 @@ class Row:
 
 
 class Launcher:
-    """A kernel of one device. `stream` returns the current stream."""
+    """A kernel of one device. `stream` returns the current stream.
+
+    `variants` are other ones of the same name, compiled with other constants.
+    """
 
     def __init__(self, row: Row, driver: Driver, code: bytes, stream: Callable[[], int]) -> None:
         self.row = row
@@ -74,19 +77,21 @@ class Launcher:
         count = len(row.parameters) + row.nothing
         self._addresses = ctypes.c_void_p * count
         self._nothing = (0,) * row.nothing
+        self.variants: list[Launcher] = []
         self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
 
     @property
-    def driver(self) -> Driver:
-        """The driver that launches it."""
-        return self._driver
+    def drivers(self) -> list[Driver]:
+        """The drivers that launch it and its variants."""
+        return [each._driver for each in (self, *self.variants)]
 
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
         return partial(self._launch, grid)
 
     def _launch(self, grid: Sequence[int], *arguments: Any, **constants: object) -> None:
         if constants != self.row.constants:
-            self._refuse(constants)
+            self._variant(constants)._launch(grid, *arguments, **constants)
+            return
         if 0 in grid:
             return
         held = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
@@ -111,13 +116,30 @@ class Launcher:
         except struct.error as error:
             raise PlaceError(f"{self.row.kernel}: its arguments do not fit: {error}") from error
 
-    def _refuse(self, constants: Mapping[str, object]) -> None:
+    def _variant(self, constants: Mapping[str, object]) -> Launcher:
+        """The variant compiled with these constants; PlaceError if there is none."""
+        for each in self.variants:
+            if each.row.constants == constants:
+                return each
+        raise self._mismatch(constants)
+
+    def _mismatch(self, constants: Mapping[str, object]) -> PlaceError:
         built = dict(self.row.constants)
         if constants.get("INDEX") == "int64" and built.get("INDEX") == "int32":
             hint = "a value has 2^31 elements or more: compile the package with --large"
         else:
             hint = f"it was compiled with {built}"
-        raise PlaceError(f"{self.row.kernel} is launched with {dict(constants)}", hint=hint)
+        return PlaceError(f"{self.row.kernel} is launched with {dict(constants)}", hint=hint)
+
+
+def by_name(launchers: Iterable[Launcher]) -> dict[str, Launcher]:
+    """The launcher of each kernel, which has the others of the same name as variants."""
+    found: dict[str, Launcher] = {}
+    for each in launchers:
+        first = found.setdefault(each.row.kernel, each)
+        if first is not each:
+            first.variants.append(each)
+    return found
 
 
 def _tensors(arguments: Sequence[Any]) -> list[tuple[str, int, int]]:

@@ -16,7 +16,7 @@ from compiler.lazy_loading import load
 from compiler.syntax_trees import syntax_tree
 from runtime.gpu.cuda import MACHINES, gpu_of, stream_of
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.packages import Package, PackageError
 
 
@@ -45,8 +45,9 @@ def prepared(
     """The same for a GPU architecture that there is code for, with its driver and stream."""
     module = package.module()
     rows = [row for row in package.rows if row.gpu == gpu]
-    code = {row.kernel: package.read(_file(row, driver)) for row in rows}
-    launchers = {row.kernel: Launcher(row, driver, code[row.kernel], stream) for row in rows}
+    launchers = by_name(
+        Launcher(row, driver, package.read(_file(row, driver)), stream) for row in rows
+    )
     missing = [spec.name for spec in module.kernels if spec.name not in launchers]
     if missing:
         raise PackageError(f"{package.folder} has no code for the kernel {missing[0]} on {gpu}")

@@ -43,7 +43,6 @@ class Library(SimpleNamespace):
             digest = hashlib.sha256(package.read(row.file)).hexdigest()
             text = (package.folder / row.file).with_suffix(".ptx").read_text()
             self.rows.setdefault(digest, (row, namespace[row.kernel], text))
-        self.types = {spec.name: spec for spec in package.module().kernels}
         self.tl = namespace["tl"]
 
     def give(self, place, value):
@@ -96,8 +95,8 @@ class Library(SimpleNamespace):
         assert values[own:] == [0] * (len(values) - own)
         pairs = zip(values, row.parameters, strict=False)
         arguments = [self.argument(value, kind.partition(":")[0]) for value, kind in pairs]
-        spec = self.types[row.kernel]
-        kernel[(x, y, z)](*arguments, **spec.constants, **spec.options, INDEX=self.tl.int32)
+        constants = {**row.constants, "INDEX": self.tl.int32}
+        kernel[(x, y, z)](*arguments, **constants)
         self.launches.append((row.kernel, (x, y, z), shared, stream))
         return 0
 

@@ -69,9 +69,10 @@ def test_code_is_launched_as_the_module_specifies(package):
     predictor, library = launched(package)
     found = predictor.run([FEED])
     np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
-    assert [name for name, *_ in library.launches] == [row.kernel for row in package.rows]
+    rows = [row for row in package.rows if row.constants.get("ROWS", 16) == 16]  # few rows
+    assert [name for name, *_ in library.launches] == [row.kernel for row in rows]
     assert {stream for *_, stream in library.launches} == {7}
-    assert [shared for _, _, shared, _ in library.launches] == [r.shared for r in package.rows]
+    assert [shared for _, _, shared, _ in library.launches] == [row.shared for row in rows]
     np.testing.assert_array_equal(predictor.run([FEED[:1]])[0], predictor.run([FEED])[0][:1])
 
 

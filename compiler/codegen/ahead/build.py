@@ -7,7 +7,8 @@ Equal kernels, of one module or of many, are compiled once; results are cached o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ from compiler.codegen.ahead.jobs import Job, index_type, kernel_jobs, launch_con
 from compiler.codegen.ahead.kernel_cache import KernelCache
 from compiler.codegen.ahead.machine_code import Code, code_of
 from compiler.codegen.ahead.pool import compiled
-from compiler.codegen.module import Module
+from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
 from compiler.extras import install, missing
 from compiler.private_folders import is_private
@@ -28,13 +29,17 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel of a module compiled for one GPU; `constants` are those its launches pass."""
+    """A kernel of a module compiled for one GPU; `constants` are those its launches pass.
+
+    `variant` counts the kernels before it of the same name, which have other constants.
+    """
 
     kernel: str
     gpu: Gpu
     job: Job
     code: Code
     constants: Mapping[str, object]
+    variant: int = 0
 
 
 def build(
@@ -66,11 +71,19 @@ def build(
     codes = _compile_jobs(jobs, progress, processes, _kernel_cache(folder, limit))
     return [
         [
-            Built(spec.name, gpu, job, codes[job], launch_constants(spec, index))
-            for spec, gpu, job, index in rows
+            Built(spec.name, gpu, job, codes[job], launch_constants(spec, index), variant)
+            for variant, (spec, gpu, job, index) in zip(_variants(rows), rows, strict=True)
         ]
         for rows in wanted
     ]
+
+
+def _variants(rows: Iterable[tuple[KernelSpec, Gpu, Job, str]]) -> Iterator[int]:
+    """For each kernel, how many before it have the same name and GPU."""
+    counts = Counter[tuple[str, Gpu]]()
+    for spec, gpu, *_ in rows:
+        yield counts[spec.name, gpu]
+        counts[spec.name, gpu] += 1
 
 
 def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:

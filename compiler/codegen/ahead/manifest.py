@@ -20,7 +20,7 @@ def code_files(built: Iterable[Built]) -> dict[str, bytes]:
 
 
 def kernel_rows(built: Iterable[Built]) -> list[dict[str, Any]]:
-    """Return a row of plain data for each kernel.
+    """Return a row of plain data for each kernel, and for each variant of it.
 
     `parameters` are the types of a launch's arguments, in order; `nothing` is the number of null
     pointers that follow; `constants` are those every launch must repeat as compiled; `shared` is
@@ -48,4 +48,5 @@ def _row(each: Built) -> dict[str, Any]:
 
 
 def _file(each: Built, suffix: str) -> str:
-    return f"{each.gpu.folder}/{each.kernel}.{suffix}"
+    variant = f"-{each.variant}" if each.variant else ""
+    return f"{each.gpu.folder}/{each.kernel}{variant}.{suffix}"

@@ -22,18 +22,22 @@ from compiler.plan import Place
 
 @dataclass(frozen=True)
 class HostValue:
-    """A host array, or a tuple of them, by name; `from_feeds` if it depends on feeds only."""
+    """A host array, or a tuple of them, by name; `from_feeds` if it depends on feeds only.
+
+    `at_bind` if it depends on sizes only that are known when the module is bound.
+    """
 
     text: str
     from_feeds: bool
+    at_bind: bool = False
 
     def __getitem__(self, index: int) -> HostValue:
         """One item of a tuple."""
-        return HostValue(f"{self.text}[{index}]", self.from_feeds)
+        return HostValue(f"{self.text}[{index}]", self.from_feeds, self.at_bind)
 
     def length(self) -> HostValue:
         """Its length."""
-        return HostValue(f"len({self.text})", self.from_feeds)
+        return HostValue(f"len({self.text})", self.from_feeds, self.at_bind)
 
     def __str__(self) -> str:
         return self.text
@@ -59,6 +63,8 @@ class HostWork:
         frame = self._frame
         listed = ", ".join(map(_argument, arguments))
         text, name = f"{frame.function(function)}({listed})", hint or function.__name__
+        if self._is_bind_time(arguments):
+            return HostValue(frame.keep(text, True, Place.FEED, name), True, True)
         if self._is_step_invariant(arguments):
             return HostValue(frame.keep(text, False, Place.FEED, name), True)
         name = frame.names.make(name)
@@ -71,7 +77,7 @@ class HostWork:
         frame, text = self._frame, f"uploaded(take, {value})"
         type = TensorType(dtype, tuple(shape))
         if self._is_step_invariant(value):
-            name = frame.keep(text, False, Place.FEED, "there")
+            name = frame.keep(text, self._is_bind_time(value), Place.FEED, "there")
         else:
             name = frame.names.make("there")
             frame.line(f"{name} = {text}")
@@ -86,6 +92,16 @@ class HostWork:
         if isinstance(argument, Dim):
             return not self._frame.loop_sizes & {*argument.names}
         return not isinstance(argument, HostValue) or argument.from_feeds
+
+    def _is_bind_time(self, argument: Any) -> bool:
+        """True if a value is computed from constants and bound sizes, so once for a binding."""
+        if isinstance(argument, list | tuple):
+            return all(map(self._is_bind_time, cast("list[Any]", argument)))
+        if isinstance(argument, Dim):
+            return {*argument.names} <= self._frame.bound_dims
+        if isinstance(argument, HostValue):
+            return argument.at_bind
+        return not isinstance(argument, NumpyOperand)
 
     def set_size(self, size: Size, value: Any) -> None:
         """Set a data-dependent size."""

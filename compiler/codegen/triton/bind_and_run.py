@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.frame import KernelFrame
-from compiler.codegen.triton.emit import KernelSource
+from compiler.codegen.triton.emit import KernelSource, Variants
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, Plan, Value
+from compiler.plan import Place, Plan, Step, Value
 
 _SMALL = 2**31
 """Element count below which kernels use 32-bit indices."""
 
 _TAKEN = frozenset(
-    "torch triton tl addressed upload download uploaded tensor_over room INDEX".split()
+    "torch triton tl addressed upload uploads download downloaded uploaded tensor_over room copies "
+    "INDEX".split()
 )
 """Names that the module uses itself, in addition to those of NumPy code."""
 
@@ -34,6 +35,10 @@ class TritonFrame(KernelFrame):
         self.known: set[str] = set()
         self.launched: list[tuple[int, KernelSource]] = []
         self.kernel_names: dict[Key, str] = {}
+        self._plan = plan
+        self._uploads: list[str] = []
+        self._downloads: set[int | str] = set()
+        self._replayed: set[str] = set()
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
@@ -77,6 +82,53 @@ class TritonFrame(KernelFrame):
             return super().scratch(shape, dtype, on_device=on_device)
         return self.device_buffer(self.names.make(f"t{self.step}"), type)
 
+    # ---- copies ----
+
+    def upload(self, out: NumpyOperand, array: str) -> None:
+        """Copy an array, as source text, to the device."""
+        self._uploads.append(array)
+        self._replayed_line(f"upload({out}, {array})")
+
+    def download(self, out: Value, tensor: NumpyOperand) -> None:
+        """Copy a tensor to the host, where `wait_for_downloads` must precede reads."""
+        if out.place is Place.BUFFER:
+            self._downloads.add(out.home)
+        self._replayed_line(f"download({self.operand(out)}, {tensor})")
+
+    def wait_for_downloads(self, step: Step) -> None:
+        """Wait for the downloads so far, if a step uses one of them on the host."""
+        if not self._downloads.isdisjoint(_host_buffers(step)):
+            self._wait()
+
+    def _wait(self) -> None:
+        self._downloads.clear()
+        self._replayed_line("downloaded()")
+
+    def finish(self) -> None:
+        """Wait for downloads that are returned; write what a captured step uploads."""
+        if self._downloads:
+            self._wait()
+        if self._plan.captured and self._is_replayed():
+            feeds = ", ".join(self.operand(value).name for value in self._plan.feeds)
+            arrays = "".join(f"{each}, " for each in self._uploads)
+            self.after_step += [
+                f"    def uploads({feeds}):",
+                '        """The arrays that a step copies to the device, in order."""',
+                f"        return ({arrays.rstrip()})",
+                "",
+                "    step.uploads = uploads",
+            ]
+
+    def _replayed_line(self, text: str) -> None:
+        """Write a line whose effect is on the device only, or that waits for it."""
+        self._replayed.add(text)
+        self.line(text)
+
+    def _is_replayed(self) -> bool:
+        """Whether a CUDA graph repeats all that a step does, besides uploads."""
+        lines = (line.strip() for line in self.body.lines)
+        return all(line.startswith("#") or line in self._replayed for line in lines)
+
     # ---- kernels ----
 
     def launch(self, source: KernelSource) -> None:
@@ -84,13 +136,25 @@ class TritonFrame(KernelFrame):
 
         A kernel that equals an earlier one is not copied; the earlier one is launched.
         """
-        key = structural_key(source.lines, source.types, {**source.constants, **source.options})
+        variants = source.variants
+        values = () if variants is None else variants.values
+        known = {**source.constants, **source.options, "variants": values}
+        key = structural_key(source.lines, source.types, known)
         if key not in self.kernel_names:
             self.kernel_names[key] = source.name
             self._carry(source)
         name = self.kernel_names[key]
         self.launched.append((self.step, replace(source, name=name)))
-        self.line(name + source.launch.removeprefix(source.name))
+        launch = name + source.launch.removeprefix(source.name)
+        if variants is not None:
+            launch = launch.replace(Variants.mark, self._chosen(name, variants))
+        self._replayed_line(launch)
+
+    def _chosen(self, kernel: str, variants: Variants) -> str:
+        """The value of a variant: of a name in `bind`, if the size is known there."""
+        if not {*variants.size.names} <= self.bound_dims:
+            return str(variants.values[-1])
+        return self.keep(variants.choice, True, Place.FEED, f"{kernel}_{variants.constant.lower()}")
 
     def _carry(self, source: KernelSource) -> None:
         for helper in with_needed(source.helpers):
@@ -100,4 +164,14 @@ class TritonFrame(KernelFrame):
                 named = [line for name, line in GLOBALS.items() if name in HELPERS[helper]]
                 self.globals += [line for line in named if line not in self.globals]
         self.functions.append("\n".join(map(expect_one_line, source.lines)))
-        self.kernels.append((source.name, source.types, source.constants, source.options))
+        variants = source.variants
+        each = [source.constants] if variants is None else variants.constants(source.constants)
+        self.kernels += [(source.name, source.types, known, source.options) for known in each]
+
+
+def _host_buffers(step: Step) -> Iterator[int | str]:
+    """The buffers of the host that a step reads or writes, in bodies too."""
+    for op in step.ops:
+        yield from (v.home for v in op.values if v.place is Place.BUFFER and not v.on_device)
+        for inner in op.body:
+            yield from _host_buffers(inner)

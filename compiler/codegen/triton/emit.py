@@ -6,7 +6,7 @@ axis 0 of a tile and iterations along axis 1, or the other way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compiler.codegen.kernel.analysis import reduction_levels, store_roots
@@ -18,7 +18,7 @@ from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.tiling.schedules import WARPS
 from compiler.codegen.triton.tiling.strides import guards_vary
 from compiler.codegen.writer import Names, comment_lines
-from compiler.ir.dims import Size, is_multiple, product
+from compiler.ir.dims import Dim, Size, is_multiple, product
 
 VECTOR = 16
 """Bytes of the longest vector access, and what Triton knows sizes to be multiples of."""
@@ -27,13 +27,43 @@ THREADS = 32
 """Threads of a warp."""
 
 
+@dataclass(frozen=True)
+class Variants:
+    """The values of a constant, ascending: the first that covers `size` is launched, or the last.
+
+    Where the size is not known when the module is bound, it is the last.
+    """
+
+    constant: str
+    size: Dim
+    values: tuple[int, ...]
+
+    mark = "$VARIANT"
+    """What stands for the value in a launch."""
+
+    @property
+    def choice(self) -> str:
+        """The value as source text.
+
+        >>> Variants("ROWS", Dim.named("N"), (16, 64)).choice
+        '16 if N <= 16 else 64'
+        """
+        *small, large = self.values
+        return "".join(f"{each} if {self.size} <= {each} else " for each in small) + str(large)
+
+    def constants(self, constants: Mapping[str, int]) -> list[dict[str, int]]:
+        """The constants of each variant, the last first."""
+        return [{**constants, self.constant: each} for each in reversed(self.values)]
+
+
 @dataclass
 class KernelSource:
     """A kernel's source, the helpers it needs, and its launch.
 
     `types` are those of its parameters in Triton's notation, with ":16" after pointers and sizes
     divisible by 16; `constants` the values of its constexpr parameters except INDEX; `options` the
-    launch options other than the defaults, such as `num_warps`. `traffic` is its cost.
+    launch options other than the defaults, such as `num_warps`. `traffic` is its cost. With
+    `variants`, binding chooses a constant by the size it covers, and `launch` has their `mark`.
     """
 
     name: str
@@ -44,6 +74,7 @@ class KernelSource:
     constants: dict[str, int]
     traffic: Traffic
     options: dict[str, int] = field(default_factory=dict[str, int])
+    variants: Variants | None = None
 
 
 def emit(kernel: KernelBody, names: Names, comment: Sequence[str] = ()) -> KernelSource:

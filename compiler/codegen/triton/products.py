@@ -13,12 +13,13 @@ part of the sum has its own programs, and another kernel combines the parts in a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import Source, Tiles, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.emit import Emitter, KernelSource
+from compiler.codegen.triton.emit import Emitter, KernelSource, Variants
 from compiler.codegen.triton.expressions import Loop, power_of_two
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import size_hint
@@ -35,6 +36,9 @@ TILE = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
 
 HALF_TILE = {"ROWS": 128, "COLUMNS": 128, "INNER": 32}
 """The same in half precision if the result has enough such tiles; eight warps per program."""
+
+_FEW_ROWS = {64: (16, 32), 128: (16, 64)}
+"""The smaller tiles along M beside the largest one, for a number of rows known at binding."""
 
 TARGET_PROGRAMS = 256
 """Target number of programs for a large device."""
@@ -120,7 +124,8 @@ class _TileEmitter(Emitter):
         self._prologue()
         self._emit_product()
         self._store(self.kernel.stores)
-        return self._kernel_source({**self._tile_sizes(), "GROUP": GROUP}, self._options())
+        made = self._kernel_source({**self._tile_sizes(), "GROUP": GROUP}, self._options())
+        return replace(made, variants=self._variants())
 
     def _options(self) -> dict[str, int]:
         return {"num_warps": 8} if self._tile_shape() is HALF_TILE else {}
@@ -317,11 +322,21 @@ class _TileEmitter(Emitter):
         fits = all(isinstance(size, Dim) or size >= HALF_TILE["ROWS"] for size in sides)
         return HALF_TILE if many and fits else TILE
 
+    def _variants(self) -> Variants | None:
+        """Smaller tiles for few rows, if their number is symbolic and may be small."""
+        if not isinstance(self.rows, Dim):
+            return None
+        tallest, least = self._tile_sizes()["ROWS"], size_hint(self.rows, 1)
+        smaller = tuple(each for each in _FEW_ROWS[tallest] if each >= least)
+        return Variants("ROWS", self.rows, (*smaller, tallest)) if smaller else None
+
     def _constants(self) -> list[str]:
         return [*TILE, "GROUP"]
 
     def _launch(self) -> str:
-        sides = self._tile_sizes()
+        sides: dict[str, object] = {**self._tile_sizes()}
+        if self._variants() is not None:
+            sides["ROWS"] = Variants.mark
         tiles_m = f"-(-({self.rows}) // {sides['ROWS']})"
         tiles_n = f"-(-({self.columns}) // {sides['COLUMNS']})"
         options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))

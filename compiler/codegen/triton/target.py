@@ -34,9 +34,6 @@ from compiler.ir.opdef.global_reductions import Whole
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
-_COPIES = {TO_DEVICE: "upload", TO_HOST: "download"}
-"""The module's functions for copies between host and device."""
-
 STYLE = Style(
     "triton",
     "for Triton",
@@ -87,7 +84,9 @@ def _emit(frame: Frame, step: Step) -> None:
     """Emit kernels for a device step, NumPy for a host step."""
     if not isinstance(frame, TritonFrame):
         emit_step(frame, step)
-    elif step.ops[0].kind in _COPIES:
+        return
+    frame.wait_for_downloads(step)
+    if step.ops[0].kind in (TO_DEVICE, TO_HOST):
         _emit_copy(frame, step)
     elif not step.ops[0].target:
         emit_step(frame, step)
@@ -110,7 +109,7 @@ def _emit_device_step(frame: TritonFrame, step: Step) -> None:
         emit_multi_tensor(frame, step, fused_name(step.parts[0]), comment, frame.launch)
     elif _is_filled(type(first.defn)):
         out = frame.operand(first.outputs["Out"][0])
-        frame.line(f"upload({out}, {call(first.defn, 'filled', {}, frame)})")
+        frame.upload(out, call(first.defn, "filled", {}, frame))
     elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step, comment)
     elif others:
@@ -140,8 +139,11 @@ def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
 def _emit_copy(frame: TritonFrame, step: Step) -> None:
     comment_ops(frame, step)
     op = frame.named(step.ops[0])
-    source, target = frame.operand(op.inputs["X"][0]), frame.operand(op.outputs["Out"][0])
-    frame.line(f"{_COPIES[op.kind]}({target}, {source})")
+    source, out = frame.operand(op.inputs["X"][0]), op.outputs["Out"][0]
+    if op.kind == TO_DEVICE:
+        frame.upload(frame.operand(out), str(source))
+    else:
+        frame.download(out, source)
 
 
 def _emit_op(

@@ -18,7 +18,7 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.gpu.package import without_kernels
 from runtime.ptx.library import Library
 from tests.ops.samples import samples
@@ -57,10 +57,9 @@ def on_machine(module, library):
     gpu = gpus(f"cuda:{library.capability}")
     ((built),) = build([module], gpu, CACHE, 2 * 10**9, processes=1)
     driver = Driver("cuda", 0, library)
-    launchers = {
-        each.kernel: Launcher(_row(each), driver, each.code.files["ptx"], lambda: 0)
-        for each in built
-    }
+    launchers = by_name(
+        Launcher(_row(each), driver, each.code.files["ptx"], lambda: 0) for each in built
+    )
     names = {"tl": SimpleNamespace(int32="int32", int64="int64"), **launchers}
     plain = replace(module, source=without_kernels(module.source))
     return runtime.load(plain, runtime.CUDAPlace(0), names=names, poison=True)

@@ -70,11 +70,9 @@ class Schedule:
     padded: int = 0
 
 
-def size_hint(size: Size) -> int:
-    """An estimate of a size."""
-    return (
-        evaluate(size, dict.fromkeys(size.names, ASSUMED_SIZE)) if isinstance(size, Dim) else size
-    )
+def size_hint(size: Size, assumed: int = ASSUMED_SIZE) -> int:
+    """An estimate of a size, whose symbolic dims are assumed to have this size."""
+    return evaluate(size, dict.fromkeys(size.names, assumed)) if isinstance(size, Dim) else size
 
 
 def choose_schedule(kernel: KernelBody) -> Schedule:

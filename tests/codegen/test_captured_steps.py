@@ -1,0 +1,69 @@
+"""Which steps may be captured as CUDA graphs, and the reasons for the others."""
+
+import pytest
+
+import compiler
+import fluid
+from compiler.driver import compile_graph, compile_stages
+from compiler.options import Options
+from tests.ops.compiled_samples import FIRST, NOBODY, graph_of, wanted
+from tests.ops.test_generated import forward
+from tests.ops.test_on_device import FORWARD
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+CAPTURED = "step.uploads = uploads"
+
+
+def reasons(made):
+    return [each for each in made.context.missed if each.name == "capture_step"]
+
+
+@pytest.mark.device
+def test_every_sample_is_captured_or_has_a_reason():
+    """What the pass sees of the ops, and what the code does, agree."""
+    found = []
+    for sample in (each for each in FORWARD if each is FIRST[each.op]):
+        case = forward(sample)
+        graph, _ = graph_of(case, wanted(case), NOBODY)
+        made = compile_graph(graph, target="triton", options=Options(cuda_graph=True))
+        is_captured = CAPTURED in made.module.source
+        assert is_captured is not bool(reasons(made)), sample.op
+        found.append(is_captured)
+    assert sum(found) > len(found) * 3 / 4
+
+
+def program():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 4])
+        y = fluid.layers.softmax(fluid.layers.dropout(x, 0.5))
+        count = fluid.layers.where(fluid.layers.reduce_sum(y, dim=1) > 1.0)
+    return main, y, count
+
+
+def test_the_uploads_of_a_step_are_its_feeds_and_keys():
+    main, y, _ = program()
+    options = Options(cuda_graph=True)
+    source = compiler.compile(main, feed=["x"], fetch=[y], target="triton", options=options).source
+    assert "return (x, make_keys(generator, (-1,)),)" in source
+
+
+def test_the_report_has_the_reasons():
+    main, y, count = program()
+    options = Options(cuda_graph=True)
+    made = compile_stages(main, feed=["x"], fetch=[y, count], target="triton", options=options)
+    assert {each.reason for each in reasons(made)} == {"it runs on the host"}
+    assert CAPTURED not in made.module.source
+    assert "capture_step" in str(compiler.explain(made.module))
+
+
+def test_it_is_an_option():
+    main, y, _ = program()
+    assert Options.from_env({"FLUID_CUDA_GRAPH": "1"}).cuda_graph
+    for options in (Options(), Options(cuda_graph=True, check=1)):
+        module = compiler.compile(main, feed=["x"], fetch=[y], target="triton", options=options)
+        assert CAPTURED not in module.source
+    module = compiler.compile(main, feed=["x"], fetch=[y], options=Options(cuda_graph=True))
+    assert CAPTURED not in module.source

@@ -1,0 +1,198 @@
+"""Programs on a fake GPU that runs queued work as late, or as oddly, as CUDA allows.
+
+Kernels are executed by the PTX machine. Numbers must be those of the machine alone, bit for bit.
+"""
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import fluid
+
+pytest.importorskip("triton")
+torch = pytest.importorskip("torch")
+
+from runtime.gpu import copies, staging  # noqa: E402
+from runtime.gpu.captures import CapturedStep  # noqa: E402
+from runtime.gpu.drivers import Driver  # noqa: E402
+from runtime.ptx.errors import MemoryFault  # noqa: E402
+from tests.runtime.gpu.fake_cuda import FakeCuda, Graph, QueuedLibrary, Stream  # noqa: E402
+
+BATCHES = (4, 4, 4, 6, 6, 6, 4)
+
+
+@pytest.fixture(autouse=True)
+def no_interpreter(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+class Program:
+    """A classifier with dropout, momentum and a decaying learning rate."""
+
+    fetched = 2
+
+    def __init__(self, place):
+        self.main, self.startup = fluid.Program(), fluid.Program()
+        self.main.random_seed = self.startup.random_seed = 5
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+            x, y = fluid.data("x", [None, 9]), fluid.data("y", [None, 1], "int64")
+            hidden = fluid.layers.dropout(fluid.layers.fc(x, 6, act="relu"), 0.25, seed=3)
+            self.logits = fluid.layers.fc(hidden, 4)
+            loss = fluid.layers.softmax_with_cross_entropy(self.logits, y)
+            self.loss = fluid.layers.mean(loss)
+            rate = fluid.layers.exponential_decay(0.1, 10, 0.9)
+            fluid.optimizer.Momentum(rate, 0.9).minimize(self.loss)
+        self.executor, self.scope = fluid.Executor(place), fluid.Scope()
+        with fluid.scope_guard(self.scope):
+            fluid.Executor(fluid.CPUPlace()).run(self.startup)
+
+    def step(self, batch, number):
+        """The loss and, if both are fetched, the logits of a step; the arrays it was fed are overwritten afterwards."""
+        values = np.random.default_rng(number)
+        x, y = values.random((batch, 9), "f4"), values.integers(0, 4, (batch, 1))
+        with fluid.scope_guard(self.scope):
+            fetch = [self.loss, self.logits][: self.fetched]
+            found = self.executor.run(self.main, {"x": x, "y": y}, fetch)
+        x[:], y[:] = np.nan, 0
+        return found
+
+    def set_weights(self, value):
+        """Change the first layer's weights, in place."""
+        name = self.main.all_parameters()[0].name
+        self.scope.find_var(name).get_tensor().set(np.full((9, 6), value, "f4"), fluid.CPUPlace())
+
+
+def numbers(steps=BATCHES):
+    """What some steps compute, the parameters being changed before the last."""
+    program, found = Program(fluid.CUDAPlace(0)), []
+    for number, batch in enumerate(steps):
+        if number == len(steps) - 1:
+            program.set_weights(0.25)
+        found += program.step(batch, number)
+    return found
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    """The numbers of the PTX machine, whose work ends when a launch returns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TRITON_INTERPRET", raising=False)
+        patch.setenv("FLUID_GPU", "ptx:80")
+        return numbers()
+
+
+@pytest.fixture
+def on_fake(monkeypatch):
+    """A function that enters a fake device with an order of work."""
+    with ExitStack() as stack:
+
+        def enter(order):
+            made = FakeCuda(order)
+            made.patch(monkeypatch)
+            library = QueuedLibrary(made)
+            for module in ("runtime.gpu.package", "fluid.running.kernels_ahead"):
+                monkeypatch.setattr(f"{module}.driver_of", lambda *_: Driver("cuda", 0, library))
+            monkeypatch.setenv("FLUID_AHEAD", "1")
+            monkeypatch.setattr(copies, "LARGE", 64)
+            monkeypatch.setattr(staging, "SMALLEST", 1024)
+            return stack.enter_context(made)
+
+        yield enter
+
+
+def same(found, wanted):
+    return all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("order", ["late", "side first", "side last", 1])
+def test_a_program_computes_the_same_in_every_order(on_fake, wanted, order):
+    on_fake(order)
+    assert same(numbers(), wanted)
+
+
+def test_steps_alternate_between_streams(on_fake, wanted, monkeypatch):
+    device, step = on_fake("late"), Program.step
+    streams = [Stream(device), Stream(device)]
+
+    def alternating(self, batch, number):
+        with device.entered(streams[number % 2]):
+            return step(self, batch, number)
+
+    monkeypatch.setattr(Program, "step", alternating)
+    monkeypatch.setattr(Program, "fetched", 1)  # updates are queued when a step returns
+    assert same(numbers(), wanted[::2])
+    monkeypatch.setattr(Stream, "wait_stream", lambda self, other: None)
+    with pytest.raises((AssertionError, MemoryFault)):  # wrong numbers, or addresses
+        assert same(numbers(), wanted[::2])
+
+
+# ---- CUDA graphs ----
+
+
+@pytest.fixture
+def captures(monkeypatch):
+    """The graphs captured, whose steps are at most one launch then."""
+    made, capture = [], CapturedStep._capture
+
+    def counted(self, feeds, destinations):
+        made.append(self)
+        return capture(self, feeds, destinations)
+
+    monkeypatch.setattr(CapturedStep, "_capture", counted)
+    monkeypatch.setenv("FLUID_CUDA_GRAPH", "1")
+    return made
+
+
+@pytest.mark.parametrize("order", ["late", "side first", "side last", 1])
+def test_captured_steps_compute_the_same(on_fake, wanted, captures, order):
+    """A batch of 6 outgrows the arena, so that of 4 is bound anew, and only warms up."""
+    device = on_fake(order)
+    assert same(numbers(), wanted)
+    assert (len(captures), device.replays) == (2, 4)
+
+
+def test_parameters_at_other_addresses_are_captured_anew(on_fake, captures, monkeypatch):
+    def replaced(self, value):
+        name = self.main.all_parameters()[0].name
+        self.scope.find_var(name).get_tensor().adopt(np.full((9, 6), value, "f4"))
+
+    monkeypatch.setattr(Program, "set_weights", replaced)
+    with monkeypatch.context() as patch:
+        patch.setenv("FLUID_GPU", "ptx:80")
+        patch.delenv("FLUID_CUDA_GRAPH")
+        wanted = numbers([4] * 4)
+    device = on_fake("late")
+    assert same(numbers([4] * 4), wanted)
+    assert (len(captures), device.replays) == (1, 2)
+
+
+def test_the_fake_shows_stale_inputs(on_fake, wanted, captures, monkeypatch):
+    on_fake("late")
+    replay = CapturedStep._replay
+
+    def stale(self, arrays):
+        self.first = getattr(self, "first", [*map(np.copy, arrays)])
+        return replay(self, self.first)
+
+    monkeypatch.setattr(CapturedStep, "_replay", stale)
+    assert not same(numbers(), wanted)
+
+
+def test_the_fake_shows_a_result_that_was_not_waited_for(on_fake, wanted, captures, monkeypatch):
+    on_fake("late")
+    monkeypatch.setattr(copies.Copies, "finish", lambda self: None)
+    assert not same(numbers(), wanted)
+
+
+def test_timed_steps_are_not_captured(on_fake, captures):
+    device = on_fake("late")
+    with fluid.profiler.profiler("All"):
+        numbers([4] * 3)
+    assert not captures and not device.replays
+
+
+def test_a_capture_permits_no_wait(monkeypatch):
+    device = FakeCuda()
+    with device, device.capturing(Graph(device)), pytest.raises(RuntimeError, match="capturing"):
+        device.current.synchronize()
