@@ -2,6 +2,9 @@
 
     python -m bench.ptx --gpu 80 90 --dtype fp32 tf32 fp16 bf16
     python -m bench.ptx --gpu 90 --only conv2d matmul --packages
+    FLUID_CHECK=1 python -m bench.ptx --gpu 80 --dtype fp32          hazards, unwritten memory
+    FLUID_PERTURB=1 python -m bench.ptx --gpu 80 --dtype fp32        errors of approximations
+    python -m bench.ptx --gpu 80 --orders 1 2                        the same bytes in any order
 
 All device calls of op samples are built and run, or with --first the first of each op; and, with
 --packages, the golden inference models as packages. Calls of which a type changes no kernel are
@@ -30,7 +33,15 @@ from compiler.ir.opdef import GradOp, find
 from compiler.options import NARROW
 from fluid.cli.main import main as fluid_command
 from fluid.inference.packages import load_compiled
-from tests.runtime.ptx.on_machine import TOLERANCE, cases, check, module_of, run_and_compare
+from runtime.ptx.library import Library
+from tests.runtime.ptx.on_machine import (
+    TOLERANCE,
+    cases,
+    check,
+    module_of,
+    on_machine,
+    run_and_compare,
+)
 
 MODELS = Path(__file__).resolve().parents[1] / "tests/golden/inference"
 Failure = tuple[str, str]
@@ -61,17 +72,39 @@ def run_call(case: Any, capability: int, dtype: str) -> str:
 
 
 def run_calls(
-    only: Sequence[str], first: bool, capability: int, dtype: str
+    given: argparse.Namespace, capability: int, dtype: str
 ) -> tuple[Counter[str], list[Failure]]:
     """Run calls; returns the counts and what failed."""
     found, failed = Counter[str](), list[Failure]()
-    for kind, case in calls(only, first):
+    for kind, case in calls(given.only, given.first):
         try:
-            found[run_call(case, capability, dtype)] += 1
+            if given.orders:
+                found[run_in_orders(case, capability, given.orders)] += 1
+            else:
+                found[run_call(case, capability, dtype)] += 1
         except (CompileError, AssertionError) as error:
             found["fail"] += 1
             failed.append((kind, f"{type(error).__name__}: {error}"))
     return found, failed
+
+
+def run_in_orders(case: Any, capability: int, seeds: Sequence[int]) -> str:
+    """Run a call with its CTAs by number, and in orders drawn from seeds: the bytes are the same.
+
+    Raises AssertionError if they differ and no atomics add floating-point numbers.
+    """
+    made = module_of(case)
+    if made is None:
+        return "on the host"
+    module, feed, _ = made
+    first, *others = (Library(capability, order=seed) for seed in (None, *seeds))
+    expected = on_machine(module, first)(feed)
+    for library in others:
+        found = on_machine(module, library)(feed)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(found, expected, strict=True)):
+            assert library.adds_by_atomics, f"other bytes in order {library.order}"
+            return "sums of atomics"
+    return "same bytes"
 
 
 def run_packages(
@@ -148,14 +181,16 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], help="parts of names of ops or models")
     parser.add_argument("--first", action="store_true", help="the first sample of each op alone")
     parser.add_argument("--packages", action="store_true", help="packages instead of calls")
+    parser.add_argument("--orders", nargs="+", type=int, help="seeds of orders of CTAs, in fp32")
     given, bad = parser.parse_args(), 0
+    given.dtype = ["fp32"] if given.orders else given.dtype
     for capability in given.gpu:
         for dtype in given.dtype:
             start = time.perf_counter()
             if given.packages:
                 found, failed = run_packages(given.only, capability, dtype)
             else:
-                found, failed = run_calls(given.only, given.first, capability, dtype)
+                found, failed = run_calls(given, capability, dtype)
             counts = ", ".join(f"{found[each]} {each}" for each in sorted(found))
             print(
                 f"sm_{capability} {dtype}: {counts} ({time.perf_counter() - start:.0f} s)",

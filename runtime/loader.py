@@ -82,7 +82,8 @@ class Binding:
     """A step over the arena and these arrays of the params, for one set of sizes.
 
     `token` is that of the params when the arrays were last checked; `prepared` are arrays made of
-    params by native kernels, if the module has any that must follow changes.
+    params by native kernels, if the module has any that must follow changes; `own` are blocks of
+    buffers that have memory of their own, by number.
     """
 
     sizes: Mapping[str, int]
@@ -91,6 +92,7 @@ class Binding:
     step: Step
     token: object
     prepared: PreparedArrays | None
+    own: Mapping[int, Block]
 
 
 def load(
@@ -299,9 +301,9 @@ class Executable:
         if self._copies is not None:
             self._copies.reserve(feed_bytes(self.module, sizes))
         params = self._state(sizes)
-        step, prepared = self._step(sizes, placement, params)
+        step, prepared, own = self._step(sizes, placement, params)
         self.counters.bindings += 1
-        return Binding(sizes, placement, params, step, self._token(), prepared)
+        return Binding(sizes, placement, params, step, self._token(), prepared, own)
 
     def _renew(self, binding: Binding) -> None:
         """Rebind to the current params; the offsets of the buffers are unchanged."""
@@ -311,7 +313,7 @@ class Executable:
             prepared is not None and not prepared.are_made_of(self._use.find)
         ):
             bound = self._step(binding.sizes, binding.placement, params)
-            binding.step, binding.prepared = bound
+            binding.step, binding.prepared, binding.own = bound
             binding.params = params
         binding.token = self._token()
 
@@ -328,8 +330,9 @@ class Executable:
 
     def _device_ranges(self) -> list[tuple[str, int, int]]:
         """The name, address and bytes of the device's arena and of the state bound last."""
-        arena = [each.range for each in self._arenas if isinstance(each, DeviceArena)]
         binding = next(reversed(self._bindings.values()), None)
+        blocks = [*self._arenas, *(binding.own.values() if binding is not None else ())]
+        arena = [each.range for each in blocks if isinstance(each, DeviceArena)]
         held: Mapping[str, Any] = binding.params if binding is not None else {}
         mine = [each.name for each in self.module.params if each.on_device]
         return arena + [(name, *byte_range(held[name])) for name in mine if name in held]
@@ -341,9 +344,9 @@ class Executable:
 
     def _step(
         self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
-    ) -> tuple[Step, PreparedArrays | None]:
-        dims = [sizes[name] for name in self.module.dims]
-        take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes))
+    ) -> tuple[Step, PreparedArrays | None, Mapping[int, Block]]:
+        dims, own = [sizes[name] for name in self.module.dims], dict[int, Block]()
+        take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes), own)
         make = partial(self._bind, take, params, *dims)
         try:
             native = self._native
@@ -352,7 +355,7 @@ class Executable:
                 step = captured(step, self._copies)
             if not self._device and self._multiplies:
                 step = with_few_threads(step, elements(self.module, sizes, params))
-            return step, prepared
+            return step, prepared, own
         except CompileError:
             raise
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:

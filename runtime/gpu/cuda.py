@@ -10,7 +10,7 @@ import atexit
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from compiler.extras import install, missing
 from compiler.ir.types import Array, DType
+from compiler.lazy_loading import load
 from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
@@ -48,6 +49,11 @@ def machine() -> str:
     if wanted and wanted not in MACHINES:
         raise PlaceError(f"FLUID_GPU is {wanted!r}", hint=f"set it to {' or '.join(MACHINES)}")
     return wanted
+
+
+def is_checked(device: str) -> bool:
+    """Whether kernels run on the PTX machine, which looks for hazards: with `FLUID_CHECK=1`."""
+    return device in MACHINES and os.environ.get("FLUID_CHECK", "0") not in ("", "0")
 
 
 def torch_device(device: str) -> str:
@@ -209,10 +215,17 @@ class DeviceArena:
             self._bytes = self._empty(nbytes)
         if self._poison:
             self._bytes.fill_(0xFF)
+        self._mark(self._bytes)
 
     def _empty(self, nbytes: int) -> Any:
         with out_of_memory(f"the memory of a step, {nbytes} bytes", self._device):
             return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._allocates_on)
+
+    def _mark(self, tensor: Any) -> Any:
+        """Mark memory as unwritten, if the PTX machine looks for reads of it; return it."""
+        if is_checked(self._device):
+            load(partial(import_module, "runtime.ptx.unwritten")).mark(*byte_range(tensor))
+        return tensor
 
     def take(
         self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
@@ -234,17 +247,18 @@ class DeviceArena:
         """Allocate a separate tensor."""
         kind = getattr(self._torch, dtype)
         with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
-            return self._torch.empty(tuple(shape), dtype=kind, device=self._allocates_on)
+            made = self._torch.empty(tuple(shape), dtype=kind, device=self._allocates_on)
+        return self._mark(made)
 
 
 def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
     """Return a function that makes a block per device buffer, if FLUID_SEPARATE_BUFFERS is set.
 
-    compute-sanitizer knows where an allocation ends, but not where a buffer of an arena does.
+    compute-sanitizer knows where an allocation ends, but not where a buffer of an arena does; and
+    the checks of the PTX machine see reads of what nobody wrote if no other value was there before.
     """
-    if not device or os.environ.get("FLUID_SEPARATE_BUFFERS", "0") in ("", "0"):
-        return None
-    return lambda: DeviceArena(device)
+    wanted = os.environ.get("FLUID_SEPARATE_BUFFERS", "0") not in ("", "0")
+    return (lambda: DeviceArena(device)) if (device and wanted) or is_checked(device) else None
 
 
 def byte_range(tensor: Any) -> tuple[int, int]:

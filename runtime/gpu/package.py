@@ -14,7 +14,8 @@ from typing import Any, cast
 from compiler.codegen.module import Module
 from compiler.lazy_loading import load
 from compiler.syntax_trees import syntax_tree
-from runtime.gpu.cuda import MACHINES, gpu_of, stream_of
+from runtime.errors import PlaceError
+from runtime.gpu.cuda import MACHINES, gpu_of, is_checked, stream_of
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.packages import Package, PackageError
@@ -33,10 +34,25 @@ def driver_of(device: str, gpu: str) -> Driver:
     """The driver of a device, which has this architecture; the PTX machine is one of its own."""
     number = device.partition(":")[2]
     if device in MACHINES:
-        machine = load(partial(import_module, "runtime.ptx.library"))  # few use it
-        hazards = machine.Hazards() if os.environ.get("FLUID_CHECK", "0") != "0" else None
-        return Driver("cuda", 0, machine.Library(int(number), hazards=hazards))
+        return Driver("cuda", 0, machine_library(device))
     return Driver(gpu.partition(":")[0], int(number or 0))
+
+
+def machine_library(device: str) -> Any:
+    """The PTX machine, in place of libcuda, with the checks that the environment asks for.
+
+    Raises PlaceError for an invalid `FLUID_ORDER`.
+    """
+    order = os.environ.get("FLUID_ORDER", "")
+    if order and not order.isdecimal():
+        raise PlaceError(f"FLUID_ORDER is {order!r}", hint="set it to a number, a seed")
+    machine = load(partial(import_module, "runtime.ptx.library"))  # few use it
+    return machine.Library(
+        int(device.partition(":")[2]),
+        hazards=machine.Hazards() if is_checked(device) else None,
+        order=int(order) if order else None,
+        perturbs=os.environ.get("FLUID_PERTURB", "0") not in ("", "0"),
+    )
 
 
 def prepared(

@@ -5,7 +5,7 @@ Host and device buffers are packed separately; a module that uses only one has o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
@@ -107,9 +107,13 @@ class Memory:
         for block, packing in zip(self._blocks, placement.packings, strict=True):
             block.reserve(packing.height)
 
-    def taker(self, placement: Placement, lives: Sequence[Lifetime]) -> Callable[..., Any]:
-        """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer."""
-        own: dict[int, Block] = {}
+    def taker(
+        self, placement: Placement, lives: Sequence[Lifetime], own: MutableMapping[int, Block]
+    ) -> Callable[..., Any]:
+        """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer.
+
+        Blocks of single buffers are added to `own`, by the buffer's number.
+        """
 
         def take(
             buffer: int | None,

@@ -34,6 +34,10 @@ class Hazard(PtxError):
     """An access whose result depends on the order of threads, or on when a copy lands."""
 
 
+class Unwritten(PtxError):
+    """A read of device memory that neither a kernel nor the host has written."""
+
+
 def unsupported(instruction: Instruction, what: str = "") -> UnsupportedInstruction:
     """The error for an instruction that the machine does not execute."""
     detail = f" ({what})" if what else ""

@@ -7,7 +7,8 @@ each byte which thread, or CTA, read and wrote it last, and raises Hazard for
   barrier between (within a warp, `bar.warp.sync` is enough);
 - different values that threads write to one byte of shared memory by one instruction;
 - a read of shared memory that nobody wrote;
-- an access of global memory beside one of another CTA of the launch, one of them a write.
+- an access of global memory beside one of another CTA of the launch, one of them a write;
+- a read of global memory that nobody wrote since it was allocated (`runtime.ptx.unwritten`).
 
 Writing the value that another thread wrote is none: Triton's layouts repeat elements in several
 threads. A copy to shared memory is a write by its thread, from its instruction to its wait.
@@ -32,6 +33,7 @@ from runtime.ptx.group import SHARED_START, WARP, Group, Mask
 from runtime.ptx.instructions import BYTES, Instruction, Vector
 from runtime.ptx.machine import Program
 from runtime.ptx.memory import Memory
+from runtime.ptx.unwritten import expect_written
 from runtime.ptx.values import Read, Step, guarded, reader
 
 _ORDERING = ("acquire", "release", "acq_rel")
@@ -73,8 +75,10 @@ class Hazards:
             seen = observer(instruction)
             if instruction.name.startswith(("cp.async.commit", "cp.async.wait")):
                 found += [step, self._copies(instruction)]
-            elif seen is None or instruction.opcode in ("atom", "red"):
+            elif seen is None:
                 found.append(step)
+            elif instruction.opcode in ("atom", "red"):
+                found += [guarded(self._read(seen), instruction), step]
             else:
                 found += [guarded(self._before(seen, instruction), instruction), step, self._after]
         return tuple(found)
@@ -90,6 +94,15 @@ class Hazards:
             self._check(group, access, written)
 
         return lambda group, mask: seen(group, mask, note)
+
+    def _read(self, seen: Observer) -> Step:
+        """Check what an atomic reads; others may access it at the same time."""
+
+        def check(group: Group, access: Access) -> None:
+            if access.space == "global":
+                expect_written(group, access)
+
+        return lambda group, mask: seen(group, mask, check)
 
     def _copies(self, instruction: Instruction) -> Step:
         """Follow which asynchronous copies land: threads that wait have written their bytes."""
@@ -115,7 +128,10 @@ class Hazards:
             if self._shared is None or self._shared.group is not group:
                 self._shared = _SharedShadow(group)
             self._shared.check(access, written)
-        elif self._memory is not None:  # a module's variables have memory by now
+            return
+        if not access.writes:
+            expect_written(group, access)
+        if self._memory is not None:  # a module's variables have memory by now
             self._global = self._global or _GlobalShadow(self._memory)
             self._global.check(group, access, written)
 

@@ -16,6 +16,7 @@ from runtime.ptx.group import shared_layout
 from runtime.ptx.instructions import Kernel, Parameter
 from runtime.ptx.machine import Program, run, translate
 from runtime.ptx.memory import Memory
+from runtime.ptx.order import Order
 from runtime.ptx.text.parser import parse
 from runtime.ptx.values import DTYPES
 
@@ -97,11 +98,12 @@ def launch(
     parameters: Mapping[str, bytes],
     memory: Memory,
     most_shared: int = USUAL_SHARED,
+    order: Order | None = None,
 ) -> None:
     """Check a launch as a driver does, and run it. Raises LaunchError if it would refuse."""
     expect_launch(program.kernel, grid, block, shared, most_shared)
     hold_variables(program.kernel, memory)
-    run(program, grid, block, shared, parameters, memory)
+    run(program, grid, block, shared, parameters, memory, order)
 
 
 def expect_launch(

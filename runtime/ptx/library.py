@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from runtime.ptx.approximations import perturbed
 from runtime.ptx.counters import Counting
 from runtime.ptx.errors import LaunchError, PtxError
 from runtime.ptx.hazards import Hazards
 from runtime.ptx.launch import MOST_SHARED, USUAL_SHARED, kernels, launch
 from runtime.ptx.machine import Program
 from runtime.ptx.memory import Memory
+from runtime.ptx.order import Order
 
 Ranges = Iterable[tuple[str, int, int]]
 """Names, addresses and sizes in bytes."""
@@ -61,19 +63,35 @@ class Library:
     `watch`, if not None, gives ranges of memory besides the arguments of a launch: those that
     kernels reach through tables of addresses. `launched` lists what ran. `counting`, if not None,
     counts what launches do, which makes them slower; `counted_as` are the kernels' names there.
-    `hazards`, if not None, looks for those between threads; not while it counts.
+    `hazards`, if not None, looks for those between threads; not while it counts. `order`, if not
+    None, is the seed of the order of CTAs; `perturbs` changes approximate results within the errors
+    that a GPU may have.
     """
 
     capability: int = 80
     watch: Callable[[], Ranges] | None = None
     counting: Counting | None = None
     hazards: Hazards | None = None
+    order: int | None = None
+    perturbs: bool = False
     counted_as: str = ""
     launched: list[Launched] = field(default_factory=list[Launched])
     _modules: list[Mapping[str, Program]] = field(default_factory=list[Mapping[str, Program]])
     _functions: list[Function] = field(default_factory=list[Function])
     _given: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
     _context: int = 0
+
+    @property
+    def adds_by_atomics(self) -> bool:
+        """Whether a kernel adds floating-point numbers by atomics, in the order of its threads."""
+        atomics = (
+            each
+            for module in self._modules
+            for program in module.values()
+            for each in program.kernel.instructions
+            if each.opcode in ("atom", "red") and each.has("add")
+        )
+        return any("f" in each.type for each in atomics)
 
     def announce(self, ranges: Ranges) -> None:
         """Let the next launch use these ranges."""
@@ -111,7 +129,7 @@ class Library:
         found = self._modules[_index(module)].get(name.decode())
         if found is None:
             return NOT_FOUND
-        self._functions.append(Function(found))
+        self._functions.append(Function(perturbed(found) if self.perturbs else found))
         place.contents.value = len(self._functions)
         return 0
 
@@ -133,8 +151,11 @@ class Library:
         x, y, z, bx, by, bz = sizes
         held = self._functions[_index(function)]
         parameters, memory = _packed(held.program, given), self._memory()
+        order = None if self.order is None else Order(self.order, len(self.launched))
         with self._observed(held.program, memory) as program:
-            launch(program, (x, y, z), (bx, by, bz), shared, parameters, memory, held.allowed)
+            launch(
+                program, (x, y, z), (bx, by, bz), shared, parameters, memory, held.allowed, order
+            )
         self.launched.append(Launched(held.program.kernel.name, (x, y, z), bx * by * bz, shared))
         return 0
 

@@ -6,7 +6,7 @@ both sides pass. A barrier holds the lanes of a CTA until all its threads have c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -19,6 +19,7 @@ from runtime.ptx.flow import Block, blocks_of, post_dominators
 from runtime.ptx.group import Group, Mask
 from runtime.ptx.instructions import Immediate, Instruction, Kernel
 from runtime.ptx.memory import Memory
+from runtime.ptx.order import Order
 from runtime.ptx.steps import step_of
 from runtime.ptx.values import Read, Step, both, reader
 
@@ -74,27 +75,28 @@ def run(
     dynamic: int,
     parameters: Mapping[str, bytes],
     memory: Memory,
-    order: Sequence[int] | None = None,
+    order: Order | None = None,
 ) -> None:
-    """Execute a launch; `order` is that of the CTAs, x fastest by default.
+    """Execute a launch; without an `order` CTAs run by number, x fastest.
 
     `dynamic` are the bytes of shared memory beyond those of variables; `parameters` the bytes of
     each. Raises MemoryFault, BarrierFault or UnsupportedInstruction.
     """
-    ctas = range(prod(grid)) if order is None else order
+    ctas = range(prod(grid)) if order is None else order.ctas(prod(grid))
     together = max(1, MOST_LANES // max(prod(block), 1))
     with np.errstate(all="ignore"):
         for start in range(0, len(ctas), together):
             chosen = ctas[start : start + together]
             group = Group(program.kernel, chosen, grid, block, dynamic, parameters, memory)
-            _March(program, group).run()
+            _March(program, group, order).run()
 
 
 class _March:
     """One group on its way through the blocks: `ready` lanes by block, and those at barriers."""
 
-    def __init__(self, program: Program, group: Group) -> None:
+    def __init__(self, program: Program, group: Group, order: Order | None) -> None:
         self._program = program
+        self._order = order
         self._group = group
         start = group.start()
         self._ready: dict[int, Mask] = {0: start}
@@ -122,7 +124,8 @@ class _March:
             for each in self._ready
             if not any(each in meets[o] for o in self._ready if o != each)
         ]
-        return min(free or self._ready)
+        there = sorted(free or self._ready)
+        return there[0] if self._order is None else self._order.side(there)
 
     def _execute(self, number: int) -> None:
         mask, group = self._ready.pop(number), self._group

@@ -19,8 +19,7 @@ from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row, by_name
-from runtime.gpu.package import without_kernels
-from runtime.ptx.library import Library
+from runtime.gpu.package import machine_library, without_kernels
 from tests.ops.samples import samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, backward, forward, graph_of
 
@@ -62,7 +61,8 @@ def on_machine(module, library):
     )
     names = {"tl": SimpleNamespace(int32="int32", int64="int64"), **launchers}
     plain = replace(module, source=without_kernels(module.source))
-    return runtime.load(plain, runtime.CUDAPlace(0), names=names, poison=True)
+    device = f"ptx:{library.capability}"
+    return runtime.load(plain, runtime.CUDAPlace(0), names=names, poison=True, device=device)
 
 
 def _row(each):
@@ -86,7 +86,7 @@ def run_and_compare(case, module, feed, wanted, capability, tolerance, library=N
     The tolerance is absolute, beside one of 5e-5 of each number; that of narrow types is for 1, and
     for the largest number of a result.
     """
-    library = library or Library(capability)
+    library = library or machine_library(f"ptx:{capability}")
     compute = on_machine(module, library)
     wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]
     for (slot, want), found in zip(wants, compute(feed), strict=True):
