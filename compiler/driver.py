@@ -68,7 +68,7 @@ def compile(
     *,
     feed: Feed = (),
     fetch: Sequence[Any] = (),
-    target: str = "numpy",
+    target: str | Target = "numpy",
     params: MutableMapping[str, Array] | None = None,
     options: Options | None = None,
     dump: str | Path | None = None,
@@ -78,7 +78,8 @@ def compile(
     """Compile the main block of a program into a module that computes `fetch` from `feed`.
 
     `feed` is names, or a mapping from name to shape or array; symbolic sizes are names (`"N"`), and
-    one module serves all their values. `fetch` is names or variables. `params` passes in constant
+    one module serves all their values. `fetch` is names or variables. `target` is a name, or a code
+    generator. `params` passes in constant
     arrays by name, so that trained batch norms and constants can be folded; folded weights are
     added to the mapping. With `watch_state`, what steps prepare from other state that no op writes,
     such as packed weights, is kept from run to run until the state changes. `dump` is a folder for
@@ -96,7 +97,7 @@ def compile_stages(
     *,
     feed: Feed = (),
     fetch: Sequence[Any] = (),
-    target: str = "numpy",
+    target: str | Target = "numpy",
     params: MutableMapping[str, Array] | None = None,
     options: Options | None = None,
     dump: str | Path | None = None,
@@ -115,7 +116,7 @@ def compile_stages(
 def compile_graph(
     graph: Graph,
     *,
-    target: str = "numpy",
+    target: str | Target = "numpy",
     params: MutableMapping[str, Array] | None = None,
     options: Options | None = None,
     dump: str | Path | None = None,
@@ -129,7 +130,8 @@ def compile_graph(
     The module records its initial graph, so that it can be explained later.
     """
     settings = options or Options.from_env()
-    writer = _target(target)
+    writer = _target(target) if isinstance(target, str) else target
+    target = target if isinstance(target, str) else target.name
     context = Context(params, settings.typical, settings.memory_budget)
     text = show(graph)
     folder = _folder(dump, settings, graph, text)

@@ -20,6 +20,7 @@ from compiler.options import Options
 from compiler.tracebacks import entry_point
 from fluid.framework import Program, Variable
 from fluid.profiler import recorder
+from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.feeds import declared, expect_names, feed_arrays
 from fluid.running.half_precision_weights import changes_state
 from fluid.running.module_cache import compiled_over
@@ -202,6 +203,9 @@ def _compile(
     target = chosen_target("", chosen)
 
     def compile(params: Params) -> Module:
+        return with_early_kernels(target, partial(compile_for, params))
+
+    def compile_for(params: Params, target: TargetOrName) -> Module:
         return compiler.compile(
             program, feed=pattern, fetch=fetch, target=target, params=params, options=chosen
         )

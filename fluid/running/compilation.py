@@ -13,6 +13,7 @@ from compiler.ir.text.program_printer import program_digest
 from compiler.options import Options
 from fluid.framework import Program
 from fluid.running import feed_checks, flags
+from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.module_cache import compiled_once
 from fluid.running.targets import chosen_target
 from runtime.errors import missing_feed
@@ -52,11 +53,14 @@ def compile_program(
         options = replace(options, check_numbers=True)
     target = chosen_target(target, options)
 
-    def compile() -> Module:
+    def compile_for(target: TargetOrName) -> Module:
         return compiler.compile(
             program, feed=feed, fetch=fetch, target=target, params=params, options=options,
             watch_state=params is None,
         )  # fmt: skip
+
+    def compile() -> Module:
+        return with_early_kernels(target, compile_for)
 
     if params is not None:
         return compile()

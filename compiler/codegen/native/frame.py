@@ -16,7 +16,7 @@ from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.element_types import dtype_of
 from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
-from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.kernel import KernelTexts, NativeKernel, OnKernel
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import lower
 from compiler.codegen.native.machine import Machine
@@ -49,13 +49,21 @@ class NativeFrame(KernelFrame):
     """A frame that collects kernels, and writes their calls as sequences.
 
     With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
+    `on_kernel` is called with each kernel that is written.
     """
 
-    def __init__(self, plan: Plan, machine: Machine, checks_bounds: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        checks_bounds: bool = False,
+        on_kernel: OnKernel | None = None,
+    ) -> None:
         super().__init__(plan, _TAKEN)
         self.machine = machine
         self.checks_bounds = checks_bounds
-        self.texts: dict[str, str] = {}
+        finish = with_bounds_checks if checks_bounds else str
+        self.written = KernelTexts(machine, self.names.make, finish, on_kernel)
         self.fallbacks: dict[int, str] = {}
         self.comments: list[str] = []
         self.constants = plan.constants | plan.watched
@@ -64,8 +72,6 @@ class NativeFrame(KernelFrame):
         self.costs: list[Call] = []
         self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
-        self._names: dict[str, str] = {}
-        self._written: dict[int, tuple[NativeKernel, str]] = {}
         self._checked: dict[SizeCheck, None] = {}
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
@@ -92,18 +98,7 @@ class NativeFrame(KernelFrame):
 
     def kernel_name(self, kernel: NativeKernel) -> str:
         """The name of a kernel in the module; kernels of equal text are one."""
-        if id(kernel) not in self._written:
-            self._written[id(kernel)] = kernel, self._name_of(kernel)
-        return self._written[id(kernel)][1]
-
-    def _name_of(self, kernel: NativeKernel) -> str:
-        text = with_bounds_checks(kernel.text()) if self.checks_bounds else kernel.text()
-        anonymous = text.replace(f"@{kernel.name}(", "@(")
-        if anonymous not in self._names:
-            name = self.names.make(kernel.name)
-            self._names[anonymous] = name
-            self.texts[name] = text.replace(f"@{kernel.name}(", f"@{name}(")
-        return self._names[anonymous]
+        return self.written.name(kernel)
 
     def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
         """Append a call of a kernel over all its units to the step."""
@@ -365,9 +360,8 @@ class NativeFrame(KernelFrame):
 
     def _appended(self) -> list[list[Any] | dict[Any, Any]]:
         """What only grows while a step is written."""
-        kept = [*self._kept, self._operands, self.texts, self._names, self._carried, self._checked]
+        kept = [*self._kept, self._operands, *self.written.tables, self._carried, self._checked]
         lists: list[list[Any] | dict[Any, Any]] = [
-            self._written,
             self._expected,
             self.setup.lines,
             self.body.lines,

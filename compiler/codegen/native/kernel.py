@@ -9,10 +9,12 @@ result does not depend on how they are divided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Type, Value, module_text
+from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size
 
 SLOT = 8
@@ -44,6 +46,50 @@ class NativeKernel:
     def text(self) -> str:
         """The LLVM IR of the kernel as a module of its own."""
         return module_text(self.functions)
+
+
+OnKernel: TypeAlias = Callable[[str, str, Machine], object]
+"""Receives the name and the IR text of a kernel, and the machine that it is for."""
+
+
+@dataclass
+class KernelTexts:
+    """The kernels of a module: IR texts by name. Kernels of equal text are one.
+
+    `make_name` makes a name unique in the module, `finish` changes a text before it is kept, and
+    `on_kernel` is called with each kernel that is kept.
+    """
+
+    machine: Machine
+    make_name: Callable[[str], str]
+    finish: Callable[[str], str]
+    on_kernel: OnKernel | None = None
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    _names: dict[str, str] = field(default_factory=dict[str, str])
+    _known: dict[int, tuple[NativeKernel, str]] = field(
+        default_factory=dict[int, tuple[NativeKernel, str]]
+    )
+
+    @property
+    def tables(self) -> tuple[dict[Any, Any], ...]:
+        """What grows with each kernel, to be cut off if a step is written otherwise."""
+        return self.texts, self._names, self._known
+
+    def name(self, kernel: NativeKernel) -> str:
+        """The name of a kernel in the module; its text is kept."""
+        if id(kernel) not in self._known:
+            self._known[id(kernel)] = kernel, self._kept(kernel)
+        return self._known[id(kernel)][1]
+
+    def _kept(self, kernel: NativeKernel) -> str:
+        text = self.finish(kernel.text())
+        anonymous = text.replace(f"@{kernel.name}(", "@(")
+        if anonymous not in self._names:
+            name = self._names[anonymous] = self.make_name(kernel.name)
+            self.texts[name] = text.replace(f"@{kernel.name}(", f"@{name}(")
+            if self.on_kernel is not None:
+                self.on_kernel(name, self.texts[name], self.machine)
+        return self._names[anonymous]
 
 
 def entry(name: str, arguments: Sequence[Type]) -> tuple[Function, list[Value], Value, Value]:

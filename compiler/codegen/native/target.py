@@ -16,6 +16,7 @@ from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
+from compiler.codegen.native.kernel import OnKernel
 from compiler.codegen.native.llvm_ir import I8
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
@@ -41,13 +42,16 @@ class NativeTarget:
     """Code generator for machine code of CPUs; other ops run in NumPy, in the same memory.
 
     `machine` is the CPU to generate for, by default the most capable level that this one has.
+    `on_kernel`, if not None, is called with the name, the IR text and the machine of each kernel as
+    soon as it is written; one whose op then runs in NumPy is not in the module.
     """
 
     name = "native"
     on_device = False
 
-    def __init__(self, machine: Machine | None = None) -> None:
+    def __init__(self, machine: Machine | None = None, on_kernel: OnKernel | None = None) -> None:
         self._machine = machine
+        self._on_kernel = on_kernel
 
     @property
     def multiplies_bytes(self) -> bool:
@@ -73,7 +77,7 @@ class NativeTarget:
 
         With `poison`, kernels also compare every load and store with the bounds of its array.
         """
-        frame = NativeFrame(plan, self._machine or host_machine(), checks_bounds=poison)
+        frame = NativeFrame(plan, self._machine or host_machine(), poison, self._on_kernel)
         frame.expects_numbers = check_numbers
         return _module(plan, frame, poison)
 
@@ -93,13 +97,15 @@ def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
     )  # fmt: skip
     module = assemble(plan, frame, _emit, style, poison)
     checked = frame.checks_bounds
-    return replace(module, machine=name, kernels_ir=dict(frame.texts), checks_bounds=checked)
+    return replace(
+        module, machine=name, kernels_ir=dict(frame.written.texts), checks_bounds=checked
+    )
 
 
 def _code(frame: NativeFrame) -> list[str]:
     """The lines that assign the machine, and the LLVM IR of every kernel."""
     checked = ["CHECKS_BOUNDS = True"] * frame.checks_bounds
-    return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.texts)]
+    return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.written.texts)]
 
 
 # ---- steps -------------------------------------------------------------------------------------
