@@ -108,6 +108,12 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     kept = [
         QuantizedProducts(bytewise) if type(each) is QuantizedProducts else each for each in kept
     ]
+    kept = [
+        Layout(permutes_casts=True)
+        if target and target.on_device and type(each) is Layout
+        else each
+        for each in kept
+    ]
     kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
     as_written = options.check_numbers or Schedule.name in options.disable
     kept = [Schedule(search=not as_written) if type(each) is Schedule else each for each in kept]

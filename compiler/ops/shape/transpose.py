@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.analysis.placement import TRITON
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
@@ -36,6 +37,10 @@ class Transposing(OpDef):
     def back(self) -> tuple[int, ...]:
         """Return the inverse permutation."""
         return tuple(self.axis.index(axis) for axis in range(len(self.axis)))
+
+    def epilogue_output(self, target: str | None) -> str:
+        """Return Out on a device, where casts and other pointwise ops join the kernel."""
+        return "Out" if target == TRITON else ""
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
         if Out is not None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from compiler.ir.dims import Dim
+from compiler.ir.dims import Dim, evaluate, product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, back, channels_last, in_order
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, role_of
+
+MANY_PIXELS = 256
+"""Pixels of a batch from which a filter is transposed in each step: four tiles read it."""
 
 
 def layout_operands(op: Op, permuted: PermutedOp) -> list[Var]:
@@ -43,8 +46,12 @@ def _view_of(shape: Shape, other: Shape) -> list[int]:
 class PermutedCopies:
     """Rewrites ops over permuted copies of their operands."""
 
-    def __init__(self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context) -> None:
+    def __init__(
+        self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context, permutes_casts: bool
+    ) -> None:
         self.g = g
+        self.permutes_casts = permutes_casts
+        self.typical = ctx.typical
         self.kept = kept
         self.constants = _constants(g, ctx)
         self.copies: dict[Var, Var] = {}
@@ -96,15 +103,42 @@ class PermutedCopies:
     def _permuted_constants(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
         """Return transposed copies of an op's constants that it prefers transposed: all of them, or
         none.
+
+        So are casts of state to half precision, if the transpose joins the kernel of the cast.
         """
         found = {v: axes for s, axes in permuted.ahead.items() for v in op.inputs.get(s, ())}
-        if not all(var in self.constants for var in found):
+        casts = {var: self._state_cast(var, op) for var in found if var not in self.constants}
+        if not all(casts.values()):
             return {}
         for var, axes in found.items():
             if var not in self.constant_copies:
                 self.constant_copies[var] = self._fresh(var, axes)
-                self._transpose(var, self.constant_copies[var], axes, op)
+                self._transpose_filter(var, self.constant_copies[var], axes, op, casts.get(var))
         return {var: self.constant_copies[var] for var in found}
+
+    def _state_cast(self, var: Var, op: Op) -> Op | None:
+        """The op that casts a filter of several taps from state in each step; None for others.
+
+        Neither for filters that an op reads for few pixels only: transposing them costs more.
+        """
+        cast = self.g.producer(var) if self.permutes_casts else None
+        if cast is None or cast.kind != "cast" or cast.reads()[0].role != "param":
+            return None
+        image = op.writes()[0].type
+        batch, _, *size = image.shape
+        pixels = evaluate(product((batch, *size)), dict.fromkeys(image.names, self.typical))
+        is_filter = product(var.type.shape[2:]) != 1 and var.type.dtype.itemsize == 2
+        return cast if is_filter and pixels >= MANY_PIXELS else None
+
+    def _transpose_filter(self, var: Var, out: Var, axes: Order, op: Op, cast: Op | None) -> None:
+        """Insert a transpose, or one of what a var is cast from, which the same kernel casts."""
+        if cast is None:
+            self._transpose(var, out, axes, op)
+            return
+        source = cast.reads()[0]
+        moved = self._fresh(source, axes)
+        self._edge(op, "transpose", source, moved, {"axis": [*axes]})
+        self._add(op, "cast", {"X": [moved]}, {"Out": [out]}, cast.attrs)
 
     def _reshaped_views(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
         """Return reshaped views of operands that are not permuted."""
