@@ -12,6 +12,7 @@ from runtime.ptx.atomics import atomic
 from runtime.ptx.errors import PtxError, PtxSyntaxError, unsupported
 from runtime.ptx.group import GENERIC
 from runtime.ptx.instructions import Instruction
+from runtime.ptx.matrices.doubles import multiply_doubles
 from runtime.ptx.matrices.tensor_cores import multiply
 from runtime.ptx.matrices.warpgroups import warpgroup
 from runtime.ptx.values import Step, guarded, reader, writer
@@ -70,6 +71,8 @@ def _build(instruction: Instruction) -> Build:
     name, kind = instruction.opcode, instruction.type
     if instruction.has("cc"):
         return arithmetic.with_carry
+    if name == "mma" and kind == "f64":
+        return multiply_doubles
     if kind in float_steps.HALVES and name in _HALVES_TOO:
         return float_steps.half
     if kind in float_steps.SINGLE and (

@@ -228,6 +228,51 @@ def test_products_of_bytes(kind: str, saturates: bool) -> None:
             assert got == sum_of_bytes(Fraction(exact), "s32", saturates)
 
 
+DOUBLES = {"m8n8k4": 1, "m16n8k4": 2, "m16n8k8": 4, "m16n8k16": 8}
+"""The elements of the left factor in each lane."""
+
+
+@pytest.mark.parametrize("shape", DOUBLES)
+def test_products_of_doubles(shape: str) -> None:
+    """Lane 4 i + k holds A[i + 8 …][k + 4 …], B[k + 4 …][i] and two columns of rows i and i + 8."""
+    source, count = random.Random(shape), DOUBLES[shape]
+    rows, depth = (8, 4) if count == 1 else (16, 2 * count)
+    a, b, c = (
+        [[source.randrange(-99, 99) / 8 for _ in range(n)] for _ in range(m)]
+        for m, n in ((rows, depth), (depth, 8), (rows, 8))
+    )
+    held, places = [], []
+    for thread in range(THREADS):
+        i, k = divmod(thread % LANES, 4)
+        places.append([(i + low, 2 * k + right) for low in range(0, rows, 8) for right in (0, 1)])
+        left = [a[i + low][k + first] for first in range(0, depth, 4) for low in range(0, rows, 8)]
+        right = [b[k + first][i] for first in range(0, depth, 4)]
+        held.append([*left, *right, *(c[m][n] for m, n in places[-1])])
+    out = np.zeros((THREADS, len(places[0])))
+    execute(doubles_kernel(shape, len(left), len(right), len(places[0])), [out, np.array(held)])
+    for thread, own in enumerate(places):
+        for got, (i, j) in zip(out[thread].tolist(), own, strict=True):
+            assert got == c[i][j] + sum(a[i][n] * b[n][j] for n in range(depth))
+
+
+def doubles_kernel(shape: str, left: int, right: int, results: int) -> str:
+    count = left + right + results
+    names = iter(range(9, 29))
+
+    def some(n: int) -> str:
+        return "{" + ", ".join(f"%rd{next(names)}" for _ in range(n)) + "}"
+
+    given = f"{some(left)}, {some(right)}, {(added := some(results))}"
+    return kernel("one", 2, [
+        f"mad.wide.s32 %rd2, %r0, {8 * count}, %rd1;",
+        *(f"ld.global.b64 %rd{9 + n}, [%rd2+{8 * n}];" for n in range(count)),
+        f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {added}, {given};",
+        f"mad.wide.s32 %rd3, %r0, {8 * results}, %rd0;",
+        *(f"st.global.b64 [%rd3+{8 * n}], {each};"
+          for n, each in enumerate(added.strip("{}").split(", "))),
+    ])  # fmt: skip
+
+
 def packed4(values: list[int]) -> list[int]:
     """Registers of four bytes, the first in the lowest."""
     return [int.from_bytes(values[n : n + 4], "little") for n in range(0, len(values), 4)]

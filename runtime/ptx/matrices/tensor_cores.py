@@ -78,7 +78,7 @@ def multiply(instruction: Instruction) -> Step:
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)
         a = left_factor(group, left, KINDS[first], depth)
-        b = _right(group, right, KINDS[second], depth)
+        b = right_factor(group, right, KINDS[second], depth)
         total = np.matmul(a, b) + _accumulator(group, added, result)
         _store(group, mask, writes, total if wraps else _saturated(total), result)
 
@@ -131,7 +131,7 @@ def left_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> 
     return whole
 
 
-def _right(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array:
+def right_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array:
     """The right factor as [warp, depth, 8]."""
     count = kind.per_register
     whole = np.zeros((group.lanes // WARP, depth, 8), "f8" if count < 4 else "i8")

@@ -5,6 +5,8 @@ Each launch goes through the project's own driver, launcher and packed arguments
 
 import pytest
 
+from tests.ops.samples import Sample, numbers
+from tests.ops.test_generated import forward
 from tests.runtime.ptx.on_machine import cases, check
 
 pytest.importorskip("triton")
@@ -27,6 +29,13 @@ def host_memory(monkeypatch):
 def test_a_few_ops_agree(kind):
     make, sample = FIRST[kind]
     assert check(make(sample)), "its kernels are launched"
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_products_of_float64_agree(capability):
+    """They use tensor cores, whose shape differs between GPUs."""
+    a, b = (numbers(*shape).astype("f8") for shape in ((2, 17, 21), (2, 21, 9)))
+    assert check(forward(Sample("matmul", {"X": a, "Y": b})), capability)
 
 
 @pytest.mark.slow
