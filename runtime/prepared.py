@@ -29,6 +29,10 @@ class Code(Protocol):
         """Return the placeholder of a feed."""
         ...
 
+    def number(self, index: int) -> Any:
+        """Return the placeholder of an integer among the feeds."""
+        ...
+
     def call(self, kernel: str, arguments: Sequence[Any], units: int) -> None:
         """Run one kernel."""
         ...
@@ -124,7 +128,7 @@ class StatefulCode:
     def __init__(
         self, code: Code, find: Find, clock: Clock, shared: SharedArrays | None = None
     ) -> None:
-        self.feed = code.feed
+        self.feed, self.number = code.feed, code.number
         self.call = code.call
         self.repeat, self.at = code.repeat, code.at
         self.columns, self.most = code.columns, code.most

@@ -20,6 +20,7 @@ from runtime.native.sequence import (
     Command,
     KernelSequence,
     NativeCode,
+    Number,
     Run,
     Site,
 )
@@ -148,7 +149,9 @@ class _CheckedSequence(KernelSequence):
 def _error(command: Command, slot: int, words: Sequence[int]) -> OutOfBounds:
     """The error about an access of a command that its kernel reported."""
     kernel, arguments = command[:2]
-    names, ops = next((each for each in command[3:] if not isinstance(each, int)), ((), ()))
+    names, ops = next(
+        (each for each in command[3:] if not isinstance(each, (int, Number))), ((), ())
+    )
     _, _, _, offset, size, stores, nbytes, _ = words
     if slot == -1:
         array = "its list of arguments"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -41,7 +41,7 @@ from runtime.native.executor import (
 from runtime.native.memory import Code, load
 from runtime.native.object_cache import digest, objects
 from runtime.native.repeated import Repeated, at, columns, most, repeated_record
-from runtime.native.sharing import SHARED_FROM, WAKES_FROM, share
+from runtime.native.sharing import SHARED_FROM, WAKES_FROM, how_to_share, share
 from runtime.native.threads import available, pool
 
 
@@ -53,14 +53,22 @@ class Feed:
     dtype: str
 
 
-Argument: TypeAlias = Array | int | Feed
-FullCommand: TypeAlias = tuple[str, Sequence[Argument], int, int]
+@dataclass(frozen=True)
+class Number:
+    """An integer given at each call, by its position among the feeds."""
+
+    index: int
+
+
+Argument: TypeAlias = Array | int | Feed | Number
+FullCommand: TypeAlias = tuple[str, Sequence[Argument], int, int | Number]
 """A kernel's name, its arguments, its units and its work: flops plus bytes."""
 Site: TypeAlias = tuple[Sequence[str], Sequence[str]]
 """What errors about a command name: its arguments, and its ops, each with the user's line."""
 Command: TypeAlias = (
     tuple[str, Sequence[Argument], int]
-    | FullCommand
+    | tuple[str, Sequence[Argument], int, int]
+    | tuple[str, Sequence[Argument], int, Number]
     | tuple[str, Sequence[Argument], int, int, int]
     | tuple[str, Sequence[Argument], int, Site]
     | tuple[str, Sequence[Argument], int, int, int, Site]
@@ -107,6 +115,10 @@ class NativeCode:
     def feed(self, index: int, dtype: str) -> Feed:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""
         return Feed(index, dtype)
+
+    def number(self, index: int) -> Number:
+        """A placeholder for an integer that is feed number `index`: an argument, or the work."""
+        return Number(index)
 
     def call(
         self, kernel: str, arguments: Sequence[Array | int], units: int, work: int = 0
@@ -183,13 +195,16 @@ class KernelSequence:
         starts = self._starts([len(each[1]) for each in commands])
         self._slots = (ctypes.c_int64 * max(1, starts[-1]))()
         self._feeds: list[tuple[int, int]] = []
+        self._numbers: list[tuple[int, int]] = []
         for start, (_, arguments, *_rest) in zip(starts, commands, strict=False):
             for place, argument in enumerate(arguments, start):
                 self._set(place, argument)
         sharing = share(
-            [units for *_, units, _ in commands], [work for *_, work in commands]
+            [units for *_, units, _ in commands],
+            [0 if isinstance(work, Number) else work for *_, work in commands],
         ).tolist()
-        most = code.threads if any(sharing) else 1
+        self._late = _late_work(commands) if code.threads > 1 else []
+        most = code.threads if any(sharing) or self._late else 1
         base = ctypes.addressof(self._slots)
         words = [
             word
@@ -211,6 +226,8 @@ class KernelSequence:
         """Fill in an argument, or note the feed that will."""
         if isinstance(argument, Feed):
             self._feeds.append((place, argument.index))
+        elif isinstance(argument, Number):
+            self._numbers.append((place, argument.index))
         elif isinstance(argument, np.ndarray):
             if not argument.flags.c_contiguous:
                 raise CompileError(f"an array of strides {argument.strides} is not contiguous")
@@ -237,7 +254,21 @@ class KernelSequence:
             if call(record):
                 start()
 
-        return run if address is read_address else run_portably
+        direct = run if address is read_address else run_portably
+        return self._numbered(direct) if self._numbers or self._late else direct
+
+    def _numbered(self, run: Run) -> Run:
+        """A run that first takes the integers of this call: arguments, and the work to share."""
+        slots, numbers, commands, late = self._slots, self._numbers, self._commands, self._late
+
+        def run_numbered(*given: Any) -> None:
+            for place, index in numbers:
+                slots[place] = given[index]
+            for place, index, units in late:
+                commands[place] = how_to_share(units, given[index])
+            run(*given)
+
+        return run_numbered
 
     def timed(self, recorder: Recorder) -> Run:
         """The function that runs the sequence and reports the time of each command."""
@@ -261,9 +292,20 @@ def _nothing(*_: Array) -> None:
     """Run a sequence without commands."""
 
 
+def _late_work(commands: Sequence[FullCommand]) -> list[tuple[int, int, int]]:
+    """Commands whose work each call gives: the word of their sharing, the feed, and the units."""
+    return [
+        (COMMAND_WORDS * number + COMMAND_WORDS - 1, work.index, units)
+        for number, (*_, units, work) in enumerate(commands)
+        if isinstance(work, Number)
+    ]
+
+
 def _full(command: Command) -> FullCommand:
     """A command with its work; one that does not tell is taken to be large."""
     name, arguments, units, *more = command
+    if more and isinstance(more[0], Number):
+        return name, arguments, units, more[0]
     work = [each for each in more if isinstance(each, int)]
     return name, arguments, units, sum(work) if work else WAKES_FROM
 

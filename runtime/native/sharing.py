@@ -28,3 +28,14 @@ def share(units: Array | Sequence[int], work: Array | Sequence[int]) -> Array:
     is_shared = (np.asarray(units) >= 2) & (costs >= SHARED_FROM)
     ahead = np.cumsum(np.where(is_shared, costs, 0)[::-1])[::-1]
     return np.where(is_shared, np.where(ahead >= WAKES_FROM, WAKES, SHARED), ALONE)
+
+
+def how_to_share(units: int, work: int) -> int:
+    """How to share one command, as `share` without others after it.
+
+    >>> how_to_share(1, 1 << 23), how_to_share(8, 1 << 23), how_to_share(8, 1 << 20)
+    (0, 2, 1)
+    """
+    if units < 2 or work < SHARED_FROM:
+        return ALONE
+    return WAKES if work >= WAKES_FROM else SHARED

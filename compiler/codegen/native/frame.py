@@ -104,17 +104,21 @@ class NativeFrame(KernelFrame):
         """Append a call of a kernel over all its units to the step."""
         name = self.kernel_name(kernel)
         self.costs.append(Call(self.step, name, kernel, self._repeats))
-        sizes = [each for each in (*arguments, kernel.units) if isinstance(each, Dim)]
-        if any({*size.names} - self.bound_dims for size in sizes):
-            self._comment_call()
-            self.line(self._call(name, kernel, arguments))
-            self._loop.call(name, arguments, kernel.units, kernel.work)
-            return
-        begun = self._sequence()
-        listed = tuple_text([*map(begun.argument, arguments)])
-        costs = ", ".join(self._known(each) for each in (kernel.flops, kernel.nbytes))
-        where = self._site(arguments)
-        begun.lines.append(f"({name!r}, {listed}, {kernel.units}, {costs}{where}),")
+        late = any(map(self._is_late, (*arguments, kernel.units)))
+        if not late or self._sequence_takes(kernel.units):
+            where = self._site(arguments)
+            return self._sequence().append(name, kernel, arguments, self._is_late, where)
+        self._comment_call()
+        self.line(self._call(name, kernel, arguments))
+        return self._loop.call(name, arguments, kernel.units, kernel.work)
+
+    def _is_late(self, size: Argument) -> bool:
+        """True for a size that only an array tells, in the step."""
+        return isinstance(size, Dim) and bool({*size.names} - self.bound_dims)
+
+    def _sequence_takes(self, units: Size) -> bool:
+        """Whether late sizes can be given to a sequence; loops repeat commands instead."""
+        return self.body.depth == STEP_DEPTH and not self.checks_bounds and not self._is_late(units)
 
     def _call(self, name: str, kernel: NativeKernel, arguments: Sequence[Argument]) -> str:
         """A call of one kernel in the step."""
@@ -143,10 +147,6 @@ class NativeFrame(KernelFrame):
         if self._called_step != self.step:
             self.body.lines += ["    " * self.body.depth + each for each in self._comments()]
             self._called_step = self.step
-
-    def _known(self, cost: Size) -> str:
-        """A cost as text; 0 if sizes decide it that only an array tells."""
-        return "0" if isinstance(cost, Dim) and {*cost.names} - self.bound_dims else str(cost)
 
     def prepared(
         self, kernel: NativeKernel, inputs: Sequence[NumpyOperand], sizes: Sequence[Size],

@@ -55,6 +55,26 @@ class Commands:
         place, dtype = self.given.index(argument.name), argument.type.dtype.numpy.name
         return f"native.feed({place}, {dtype!r})"
 
+    def append(
+        self, name: str, kernel: NativeKernel, arguments: Sequence[Argument],
+        is_late: Callable[[Argument], bool], where: str = "",
+    ) -> None:  # fmt: skip
+        """Write a command; each run gives its late sizes, and its work if that is late then."""
+        late = any(map(is_late, arguments))
+        listed = [self.number(each) if is_late(each) else self.argument(each) for each in arguments]
+        costs = ["0" if is_late(each) else str(each) for each in (kernel.flops, kernel.nbytes)]
+        if late and is_late(kernel.work):
+            costs = [self.number(kernel.work)]
+        self.lines.append(
+            f"({name!r}, {tuple_text(listed)}, {kernel.units}, {', '.join(costs)}{where}),"
+        )
+
+    def number(self, size: Argument) -> str:
+        """The text of a size that each run gives, numbered with the arrays."""
+        if str(size) not in self.given:
+            self.given.append(str(size))
+        return f"native.number({self.given.index(str(size))})"
+
 
 class Loop:
     """The calls in a loop over rows of integers that is being written as lines of Python.

@@ -68,14 +68,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class Forward:
-    """The operands of the steps: stacks of states and cells, the rest by time step or by row."""
+    """The operands of the steps: stacks of states and cells, the rest by time step or by row.
+
+    `hidden` is what a projection reads.
+    """
 
     gate_input: DeviceOperand
     state: DeviceOperand
     cell: DeviceOperand
     gates: DeviceOperand
     active: DeviceOperand | None
-    hidden: DeviceOperand
+    hidden: DeviceOperand | None
     states_by_row: DeviceOperand | None
     cells_by_row: DeviceOperand | None
 
@@ -107,10 +110,10 @@ def step(memory: Memory, block: Block, run: Forward) -> None:
     ):
         if out is not None:
             k.store(out, (at, j), value)
-    if memory.projection is None:
+    if memory.projection is None or run.hidden is None:
         _store_state(memory, block, run, i, j, outlet * active)
     else:
-        _project(memory, memory.projection, block, run)
+        _project(memory, memory.projection, block, run, run.hidden)
 
 
 def _store_state(
@@ -123,10 +126,12 @@ def _store_state(
         k.store(run.states_by_row, (memory.position(block, i)[1], j), state)
 
 
-def _project(memory: Memory, by: Projection, block: Block, run: Forward) -> None:
+def _project(
+    memory: Memory, by: Projection, block: Block, run: Forward, hidden: DeviceOperand
+) -> None:
     k = memory.k
     _, i, j, left, right = k.tiles((), block.count, memory.size, memory.width)
-    total = k.contract(run.hidden[memory.position(block, i)[0], left], by.weight[right, j])
+    total = k.contract(hidden[memory.position(block, i)[0], left], by.weight[right, j])
     _store_state(memory, block, run, i, j, clipped(k, activated(k, total, by.kind), by.clip))
 
 

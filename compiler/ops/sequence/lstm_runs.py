@@ -23,7 +23,9 @@ def launch_steps(
     k, (Input, H0, C0), rows = memory.k, inputs, steps.rows
     dtype = Input.type.dtype
     gates = outs[2] or k.scratch((rows, memory.width * 4), dtype)
-    held = hidden or k.scratch((rows, memory.width), dtype)
+    held = hidden
+    if held is None and memory.projection is not None:
+        held = k.scratch((rows, memory.width), dtype)
     state, cell = steps.stack(H0, memory.size, dtype), steps.stack(C0, memory.width, dtype)
     run = lstm_kernels.Forward(Input, state, cell, gates, outs[3], held, outs[0], outs[1])
     with k.for_each(steps.onwards, *STEP) as numbers:

@@ -80,6 +80,20 @@ def test_feeds_may_be_empty_or_read_only():
     assert np.array_equal(y, 2 * x)
 
 
+def test_numbers_may_be_others_in_each_call():
+    native = load(double())
+    x, y = array(4, 3), np.empty((4, 3), "f4")
+    run = native(
+        [("double", (native.feed(2, "float32"), y, native.number(0)), 4, native.number(1))]
+    )
+    for length in (3, 1, 0, 2):
+        y[:] = 0
+        run(length, 8 * length, x)
+        used = 4 * length
+        assert np.array_equal(y.reshape(-1)[:used], 2 * x.reshape(-1)[:used])
+        assert not y.reshape(-1)[used:].any()
+
+
 def test_arrays_of_a_sequence_live_as_long_as_it():
     native = load(double())
     y = np.empty((4, 2), "f4")

@@ -128,6 +128,21 @@ def test_calls_in_loops_are_shared_if_they_are_large(eight):
     pytest.fail("no worker took part")
 
 
+@on_x86
+def test_work_given_in_each_call_decides_what_is_shared(eight):
+    native = eight(record_thread())
+    stacks, modes = np.zeros(64, "i8"), np.zeros(64, "i4")
+    run = native([("record_thread", (stacks, modes), 64, native.number(0))])
+    for _ in range(100):
+        run(sequence.SHARED_FROM - 1)
+        assert np.ptp(stacks) < 1 << 16
+    for _ in range(1000):
+        run(sequence.WAKES_FROM)
+        if np.ptp(stacks) > 1 << 16:
+            return
+    pytest.fail("no worker took part")
+
+
 def test_the_mode_of_the_caller_is_restored(eight):
     native = eight(double())
     x = np.ones((100, 9), "f4")

@@ -102,6 +102,13 @@ def exp(f: Function, x: Value) -> Value:
     return scaled_exp(f, at_most(f, at_least(f, x, low), high))
 
 
+def bounded_exp(f: Function, x: Value) -> Value:
+    """The same for x from -40 to 80, of which neither it nor its parts leave the range."""
+    part = reduce_exp(f, x)
+    power = power_of_2(f, part.rounded, biased(x, 0))
+    return f.fma(power, part.u, power)
+
+
 def scaled_exp(f: Function, x: Value, low: Value | None = None) -> Value:
     """Compute e ** (x + low) for x in the range of results.
 

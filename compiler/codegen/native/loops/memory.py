@@ -16,7 +16,16 @@ from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Store
-from compiler.codegen.native.llvm_ir import I1, I32, I64, POINTER, Value, constant, zero
+from compiler.codegen.native.llvm_ir import (
+    I1,
+    I32,
+    I64,
+    POINTER,
+    Value,
+    constant,
+    lane_numbers,
+    zero,
+)
 from compiler.codegen.native.loops.forms import Form, exact_quotient
 from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.types import (
@@ -27,7 +36,7 @@ from compiler.codegen.native.loops.types import (
     to_memory,
 )
 from compiler.codegen.trace import Expr, Term
-from compiler.ir.dims import Size
+from compiler.ir.dims import Size, is_multiple
 from compiler.ir.region import end
 from compiler.ir.types import DType
 
@@ -204,6 +213,9 @@ class Memory(Scopes):
         lanes: int,
     ) -> Value:  # fmt: skip
         """The lanes that are live and in bounds."""
+        if lanes and further is None and self._is_aligned(form):
+            inside = self._aligned_within(operand, form, lanes)
+            return inside if mask is None else self.f.binary("and", mask, inside)
         f, index = self.f, self.f.splat(self.index(form), lanes)
         if further is not None:
             index = f.add(index, convert(f, further, DType.INT64, I64))
@@ -211,6 +223,28 @@ class Memory(Scopes):
             index = f.add(index, self.lane_index(form, I64))
         inside = f.compare("ult", index, f.splat(self.size(_count(operand)), lanes))
         return inside if mask is None else f.binary("and", mask, inside)
+
+    def _is_aligned(self, form: Form) -> bool:
+        """True for contiguous lanes whose first index is a multiple of their number."""
+        if self.lane is None or form.coefficient(self.lane) != 1:
+            return False
+        form = self.expanded(form)
+        others = [factor for atom, factor in form.terms if atom is not self.lane]
+        return all(is_multiple(each, self.lanes) for each in (*others, form.offset))
+
+    def _aligned_within(self, operand: NumpyOperand, form: Form, lanes: int) -> Value:
+        """The lanes in bounds, of which the first index is negative only if all are.
+
+        Their number is a scalar, compared with those of lanes in 32 bits.
+        """
+        f, first, count = self.f, self.index(form), self.size(_count(operand))
+        left = f.sub(count, first)
+        is_some = f.compare("ult", left, constant(I64, lanes))
+        some = f.select(is_some, left, constant(I64, lanes))
+        inside = f.compare("ult", first, count)
+        number = f.convert("trunc", f.select(inside, some, constant(I64, 0)), I32)
+        type = I32.vector(lanes)
+        return f.compare("ult", lane_numbers(type), f.splat(number, lanes))
 
 
 def _span(operand: NumpyOperand) -> Size:

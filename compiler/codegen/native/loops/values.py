@@ -9,6 +9,7 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import operand_types
 from compiler.codegen.native.functions import Lowering, lowering
+from compiler.codegen.native.functions.exponentials import bounded_exp
 from compiler.codegen.native.llvm_ir import (
     F64,
     I1,
@@ -219,6 +220,8 @@ class Values(Memory):
         function = _function(
             part.fn, next((each for each in wanted if each is not None), part.dtype)
         )
+        if part.fn == "exp" and _is_moderate(part.args[0]):
+            function = bounded_exp
         found = function(self.f, *args)
         if part.dtype is DType.INT64:
             return convert(self.f, found, part.dtype, self._element(part))
@@ -304,6 +307,16 @@ def _divides_by_exponentials(part: Expr) -> bool:
     (inner, *_) = divisor.args or (0,)
     is_sum = divisor.fn == "reduce" and divisor.extra == "sum"
     return is_sum and isinstance(inner, Expr) and inner.fn == "exp" and part.dtype not in HALVES
+
+
+def _is_moderate(term: Term) -> bool:
+    """True for a number clipped to limits between which `bounded_exp` is right."""
+    if not isinstance(term, Expr) or term.fn != "clip":
+        return False
+    low, high = term.args[1:]
+    if isinstance(low, Expr) or isinstance(high, Expr):
+        return False
+    return -40 <= low <= high <= 80
 
 
 def _operand_types(part: Expr) -> list[DType | None]:

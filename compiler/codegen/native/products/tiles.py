@@ -105,7 +105,7 @@ def choose_tiling(machine: Machine, element: Type, extent: Extent, packed: bool)
 def few_rows_tiling(machine: Machine, steps: Size) -> Tiling:
     """The tiling of a product of an open, small number of rows; `steps` are those of its sum."""
     vectors, high = FEW_ROWS_TILE[machine.registers]
-    return Tiling(vectors, high, 1, _unroll(known(steps)), "panels", 16 // high)
+    return Tiling(vectors, high, 1, _unroll(known(steps)), "panels", 16 // high, True)
 
 
 def _unroll(inner: int | None) -> int:
