@@ -11,7 +11,7 @@ from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.products.place import Place
-from compiler.codegen.native.products.tiles import MOST_ROWS, Tiling
+from compiler.codegen.native.products.tiles import MOST_ROWS, Extent, Tiling, choose_tiling
 from compiler.ir.dims import Dim
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.support import run_steps
@@ -60,3 +60,10 @@ def test_no_tiles_for_rows_that_cannot_be_left() -> None:
         return len(steps.calls[-1].kernel.text())
 
     assert length(128) < length(4) < length(1)
+
+
+def test_tiles_of_one_image_fetch_a_whole_panel() -> None:
+    """An open batch of 7 × 7 pixels has few tiles, which share the lines of the next panel."""
+    extent = Extent(1, None, 1, 1024, 1024, 1024, 49 * 4096, 4096, 4096, 4, multiple=49)
+    tiling = choose_tiling(AVX512, F32, extent, True)
+    assert tiling.prefetch and tiling.block == -(-49 // tiling.high)

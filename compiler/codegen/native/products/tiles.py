@@ -251,7 +251,7 @@ def _known(size: int | None) -> int:
 
 def _block(extent: Extent, panel: int, high: int, order: str) -> int:
     """Tiles of rows in a unit: few enough to share the work, and to fit the second cache."""
-    tiles = -(-_known(extent.high) // high)
+    tiles = -(-_assumed_high(extent) // high)
     panels = 1 if order == "tiles" else -(-(extent.columns or OPEN) // panel)
     depth, columns = extent.depth or OPEN, extent.columns or OPEN
     a_tile = 2 * depth * columns * high * _known(extent.wide)
