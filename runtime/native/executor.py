@@ -65,6 +65,11 @@ def executor(machine: Machine, built: bytes | None = None) -> Executor:
     return _loaded[machine]
 
 
+def is_loaded(machine: Machine) -> bool:
+    """Whether this process has the executor for a machine."""
+    return machine in _loaded
+
+
 def executor_object(machine: Machine) -> bytes:
     """The object file of the executor. Raises CompileError as `objects`."""
     return objects({EXECUTOR: executor_text(machine)}, machine)[EXECUTOR]

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from compiler.codegen.native.executor import executor_text
 from compiler.codegen.native.host import VARIABLE, host_machine
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.errors import CompileError
@@ -36,6 +37,7 @@ from runtime.native.executor import (
     Executor,
     executor,
     executor_object,
+    is_loaded,
     ticks_per_second,
 )
 from runtime.native.memory import Code, load
@@ -104,8 +106,8 @@ class NativeCode:
         given = built or {}
         kernels = {**dict.fromkeys(given, ""), **kernels}
         kernels.pop(EXECUTOR, None)
-        self._executor = executor(self.machine, given.get(EXECUTOR))
         self._code = _code(kernels, self.machine, given)
+        self._executor = executor(self.machine, given.get(EXECUTOR))
         self.addresses = {name: code.addresses[name] for name, code in self._code.items()}
         self._recorder: Recorder | None = None
         self._calls: dict[str, _Call] = {}
@@ -345,11 +347,22 @@ def _code(
     if missing:
         unbuilt = {name: text for name, text in missing.items() if name not in built}
         files = {name: built[name] for name in missing if name in built}
-        files |= objects(unbuilt, machine, available())
+        files |= _objects_and_executor(unbuilt, machine, EXECUTOR in built)
         code = load(files, {name: [name] for name in files})
         for name in missing:
             _loaded[keys[name]] = found[name] = code
     return found
+
+
+def _objects_and_executor(
+    kernels: Mapping[str, str], machine: Machine, has_executor: bool
+) -> dict[str, bytes]:
+    """Object files of kernels; an executor that is still missing is compiled beside them."""
+    if has_executor or is_loaded(machine):
+        return objects(kernels, machine, available())
+    made = objects({EXECUTOR: executor_text(machine), **kernels}, machine, available())
+    executor(machine, made.pop(EXECUTOR))
+    return made
 
 
 def _machine(name: str | None) -> Machine:
