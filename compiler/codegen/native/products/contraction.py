@@ -29,21 +29,6 @@ def as_summed(function: Function, values: list[Value], place: Place) -> Sequence
 
 
 @dataclass(frozen=True)
-class Met:
-    """The steps t of the first axis of the sum that a row meets: first ≤ row + t < end.
-
-    The row is that of the last axis of rows but one; the other steps would multiply zeros.
-    """
-
-    first: int
-    end: int
-
-    def count(self, rows: int, steps: int) -> int:
-        """The steps that all rows meet."""
-        return sum(min(steps, self.end - row) - max(0, self.first - row) for row in range(rows))
-
-
-@dataclass(frozen=True)
 class Contraction:
     """A contraction of left operand "a" and right operand "b".
 
@@ -53,8 +38,7 @@ class Contraction:
     the order of the kernel's slots. `offsets` are elements before an operand's first one.
     `start` names the operand whose elements the sums begin from, or is "" for zero.
     `outputs` are what `finish` returns. `part_of`, unless 0, is the count of the first axis of the
-    sum, which is divided among the last batch axis; that axis of the sum counts one part. `met`
-    leaves out steps of the sum for some rows; tiles then have one row of the last axis but one.
+    sum, which is divided among the last batch axis; that axis of the sum counts one part.
 
     With a `dot` a step of the last axis of the sum is a word of neighbouring elements, `element` is
     the type of the sums, and the last word has only `tail` elements unless that is 0.
@@ -75,7 +59,6 @@ class Contraction:
     part_of: Size = 0
     dot: Dot | None = None
     tail: Size = 0
-    met: Met | None = None
 
     @property
     def pack(self) -> int:

@@ -15,7 +15,7 @@ from math import gcd
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
-from compiler.codegen.native.products.contraction import Contraction, Met, Steps
+from compiler.codegen.native.products.contraction import Contraction, Steps
 from compiler.codegen.native.products.convolution import Convolution, at, label, last
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
@@ -23,9 +23,6 @@ from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import choose_tiling, extent
 from compiler.ir.dims import Size, product
-
-MOST_MET = 0.85
-"""The share of taps on an axis, of those that meet zeros too, up to which they are left out."""
 
 
 @dataclass(frozen=True)
@@ -142,24 +139,7 @@ def _phase(
         merged(axes), _sums(conv, phase, rows),
         Axis(conv.group_channels, {"b": channel} | last(results)), types, offsets=offsets,
         start=epilogue.start, finish=epilogue.finish, outputs=epilogue.outputs,
-        met=_met(conv, margins, phase),
     )  # fmt: skip
-
-
-def _met(conv: Convolution, margins: Margins, phase: Sequence[Phase]) -> Met | None:
-    """The taps of the first axis that meet the output's gradient, not the zeros around it.
-
-    None if they are nearly all: tiles of one row have more columns at the edges.
-    """
-    each, height, out = phase[0], conv.size[0], conv.out_size[0]
-    if len(phase) != 2 or each.stride != 1 or each.out_step != 1 or conv.groups != 1:
-        return None
-    before = margins.before[0]
-    if not isinstance(height, int) or not isinstance(out, int) or each.out_first != -before:
-        return None
-    met = Met(before, before + out)
-    is_much = met.count(height, each.taps) > MOST_MET * height * each.taps
-    return None if is_much or met.end < height else met
 
 
 def _count(size: Size, phase: Phase) -> Size:

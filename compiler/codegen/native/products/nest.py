@@ -56,12 +56,7 @@ def _with_two_row_axes(spec: Contraction) -> Contraction:
 
 
 def _flops(spec: Contraction) -> Size:
-    if spec.met is None:
-        return product([2, spec.pack, *_counts(spec, [*spec.axes])])
-    row, step = spec.rows[-2], spec.sums[0]
-    assert isinstance(row.count, int) and isinstance(step.count, int)
-    others = [axis for axis in spec.axes if axis is not row and axis is not step]
-    return product([2, spec.met.count(row.count, step.count), *_counts(spec, others)])
+    return product([2, spec.pack, *_counts(spec, [*spec.axes])])
 
 
 def _nbytes(spec: Contraction) -> Size:
@@ -268,8 +263,9 @@ class _Nest:
         def each(size: int, first: Index) -> Callable[[Index, list[Value]], list[Value]]:
             def body(number: Index, _: list[Value]) -> list[Value]:
                 at = self.indices.add(first, self.indices.mul(number, size))
-                moved = self._meeting(self._moved(pointers, high, at), at)
-                self._along(moved, size, self.indices.divide(at, length), then)
+                self._along(
+                    self._moved(pointers, high, at), size, self.indices.divide(at, length), then
+                )
                 return []
 
             return body
@@ -283,20 +279,6 @@ class _Nest:
             body = each(rest, self.high - rest)
             self._when_less(whole, stop, lambda: body(0, []))
         return None
-
-    def _meeting(self, pointers: Pointers, row: Index) -> Pointers:
-        """The pointers at the first step that a row meets; the steps from there are counted."""
-        if self.spec.met is None:
-            return pointers
-        met, of, axis = self.spec.met, self.indices, self.spec.sums[0]
-        self.skipped = of.sub(met.first, of.least(row, met.first))
-        end = of.least(of.of(axis.count), of.sub(met.end, row))
-        self.counts = [of.sub(end, self.skipped), *self.counts[1:]]
-        left = of.move(pointers["a"], self.skipped, of.of(axis.stride("a")), self._nbytes("a"))
-        return {**pointers, "a": left}
-
-    def _nbytes(self, name: str) -> int:
-        return self.spec.types[name].nbytes
 
     def _open_rest(
         self, whole: Index, stop: Index, sizes: Sequence[int],
@@ -350,17 +332,11 @@ class _Nest:
     # ---- one tile ----
 
     def _tile(self, pointers: Pointers, panel: Panel, tile: Tile) -> None:
-        ahead = self._ahead(pointers, panel, tile)
-        if self.spec.met is not None:  # the panel's steps before the first one are left out
-            steps = self.indices.mul(self.skipped, self.indices.product(self.counts[1:]))
-            width = panel.vectors * self.lanes
-            right = self.indices.move(pointers["b"], steps, width, self._nbytes("b"))
-            pointers = {**pointers, "b": right}
-        self.micro.emit(pointers, self.counts, panel, tile, ahead)
+        self.micro.emit(pointers, self.counts, panel, tile, self._ahead(pointers, panel, tile))
 
     def _ahead(self, pointers: Pointers, panel: Panel, tile: Tile) -> Ahead | None:
         """The part of the next panel that a tile prefetches."""
-        if not self.tiling.prefetch or not isinstance(self.depth, int) or self.spec.met:
+        if not self.tiling.prefetch or not isinstance(self.depth, int):
             return None
         nbytes = self.depth * panel.vectors * self.lanes * self.spec.element.nbytes
         turns = self._turns()

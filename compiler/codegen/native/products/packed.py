@@ -10,7 +10,7 @@ from compiler.codegen.native.products.axes import Axis, merged
 from compiler.codegen.native.products.contraction import Contraction, Steps
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.packing import pack_call, packed_size
-from compiler.codegen.native.products.tiles import Extent, Tiling, choose_tiling, extent
+from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent
 from compiler.ir.dims import Size, product
 
 
@@ -28,7 +28,7 @@ def packed_steps(
     size = packed_size(machine, spec, depth)
     batch, count = _packed_batch(spec.batch, size)
     inner = replace(_of_panels(spec, batch), sums=sums, tail=run - run // spec.pack * spec.pack)
-    tiling = tiling or choose_tiling(machine, spec.element, _extent(inner), True)
+    tiling = tiling or choose_tiling(machine, spec.element, extent(inner), True)
     moving = [axis for axis in batch if "packed" in axis.strides]
     pack = pack_call(replace(spec, batch=moving), machine, tiling, (names[1], scratch), depth, run)
     call = contraction_kernel(inner, machine, tiling)
@@ -37,15 +37,6 @@ def packed_steps(
     if constant:
         return Steps((call,), (pack,), scratches)
     return Steps((pack, call), (), scratches)
-
-
-def _extent(spec: Contraction) -> Extent:
-    """The sizes that decide the tiling; each row is one of its own if rows meet other steps."""
-    found = extent(spec)
-    if spec.met is None:
-        return found
-    outer = None if found.outer is None or found.high is None else found.outer * found.high
-    return replace(found, outer=outer, high=1, multiple=1)
 
 
 def _packed_batch(batch: Sequence[Axis], size: Size) -> tuple[list[Axis], Size]:
@@ -81,12 +72,10 @@ def _steps(spec: Contraction) -> tuple[Sequence[Axis], Size]:
 
 
 def _sums(spec: Contraction) -> Sequence[Axis]:
-    """The axes of the sum without b; one that is divided or met in part stays by itself."""
+    """The axes of the sum without b; a divided one stays by itself."""
     axes = [_without_right(axis) for axis in spec.sums]
-    if len(axes) == 1:
-        return axes
-    if spec.part_of == 0 and spec.met is None:
-        return merged(axes)
+    if spec.part_of == 0 or len(axes) == 1:
+        return merged(axes) if spec.part_of == 0 else axes
     return (axes[0], *merged(axes[1:]))
 
 
