@@ -13,6 +13,7 @@ import pytest
 
 from compiler.codegen.native.host import host_machine
 from compiler.errors import CompileError
+from runtime.native import executor as executor_module
 from runtime.native import sequence
 from runtime.native.addresses import address, documented_address
 from runtime.native.elf import ARM, parse
@@ -272,3 +273,19 @@ def test_repeated_commands_run_in_order(work):
     x = np.ones((64, 2), "f4")
     native.repeat(5, [("double", (at(x), at(x), 2), 64, work)] * 2)
     assert (x == 2.0**10).all()
+
+
+def test_a_missing_executor_is_compiled_beside_the_kernels(monkeypatch):
+    built = []
+
+    def objects(kernels, *rest):
+        built.append(sorted(kernels))
+        return real(kernels, *rest)
+
+    real = sequence.objects
+    monkeypatch.setattr(sequence, "objects", objects)
+    monkeypatch.setattr(executor_module, "_loaded", {})
+    monkeypatch.setattr(sequence, "_loaded", {})
+    native, again = load(double()), load(double(), scale(2.0))
+    assert built == [["double", "executor"], ["scale"]]
+    assert native._executor is again._executor
