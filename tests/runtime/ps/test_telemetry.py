@@ -124,7 +124,8 @@ def expect_arrows(events: list[dict[str, Any]]) -> None:
     assert len(begins) == 2 * 2 * STEPS
     for name, end in ends.items():
         assert begins[name]["pid"] != end["pid"]
-        assert begins[name]["ts"] <= end["ts"]
+        late = begins[name]["ts"] - end["ts"]
+        assert late <= 5e3  # microseconds by which clocks of processes are estimated wrongly
 
 
 def test_clocks_of_machines_are_compared(tmp_path: Path) -> None:
