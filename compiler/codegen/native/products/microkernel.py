@@ -39,7 +39,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a tile prefetches: lines for each turn of the innermost loop, from `pointer` on."""
+    """What a tile prefetches: lines for each iteration of the innermost loop, from `pointer` on."""
 
     pointer: Value
     lines: int
@@ -160,7 +160,7 @@ class Microkernel(TileBody):
         return self.indices.move(pointer, steps, stride, self.spec.types[name].nbytes)
 
     def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
-        """The innermost axis in turns of several steps, then the rest."""
+        """The innermost axis in iterations of several steps, then the rest."""
         turn = min(self.unroll, count) if isinstance(count, int) else self.unroll
         whole = self.indices.mul(self.indices.divide(count, turn), turn)
         carried = self._turns(0, whole, turn, [left, *state])
@@ -218,7 +218,7 @@ class Microkernel(TileBody):
         return self.indices.of(self.spec.sums[-1].stride("b"))
 
     def _after(self, pointer: Value, steps: int) -> Value:
-        """The right operand after a turn; an open stride has moved it in every step."""
+        """The right operand after an iteration; an open stride has moved it in every step."""
         stride = self._right_stride()
         if not isinstance(stride, int):
             return pointer

@@ -33,7 +33,7 @@ class RowPrefetch:
     columns: int
 
     def emit(self, at: Value, steps: Index, turn: int) -> None:
-        """Prefetch the part of step `at` of the loop: `steps` in turns of `turn`.
+        """Prefetch the part of step `at` of the loop: `steps` in iterations of `turn`.
 
         Nothing is prefetched if the number of steps is open, or if other loops surround this one.
         """

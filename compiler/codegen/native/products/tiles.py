@@ -109,7 +109,7 @@ def few_rows_tiling(machine: Machine, steps: Size) -> Tiling:
 
 
 def _unroll(inner: int | None) -> int:
-    """Steps in a turn of the innermost loop: without a rest where that is possible."""
+    """Steps in an iteration of the innermost loop, without a remainder if possible."""
     if inner is None:
         return 4
     if inner <= 7:
