@@ -47,7 +47,7 @@ def compare(text, options=None, size=3, steps=2, rtol=2e-5, atol=1e-6):
         for var, a, b in zip(graph.results, got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=var.label)
         for name in theirs:
-            np.testing.assert_allclose(mine[name], theirs[name], rtol=rtol, atol=1e-6)
+            np.testing.assert_allclose(mine[name], theirs[name], rtol=rtol, atol=atol)
     return module
 
 

@@ -93,8 +93,9 @@ def test_updates_are_those_of_the_host_whatever_the_sizes(kind, shapes):
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam", "lamb"])
-def test_updates_in_float16_are_computed_in_float32(kind):
-    compare(updates(kind, [(5,), (33, 41)], "f16"), steps=1, rtol=2e-3)
+def test_updates_in_float16_differ_by_rounding_only(kind):
+    """A GPU multiplies and adds with one rounding, the host with two."""
+    compare(updates(kind, [(5,), (33, 41)], "f16"), steps=1, rtol=2e-3, atol=2e-3)
 
 
 def test_noise_is_drawn_by_the_key_of_each():

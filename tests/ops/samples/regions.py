@@ -62,7 +62,8 @@ SAMPLES = [
 CORNERS = np.array(
     [[4, 4, 18, 2, 20, 14, 2, 16], [0, 0, 12, 0, 12, 10, 0, 10], [10, 2, 18, 8, 12, 16, 4, 10]],
     np.float32,
-)
+) + np.float32(0.37)
+"""No position that is drawn lies on a whole number, where its elements depend on rounding."""
 
 SAMPLES += [
     Sample(

@@ -38,6 +38,9 @@ TARGET_PROGRAMS = 132
 MIN_COALESCED = 16
 """Fewest adjacent elements of a program for coalesced reads along elements."""
 
+MIN_MOMENTS = 2
+"""Fewest elements of a program that computes moments: Triton 3.6 fails to compile some with one."""
+
 LOOP_TILE = {False: 1024, True: 64}
 """Iterations of a tile of a looped reduction, for contiguous and for strided iterations."""
 
@@ -91,9 +94,8 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
         for size, is_persistent in zip(sizes, persistent, strict=True)
     ]
     elements = ELEMENTS if all(persistent) or not _computes_moments(kernel) else ELEMENTS // 2
-    count = _elements_per_program(
-        product(kernel.shape), max(iterations), MIN_COALESCED if across else 1, elements
-    )
+    least = MIN_COALESCED if across else MIN_MOMENTS if _computes_moments(kernel) else 1
+    count = _elements_per_program(product(kernel.shape), max(iterations), least, elements)
     padded = _padded_part(kernel, count, elements // LOOP_TILE[True]) if across else 0
     count = max(count, padded)
     room = max(1, elements // count)
