@@ -109,7 +109,7 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
         QuantizedProducts(bytewise) if type(each) is QuantizedProducts else each for each in kept
     ]
     kept = [
-        Layout(permutes_casts=True)
+        Layout(permutes_filters=True)
         if target and target.on_device and type(each) is Layout
         else each
         for each in kept

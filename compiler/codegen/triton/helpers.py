@@ -42,11 +42,11 @@ def times(a, b):
 
 def larger(a, b):
     """The maximum of two; NaN if either is."""
-    return tl.where((a > b) | (a != a), a, b)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 def smaller(a, b):
     """The minimum of two; NaN if either is."""
-    return tl.where((a < b) | (a != a), a, b)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 def largest(x, axis: tl.constexpr):
     """The maximum along an axis; NaN if any is."""
@@ -65,8 +65,12 @@ def sortable(x):
 
 def expm1(x):
     """exp(x) - 1, by its series near 0."""
-    small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))
-    return tl.where(tl.abs(x) < 0.3, small, tl.exp(x) - 1)
+    if x.dtype == tl.float64:
+        near = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))
+    else:
+        near = x * (0.0083333333 + x * (0.0013888889 + x * 0.00019841270))
+        near = x + x * (x * (0.5 + x * (0.16666667 + x * (0.041666667 + near))))
+    return tl.where(tl.abs(x) < 0.3, near, tl.exp(x) - 1)
 
 def log1p(x):
     """log(1 + x), corrected for the rounding of 1 + x."""
@@ -84,9 +88,16 @@ def log10(x):
     return tl.log(x) * 0.4342944819032518
 
 def tanh(x):
-    """The hyperbolic tangent: exp(2 |x|) - 1 over exp(2 |x|) + 1, with the sign of x."""
-    grown = expm1(2 * smaller(tl.abs(x), tl.abs(x) * 0 + 20))
-    return tl.where(x != x, x, sign(x) * grown / (grown + 2))
+    """The hyperbolic tangent: by its series near 0, else 1 - 2 / (exp(2 |x|) + 1) with x's sign."""
+    if x.dtype == tl.float64:
+        grown = expm1(2 * smaller(tl.abs(x), tl.abs(x) * 0 + 20))
+        return tl.where(x != x, x, sign(x) * grown / (grown + 2))
+    else:
+        square = x * x
+        near = square * (-0.053968254 + square * (0.021869488 + square * -0.0088632355))
+        near = x + x * (square * (-0.33333333 + square * (0.13333333 + near)))
+        far = 1 - 2 / (tl.exp(2 * tl.abs(x)) + 1)
+        return tl.where(tl.abs(x) < 0.4, near, tl.where(x < 0, -far, far))
 
 def sinh(x):
     """The hyperbolic sine."""

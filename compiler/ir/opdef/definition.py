@@ -290,7 +290,11 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
             return self.named(call(self, "infer", types))
         default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
         values = (name for name, slot in self.outputs().items() if not slot.companion)
-        return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in values}
+        found = {slot: (s := slot.removesuffix(GRAD), types.get(s)) for slot in values}
+        return {
+            slot: self.origin.gradient_type(s, t) if t else default
+            for slot, (s, t) in found.items()
+        }
 
     def named(self, result: Any) -> dict[str, Any]:
         """Convert a body's result, keyed by forward slots, to a dict keyed by gradient slots."""

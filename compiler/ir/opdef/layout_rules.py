@@ -20,19 +20,33 @@ Order: TypeAlias = "tuple[int, ...]"
 
 
 @dataclass(frozen=True)
+class Prepermuted:
+    """Inputs that an op reads faster if they are permuted before: the order of each, by slot.
+
+    `attrs` are the attributes of the op that reads them so.
+    """
+
+    orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
+    attrs: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+NOTHING = Prepermuted()
+
+
+@dataclass(frozen=True)
 class PermutedOp:
     """The permuted form of an op: the operands in `slots` are permuted, `attrs` replace attributes.
 
-    Operands in `views` are not permuted but reshaped. `ahead` maps inputs to the order in which
-    they are better pre-permuted if constant, and `prepermuted_attrs` are the attributes for
-    that.
+    Operands in `views` are not permuted but reshaped. `ahead` are other inputs that the op prefers
+    permuted if they are constant, or read often enough; `grad_ahead` those that its gradient op
+    reads for the gradient of a slot.
     """
 
     slots: frozenset[str]
     attrs: Mapping[str, object] = field(default_factory=dict[str, object])
     views: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
-    ahead: Mapping[str, Order] = field(default_factory=dict[str, Order])
-    prepermuted_attrs: Mapping[str, object] = field(default_factory=dict[str, object])
+    ahead: Prepermuted = NOTHING
+    grad_ahead: Mapping[str, Prepermuted] = field(default_factory=dict[str, Prepermuted])
 
 
 class LayoutRules:
@@ -50,6 +64,10 @@ class LayoutRules:
         `types` are the current types of its inputs and outputs by slot.
         """
         return None
+
+    def gradient_type(self, slot: str, given: Any) -> Any:
+        """Return the type of the gradient of an input, or a list of types: those of the input."""
+        return given
 
     def reads_tiles(self) -> bool:
         """Return `prefers_channels_last`; a gradient op returns that of its forward op."""
@@ -88,7 +106,8 @@ class GradLayoutRules(LayoutRules):
         gradients = frozenset(slot + GRAD for slot in found.slots)
         views = {**found.views, **{slot + GRAD: shape for slot, shape in found.views.items()}}
         slots = found.slots | gradients
-        return replace(found, slots=slots, views=views, ahead={}, prepermuted_attrs={})
+        read = (found.grad_ahead[slot] for slot in found.grad_ahead if types.get(slot + GRAD))
+        return replace(found, slots=slots, views=views, ahead=next(read, NOTHING))
 
     def reads_tiles(self) -> bool:
         """Return the preference of the forward op."""

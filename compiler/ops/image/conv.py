@@ -10,10 +10,10 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
-from compiler.ir.opdef.layout_rules import Order, PermutedOp
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, Prepermuted
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import windows
-from compiler.ops.image.conv_geometry import HWIO, Windows
+from compiler.ops.image.conv_geometry import Windows
 from compiler.ops.image.conv_kernels import channel_sums, filter_gradient, image_gradient
 from compiler.ops.image.conv_kernels import convolve as convolve_kernel
 from compiler.ops.image.conv_numpy import (
@@ -36,6 +36,9 @@ from compiler.ops.image.conv_tiles import (
 )
 from compiler.ops.image.im2col import Geometry, convolution_scratch, convolve
 from compiler.ops.image.windows import (
+    HWIO,
+    HWOI,
+    OIHW,
     Axis,
     Sliding,
     to_layout,
@@ -51,7 +54,7 @@ class Convolution(OpDef):
     """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
 
     Input is [N, C, …] (or [N, …, C], see data_format), Filter [F, C/groups, …] in either case
-    ([…, C/groups, F] where the compiler has permuted it, see filter_format), Bias [F]. The filters
+    (other orders where the compiler has permuted it, see filter_format), Bias [F]. The filters
     of a group read the channels of that group. Paddings p have one size per axis, or two: before
     and after. Reference: conv_op.cc.
     """
@@ -72,7 +75,7 @@ class Convolution(OpDef):
     groups = attr(1)
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
-    filter_format = attr("OIHW")
+    filter_format = attr(OIHW)
     is_test = attr(False)
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
@@ -107,7 +110,7 @@ class Convolution(OpDef):
         if d_Input is not None:
             image_gradient(k, g, d_Output, Filter, d_Input)
         if d_Filter is not None:
-            filter_gradient(k, g, Input, d_Output, d_Filter)
+            filter_gradient(k, replace(g, filters=OIHW), Input, d_Output, d_Filter)
 
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
         """Return the geometry that the device kernels use."""
@@ -115,11 +118,24 @@ class Convolution(OpDef):
         return Windows(self.data_format, self.groups, axes, self.filter_format)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """Permute to channels last, and a constant filter too for longer contiguous reads."""
+        """Permute to channels last, and filters too for longer contiguous reads.
+
+        The gradient of the images reads them along channels; with one tap they lie so already.
+        """
         found = windows.permuted_layout("data_format", self.data_format, order, "Input", "Output")
-        axes = (*range(2, len(order)), 1, 0)
-        ahead = {"ahead": {"Filter": axes}, "prepermuted_attrs": {"filter_format": HWIO}}
-        return found and replace(found, **ahead)
+        taps = tuple(range(2, len(order)))
+        ahead = Prepermuted({"Filter": (*taps, 1, 0)}, {"filter_format": HWIO})
+        grad_ahead = Prepermuted({"Filter": (*taps, 0, 1)}, {"filter_format": HWOI})
+        several = self.groups == 1 and product(types["Filter"][0].shape[2:]) != 1
+        return found and replace(
+            found, ahead=ahead, grad_ahead={"Input": grad_ahead} if several else {}
+        )
+
+    def gradient_type(self, slot: str, given: TensorType) -> TensorType:
+        """Return the type of a gradient: that of a filter is [F, C/groups, …] in every case."""
+        if slot != "Filter":
+            return given
+        return given.with_shape(windows.filters_first(self.filter_format, given.shape))
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Number of multiplications that compute Output, given the shapes of Filter and Output."""
@@ -179,8 +195,9 @@ class Conv3d(Convolution, op="conv3d"):
         images = view_channels_first(self.data_format, Input)
         upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes = window_axes(sizes, Filter.shape[2:], *sliding)
-        d_images = convolution_image_gradient(upstream, Filter, axes, self.groups, sizes)
+        filters = view_filters_first(self.filter_format, Filter)
+        axes = window_axes(sizes, filters.shape[2:], *sliding)
+        d_images = convolution_image_gradient(upstream, filters, axes, self.groups, sizes)
         d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
         return {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
 
@@ -212,8 +229,9 @@ class Conv2d(Convolution, op="conv2d"):
         images = view_channels_first(self.data_format, Input)
         upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes = window_axes(sizes, Filter.shape[2:], *sliding)
-        d_images = convolution_image_gradient(upstream, Filter, axes, self.groups, sizes)
+        filters = view_filters_first(self.filter_format, Filter)
+        axes = window_axes(sizes, filters.shape[2:], *sliding)
+        d_images = convolution_image_gradient(upstream, filters, axes, self.groups, sizes)
         d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
         found = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
         return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
@@ -252,6 +270,7 @@ class Conv2d(Convolution, op="conv2d"):
         d_Filter: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
+        Filter = self.filters(k, Filter)
         g, upstream = self.geometry(Input, Filter), self.nchw(k, d_Output)
         if d_Bias is not None:
             k.line(f"np.einsum('ncyx->c', {upstream}, out={d_Bias})")
@@ -336,7 +355,8 @@ class Conv2d(Convolution, op="conv2d"):
         if self.filter_format == "OIHW":
             return Filter
         copy = k.scratch(windows.filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
-        k.line(f"np.copyto({copy}, {Filter}.transpose(3, 2, 0, 1))")
+        axes = windows.filter_axes(self.filter_format, len(Filter.shape))
+        k.line(f"np.copyto({copy}, {Filter}.transpose{axes})")
         return copy
 
     def geometry(self, Input: Operand, Filter: Operand) -> Geometry:

@@ -8,16 +8,22 @@ from functools import reduce
 
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.windows import Axis, WindowGeometry, in_layout, is_channels_last
+from compiler.ops.image.windows import (
+    HWIO,
+    HWOI,
+    OIHW,
+    Axis,
+    WindowGeometry,
+    filters_first,
+    in_layout,
+    is_channels_last,
+)
 
 MIN_TILE_SIDE = 8
 """Filters or channels per group below which tiles would be mostly empty."""
 
 CHANNEL_BLOCK = 8
 """Adjacent channels that are reduced together, a sector of float32, before the next tap."""
-
-HWIO = "HWIO"
-"""Filters [taps…, C/groups, F], the layout of constant filters next to channels-last images."""
 
 PositionsInBounds = tuple[list[Number], Number | None]
 """Position of a window element on each axis, and whether it is in bounds; None if it always is."""
@@ -33,7 +39,7 @@ class Windows(WindowGeometry):
     layout: str
     groups: int
     axes: tuple[Axis, ...]
-    filters: str = "OIHW"
+    filters: str = OIHW
 
     @property
     def sizes(self) -> list[Size]:
@@ -51,9 +57,8 @@ class Windows(WindowGeometry):
 
     def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
         """Number of filters, and number of channels that each of them reads."""
-        if self.filters == HWIO:
-            return filters.shape[-1], filters.shape[-2]
-        return filters.shape[0], filters.shape[1]
+        count, depth, *_ = filters_first(self.filters, filters.shape)
+        return count, depth
 
     def at(
         self, images: DeviceOperand, n: Number, c: Number, positions: Sequence[Number],
@@ -64,7 +69,8 @@ class Windows(WindowGeometry):
 
     def weight(self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number]) -> Number:
         """Load an element of a filter."""
-        return filters[(*tap, c, f) if self.filters == HWIO else (f, c, *tap)]
+        orders = {OIHW: (f, c, *tap), HWIO: (*tap, c, f), HWOI: (*tap, f, c)}
+        return filters[orders[self.filters]]
 
     def reduction_shape(self, channels: Size) -> list[Size]:
         """Return the reduction shape over channels and taps, innermost axis of images last.
@@ -78,7 +84,7 @@ class Windows(WindowGeometry):
 
     def has_channel_blocks(self, channels: Size) -> bool:
         """True if images have channels last and filters taps last, more than one."""
-        differ = self.last and self.filters != HWIO and product(self.taps) != 1
+        differ = self.last and self.filters == OIHW and product(self.taps) != 1
         return differ and channels != CHANNEL_BLOCK and is_multiple(channels, CHANNEL_BLOCK)
 
     def unravel(
@@ -106,9 +112,13 @@ class Windows(WindowGeometry):
             each.reshaped(in_layout(self.layout, (batch, each.shape[channel], positions)))
             for each in (images, outputs)
         )
-        matrix = (1, depth, count) if self.filters == HWIO else (count, depth, 1)
+        matrices = {OIHW: (count, depth, 1), HWIO: (1, depth, count), HWOI: (1, count, depth)}
         axis = Axis(positions, 1, 1, 1, 0, 0, positions)
-        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), result)
+        return replace(self, axes=(axis,)), (
+            given,
+            filters.reshaped(matrices[self.filters]),
+            result,
+        )
 
 
 def input_positions(

@@ -17,6 +17,11 @@ from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
+OIHW, HWIO, HWOI = "OIHW", "HWIO", "HWOI"
+"""Layouts of filters: that of programs, and those in which kernels of channels-last images read
+filters in long runs: convolutions along filters, gradients of images along channels.
+"""
+
 
 class WindowGeometry:
     """Base of geometries with windows on axes: their sizes, and their groups."""
@@ -226,15 +231,26 @@ def in_layout(data_format: str, shape: Shape) -> Shape:
     return (batch, *image, channels)
 
 
+def filter_axes(filter_format: str, rank: int) -> tuple[int, ...]:
+    """Return the axes of filters in the order [F, C, taps…].
+
+    >>> filter_axes("OIHW", 4), filter_axes("HWIO", 4), filter_axes("HWOI", 4)
+    ((0, 1, 2, 3), (3, 2, 0, 1), (2, 3, 0, 1))
+    """
+    if filter_format == "OIHW":
+        return tuple(range(rank))
+    matrix = (rank - 1, rank - 2) if filter_format == HWIO else (rank - 2, rank - 1)
+    return (*matrix, *range(rank - 2))
+
+
 def filters_first(filter_format: str, shape: Shape) -> Shape:
     """Return the shape of filters as [F, C, taps…]."""
-    return shape if filter_format == "OIHW" else (shape[-1], shape[-2], *shape[:-2])
+    return tuple(shape[axis] for axis in filter_axes(filter_format, len(shape)))
 
 
 def view_filters_first(filter_format: str, filters: Array) -> Array:
     """Return filters as [F, C, taps…]; a view."""
-    axes = (filters.ndim - 1, filters.ndim - 2, *range(filters.ndim - 2))
-    return filters if filter_format == "OIHW" else filters.transpose(axes)
+    return filters.transpose(filter_axes(filter_format, filters.ndim))
 
 
 def view_channels_first(data_format: str, array: Array) -> Array:

@@ -38,16 +38,16 @@ class Layout(Pass):
 
     Vars keep their names and axes; channels-last ops read permuted copies of them, so most
     transposes have no readers and are removed. Filters keep their layout; constant ones are
-    transposed at compile time by `fold_constants`, and with `permutes_casts` those that training
-    casts to half precision in each step are read transposed by that cast. Not for NumPy, whose
+    transposed at compile time by `fold_constants`, and with `permutes_filters` those of training in
+    each step, by the kernel that casts them to half precision if one does. Not for NumPy, whose
     products prefer channels first.
     """
 
     name = "layout"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, permutes_casts: bool = False) -> None:
-        self.permutes_casts = permutes_casts
+    def __init__(self, permutes_filters: bool = False) -> None:
+        self.permutes_filters = permutes_filters
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Collect candidates, compute the cut, rewrite the chosen ops, and report the others."""
@@ -59,7 +59,7 @@ class Layout(Pass):
         for op, why in _unchanged(g, candidates, kept):
             ctx.note_missed(self.name, op, why)
         if kept:
-            PermutedCopies(g, kept, ctx, self.permutes_casts).rewrite()
+            PermutedCopies(g, kept, ctx, self.permutes_filters).rewrite()
 
 
 # ---- candidates ----

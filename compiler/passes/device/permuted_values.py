@@ -11,12 +11,23 @@ from collections.abc import Container, Mapping, Sequence
 
 from compiler.ir.dims import Dim, evaluate, product
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef.layout_rules import Order, PermutedOp, back, channels_last, in_order
+from compiler.ir.opdef import GradOp
+from compiler.ir.opdef.layout_rules import (
+    Order,
+    PermutedOp,
+    Prepermuted,
+    back,
+    channels_last,
+    in_order,
+)
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, role_of
 
 MANY_PIXELS = 256
 """Pixels of a batch from which a filter is transposed in each step: four tiles read it."""
+
+HALF_BYTES = 2
+"""Bytes of the types that matrix units multiply, wherever their runs of elements lie."""
 
 
 def layout_operands(op: Op, permuted: PermutedOp) -> list[Var]:
@@ -47,15 +58,15 @@ class PermutedCopies:
     """Rewrites ops over permuted copies of their operands."""
 
     def __init__(
-        self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context, permutes_casts: bool
+        self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context, permutes_filters: bool
     ) -> None:
         self.g = g
-        self.permutes_casts = permutes_casts
+        self.permutes_filters = permutes_filters
         self.typical = ctx.typical
         self.kept = kept
         self.constants = _constants(g, ctx)
         self.copies: dict[Var, Var] = {}
-        self.constant_copies: dict[Var, Var] = {}
+        self.filters: dict[tuple[Var, Order], Var] = {}
         self.order: list[Op] = []
 
     def rewrite(self) -> None:
@@ -85,53 +96,60 @@ class PermutedCopies:
         made = _vars_in(op.outputs, permuted.slots)
         for var in made:
             self._add_copy(var, order)
-        constants = self._permuted_constants(op, permuted)
+        ahead = self._prepermuted(op, permuted.ahead, made)
         views = self._reshaped_views(op, permuted)
         self.g.remove(op)
         others = [
             (permuted.slots, self.copies),
-            (permuted.ahead, constants),
+            (permuted.ahead.orders, ahead),
             (permuted.views, views),
         ]
-        attrs = {**op.attrs, **permuted.attrs, **(permuted.prepermuted_attrs if constants else {})}
+        attrs = {**op.attrs, **permuted.attrs, **(permuted.ahead.attrs if ahead else {})}
         self._add(op, op.kind, _with(op.inputs, others), _with(op.outputs, others), attrs)
         for var in (var for var in made if var in needed):
             self._transpose(self.copies[var], var, back(order), op)
         for var in _vars_in(op.outputs, permuted.views):
             self._reshape(views[var], var, op)
 
-    def _permuted_constants(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
-        """Return transposed copies of an op's constants that it prefers transposed: all of them, or
-        none.
+    def _prepermuted(self, op: Op, ahead: Prepermuted, made: Sequence[Var]) -> dict[Var, Var]:
+        """Return permuted copies of the inputs that an op prefers so: of all of them, or none.
 
-        So are casts of state to half precision, if the transpose joins the kernel of the cast.
+        They are constants, which are transposed at compile time, or filters of training, which are
+        in each step. `made` are the images that the op computes.
         """
-        found = {v: axes for s, axes in permuted.ahead.items() for v in op.inputs.get(s, ())}
-        casts = {var: self._state_cast(var, op) for var in found if var not in self.constants}
-        if not all(casts.values()):
+        if isinstance(op.defn, GradOp) and not self.permutes_filters:
+            return {}
+        found = {v: axes for s, axes in ahead.orders.items() for v in op.inputs.get(s, ())}
+        if not all(v in self.constants or self._is_filter(v, made) for v in found):
             return {}
         for var, axes in found.items():
-            if var not in self.constant_copies:
-                self.constant_copies[var] = self._fresh(var, axes)
-                self._transpose_filter(var, self.constant_copies[var], axes, op, casts.get(var))
-        return {var: self.constant_copies[var] for var in found}
+            if (var, axes) not in self.filters:
+                self.filters[var, axes] = self._fresh(var, axes)
+                self._transpose_filter(var, self.filters[var, axes], axes, op)
+        return {var: self.filters[var, axes] for var, axes in found.items()}
 
-    def _state_cast(self, var: Var, op: Op) -> Op | None:
-        """The op that casts a filter of several taps from state in each step; None for others.
+    def _is_filter(self, var: Var, made: Sequence[Var]) -> bool:
+        """Whether a var is state, or cast from it, that pays to be transposed in each step.
 
-        Neither for filters that an op reads for few pixels only: transposing them costs more.
+        Matrix units read filters of one tap as fast in either order. For few pixels, transposing
+        costs more than it saves.
         """
-        cast = self.g.producer(var) if self.permutes_casts else None
-        if cast is None or cast.kind != "cast" or cast.reads()[0].role != "param":
-            return None
-        image = op.writes()[0].type
-        batch, _, *size = image.shape
-        pixels = evaluate(product((batch, *size)), dict.fromkeys(image.names, self.typical))
-        is_filter = product(var.type.shape[2:]) != 1 and var.type.dtype.itemsize == 2
-        return cast if is_filter and pixels >= MANY_PIXELS else None
+        if not self.permutes_filters or (var.role != "param" and self._cast(var) is None):
+            return False
+        one_tap = product(var.type.shape[2:]) == 1
+        if one_tap and var.type.dtype.itemsize == HALF_BYTES:
+            return False
+        return max(_pixels(each, self.typical) for each in made) >= MANY_PIXELS
 
-    def _transpose_filter(self, var: Var, out: Var, axes: Order, op: Op, cast: Op | None) -> None:
+    def _cast(self, var: Var) -> Op | None:
+        """The op that casts a var from state; None if it is computed otherwise."""
+        cast = self.g.producer(var)
+        is_cast = cast is not None and cast.kind == "cast" and cast.reads()[0].role == "param"
+        return cast if is_cast else None
+
+    def _transpose_filter(self, var: Var, out: Var, axes: Order, op: Op) -> None:
         """Insert a transpose, or one of what a var is cast from, which the same kernel casts."""
+        cast = None if var in self.constants else self._cast(var)
         if cast is None:
             self._transpose(var, out, axes, op)
             return
@@ -180,6 +198,12 @@ class PermutedCopies:
     ) -> None:
         """Append an op that replaces another one or belongs to it."""
         self.order.append(self.g.op(kind, inputs, outputs, attrs, op.source))
+
+
+def _pixels(images: Var, typical: int) -> int:
+    """The number of pixels of a batch of images, channels first."""
+    batch, _, *size = images.type.shape
+    return evaluate(product((batch, *size)), dict.fromkeys(images.type.names, typical))
 
 
 def _constants(g: Graph, ctx: Context) -> set[Var]:
