@@ -137,8 +137,8 @@ class TritonFrame(KernelFrame):
         A kernel that equals an earlier one is not copied; the earlier one is launched.
         """
         variants = source.variants
-        values = () if variants is None else variants.values
-        known = {**source.constants, **source.options, "variants": values}
+        known = {**source.constants, **source.options}
+        known |= {} if variants is None else {"variants": variants.choice}
         key = structural_key(source.lines, source.types, known)
         if key not in self.kernel_names:
             self.kernel_names[key] = source.name
@@ -151,10 +151,10 @@ class TritonFrame(KernelFrame):
         self._replayed_line(launch)
 
     def _chosen(self, kernel: str, variants: Variants) -> str:
-        """The value of a variant: of a name in `bind`, if the size is known there."""
+        """The settings of a variant: a name in `bind`, if the size is known there."""
         if not {*variants.size.names} <= self.bound_dims:
-            return str(variants.values[-1])
-        return self.keep(variants.choice, True, Place.FEED, f"{kernel}_{variants.constant.lower()}")
+            return variants.largest
+        return self.keep(variants.choice, True, Place.FEED, f"{kernel}_tile")
 
     def _carry(self, source: KernelSource) -> None:
         for helper in with_needed(source.helpers):
@@ -165,8 +165,9 @@ class TritonFrame(KernelFrame):
                 self.globals += [line for line in named if line not in self.globals]
         self.functions.append("\n".join(map(expect_one_line, source.lines)))
         variants = source.variants
-        each = [source.constants] if variants is None else variants.constants(source.constants)
-        self.kernels += [(source.name, source.types, known, source.options) for known in each]
+        alone = [(source.constants, source.options)]
+        each = alone if variants is None else variants.kernels(source.constants)
+        self.kernels += [(source.name, source.types, *settings) for settings in each]
 
 
 def _host_buffers(step: Step) -> Iterator[int | str]:

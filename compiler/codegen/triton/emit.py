@@ -29,31 +29,48 @@ THREADS = 32
 
 @dataclass(frozen=True)
 class Variants:
-    """The values of a constant, ascending: the first that covers `size` is launched, or the last.
+    """Constants and launch options that depend on a size: those of the first limit that it is in.
 
-    Where the size is not known when the module is bound, it is the last.
+    `settings` has one more element than the ascending `limits`: for all larger sizes, and where
+    the size is not known when the module is bound.
     """
 
-    constant: str
     size: Dim
-    values: tuple[int, ...]
+    limits: tuple[int, ...]
+    settings: tuple[Mapping[str, int], ...]
 
     mark = "$VARIANT"
-    """What stands for the value in a launch."""
+    """What stands for the settings in a launch."""
 
     @property
     def choice(self) -> str:
-        """The value as source text.
+        """The settings as source text.
 
-        >>> Variants("ROWS", Dim.named("N"), (16, 64)).choice
-        '16 if N <= 16 else 64'
+        >>> Variants(Dim.named("N"), (16,), ({"ROWS": 16}, {"ROWS": 64})).choice
+        'dict(ROWS=16) if N <= 16 else dict(ROWS=64)'
         """
-        *small, large = self.values
-        return "".join(f"{each} if {self.size} <= {each} else " for each in small) + str(large)
+        *small, large = map(_dict_text, self.settings)
+        pairs = zip(small, self.limits, strict=True)
+        return "".join(f"{each} if {self.size} <= {n} else " for each, n in pairs) + large
 
-    def constants(self, constants: Mapping[str, int]) -> list[dict[str, int]]:
-        """The constants of each variant, the last first."""
-        return [{**constants, self.constant: each} for each in reversed(self.values)]
+    @property
+    def largest(self) -> str:
+        """The settings of all larger sizes, as source text."""
+        return _dict_text(self.settings[-1])
+
+    def kernels(self, constants: Mapping[str, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
+        """The constants and launch options of each variant, the last first."""
+        return [
+            (
+                {**constants, **{key: n for key, n in each.items() if key in constants}},
+                {key: n for key, n in each.items() if key not in constants},
+            )
+            for each in reversed(self.settings)
+        ]
+
+
+def _dict_text(settings: Mapping[str, int]) -> str:
+    return f"dict({', '.join(f'{key}={value}' for key, value in settings.items())})"
 
 
 @dataclass
@@ -63,7 +80,7 @@ class KernelSource:
     `types` are those of its parameters in Triton's notation, with ":16" after pointers and sizes
     divisible by 16; `constants` the values of its constexpr parameters except INDEX; `options` the
     launch options other than the defaults, such as `num_warps`. `traffic` is its cost. With
-    `variants`, binding chooses a constant by the size it covers, and `launch` has their `mark`.
+    `variants`, binding chooses constants and options by a size, and `launch` has their `mark`.
     """
 
     name: str

@@ -12,7 +12,7 @@ part of the sum has its own programs, and another kernel combines the parts in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -24,6 +24,17 @@ from compiler.codegen.triton.expressions import Loop, power_of_two
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import size_hint
 from compiler.codegen.triton.tiling.strides import contiguous_run
+from compiler.codegen.triton.tiling.tiles import (
+    HALF,
+    HALF_OF_SHORT_RUNS,
+    MIN_SIDE,
+    SINGLE,
+    WIDE,
+    Choice,
+    Tile,
+    choices,
+    few_rows,
+)
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
@@ -31,17 +42,11 @@ from compiler.ir.types import DType, Shape
 GROUP = 8
 """Rows of tiles that consecutive programs traverse together."""
 
-TILE = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
-"""The largest tile of the result along M and N, and its step along K."""
+TARGET_PROGRAMS = 512
+"""Target number of programs of a product that may be split."""
 
-HALF_TILE = {"ROWS": 128, "COLUMNS": 128, "INNER": 32}
-"""The same in half precision if the result has enough such tiles; eight warps per program."""
-
-_FEW_ROWS = {64: (16, 32), 128: (16, 64)}
-"""The smaller tiles along M beside the largest one, for a number of rows known at binding."""
-
-TARGET_PROGRAMS = 256
-"""Target number of programs for a large device."""
+_SPLIT_TILE = Tile(64, 64, 64)
+"""The tile by whose number the parts of a split product are counted."""
 
 MIN_SPLIT_ITERATIONS = 512
 """Fewest K iterations of a split."""
@@ -55,11 +60,11 @@ _SPLIT_MULTIPLE = 64
 _FACTOR_HELPERS = {DType.BF16: "factor"}
 """The helper applied to factors of a dtype before they are multiplied."""
 
-_MIN_SIDE = 16
-"""Smallest tile side that `tl.dot` accepts."""
-
-_MIN_DEPTH_OF_BYTES = 32
+MIN_DEPTH_OF_BYTES = 32
 """Smallest K range of a tile of int8 that `tl.dot` accepts."""
+
+MIN_RUN = 8
+"""Adjacent elements of a factor, 16 bytes of half precision, that one access loads."""
 
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
@@ -88,17 +93,8 @@ def split_count(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -
     sides = [*stack, rows, columns]
     if any(isinstance(size, Dim) for size in sides):
         return 1
-    parts = TARGET_PROGRAMS // max(_tiles(stack, rows, columns, TILE), 1)
+    parts = TARGET_PROGRAMS // max(_SPLIT_TILE.count(stack, size_hint(rows), columns), 1)
     return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS, MAX_SPLITS))
-
-
-def _tiles(stack: Sequence[Size], rows: Size, columns: Size, sides: Mapping[str, int]) -> int:
-    """The number of tiles of a stack of results."""
-    tiles_m, tiles_n = (
-        -(-size_hint(rows) // sides["ROWS"]),
-        -(-size_hint(columns) // sides["COLUMNS"]),
-    )
-    return size_hint(product(stack)) * tiles_m * tiles_n
 
 
 def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> KernelSource:
@@ -118,17 +114,16 @@ class _TileEmitter(Emitter):
         self.stack: Shape = self.kernel.shape[:-2]
         self.rows, self.columns = self.kernel.shape[-2:]
         self.tile_axes: dict[Expr, frozenset[str]] = {}
+        self.choices = self._tile_choices()
 
     def emit(self) -> KernelSource:
         """Emit the K loop, then the stores."""
         self._prologue()
         self._emit_product()
         self._store(self.kernel.stores)
-        made = self._kernel_source({**self._tile_sizes(), "GROUP": GROUP}, self._options())
+        tile = self.choices[-1].tile
+        made = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
         return replace(made, variants=self._variants())
-
-    def _options(self) -> dict[str, int]:
-        return {"num_warps": 8} if self._tile_shape() is HALF_TILE else {}
 
     def _prologue(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
@@ -305,46 +300,67 @@ class _TileEmitter(Emitter):
 
     # ---- the launch ----
 
-    def _tile_sizes(self) -> dict[str, int]:
-        """The tile sizes, smaller than the default for small results."""
-        tile = self._tile_shape()
-        sizes = zip(tile, (self.rows, self.columns, self.loops[0].size), strict=True)
-        least = {"INNER": _MIN_DEPTH_OF_BYTES} if any(map(_of_bytes, self._dots())) else {}
-        return {key: _tile_side(size, tile[key], least.get(key, _MIN_SIDE)) for key, size in sizes}
-
-    def _tile_shape(self) -> dict[str, int]:
+    def _tile_choices(self) -> list[Choice]:
+        """The tile for each number of rows, no larger than the product."""
         dots = self._dots()
-        if len(dots) > 1 or any(map(_is_wide, dots)):
-            columns = max(_MIN_SIDE, TILE["COLUMNS"] // power_of_two(len(dots)))
-            return {**TILE, "COLUMNS": columns, "INNER": _MIN_SIDE}
-        many = _tiles(self.stack, self.rows, self.columns, HALF_TILE) >= TARGET_PROGRAMS
-        sides = (self.rows, self.columns)
-        fits = all(isinstance(size, Dim) or size >= HALF_TILE["ROWS"] for size in sides)
-        return HALF_TILE if many and fits else TILE
+        tiles = self._tiles(dots)
+        found = choices(tiles, self.stack, self.rows, self.columns)
+        found = few_rows(found, self.rows) if any(map(_is_wide, dots)) else found
+        least = MIN_DEPTH_OF_BYTES if any(map(_of_bytes, dots)) else MIN_SIDE
+        sizes = self.rows, self.columns, self.loops[0].size
+        fitting = [replace(each, tile=each.tile.fit(*sizes, least)) for each in found]
+        tiles = [each.tile for each in fitting[1:]]
+        return [a for a, larger in zip(fitting, [*tiles, None], strict=True) if a.tile != larger]
+
+    def _tiles(self, dots: Sequence[Expr]) -> Sequence[Tile]:
+        """The tiles to choose from, for the types of the factors."""
+        if len(dots) > 1:
+            columns = max(MIN_SIDE, WIDE[0].columns // power_of_two(len(dots)))
+            return [replace(WIDE[0], columns=columns)]
+        if any(map(_is_wide, dots)):
+            single = dots[0].parts()[0].dtype is DType.FP32 and self.precision == "ieee"
+            return SINGLE if single else WIDE
+        return HALF if self._has_long_runs(dots[0]) else HALF_OF_SHORT_RUNS
+
+    def _has_long_runs(self, dot: Expr) -> bool:
+        """Whether elements of the left factor are adjacent in memory, along K or along rows."""
+        loads = [part for part in all_parts([dot.parts()[0]]) if part.fn == "load"]
+        return all(self._run(each) >= MIN_RUN for each in loads)
+
+    def _run(self, load: Expr) -> int:
+        shape = cast(Source, load.extra).shape
+        offset, rows = self._joined(load.args[: len(shape)], shape), len(self.kernel.shape) - 2
+        return max(contiguous_run(offset, None, 0), contiguous_run(offset, rows, None))
 
     def _variants(self) -> Variants | None:
-        """Smaller tiles for few rows, if their number is symbolic and may be small."""
-        if not isinstance(self.rows, Dim):
+        """The tiles to choose from when the number of rows is known, if it is symbolic."""
+        if len(self.choices) == 1 or not isinstance(self.rows, Dim):
             return None
-        tallest, least = self._tile_sizes()["ROWS"], size_hint(self.rows, 1)
-        smaller = tuple(each for each in _FEW_ROWS[tallest] if each >= least)
-        return Variants("ROWS", self.rows, (*smaller, tallest)) if smaller else None
+        limits = tuple(each.most for each in self.choices if each.most is not None)
+        tiles = (each.tile for each in self.choices)
+        return Variants(self.rows, limits, tuple(t.constants() | t.options() for t in tiles))
 
     def _constants(self) -> list[str]:
-        return [*TILE, "GROUP"]
+        return [*self.choices[-1].tile.constants(), "GROUP"]
 
     def _launch(self) -> str:
-        sides: dict[str, object] = {**self._tile_sizes()}
+        tile = self.choices[-1].tile
+        sides, given = (
+            (str(tile.rows), str(tile.columns)),
+            [f"{key}={value}" for key, value in (tile.constants() | tile.options()).items()],
+        )
         if self._variants() is not None:
-            sides["ROWS"] = Variants.mark
-        tiles_m = f"-(-({self.rows}) // {sides['ROWS']})"
-        tiles_n = f"-(-({self.columns}) // {sides['COLUMNS']})"
-        options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))
+            sides = tuple(f"{Variants.mark}[{key!r}]" for key in ("ROWS", "COLUMNS"))
+            given = [f"**{Variants.mark}"]
+        tiles_m, tiles_n = (
+            f"-(-({size}) // {side})"
+            for size, side in zip((self.rows, self.columns), sides, strict=True)
+        )
         arguments = ", ".join([*self.pointers, *map(str, self.sizes)])
         stack = f" * ({product(self.stack)})" if self.stack else ""
         grid = f"({tiles_m} * {tiles_n}{stack},)"
-        more = "".join(f", {name}={number}" for name, number in self._options().items())
-        return f"{self.name}[{grid}]({arguments}, {options}, INDEX=INDEX{more})"
+        options = f"GROUP={GROUP}, INDEX=INDEX, {', '.join(given)}"
+        return f"{self.name}[{grid}]({arguments}, {options})"
 
 
 def _is_wide(dot: Expr) -> bool:
@@ -360,9 +376,3 @@ def _of_bytes(dot: Expr) -> bool:
 def _total_type(dot: Expr) -> str:
     """The type in which a dot product is summed."""
     return TYPES[DType.INT32 if _of_bytes(dot) else dot.dtype]
-
-
-def _tile_side(size: Size, most: int, least: int) -> int:
-    if isinstance(size, Dim):
-        return most
-    return max(least, min(most, power_of_two(size)))

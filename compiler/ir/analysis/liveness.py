@@ -142,7 +142,9 @@ def _is_internal(g: Graph, op: Op, var: Var) -> bool:
     """
     if op.kernel is None or var.overwrites is not None or g.overwriter(var) is not None:
         return False
-    if not isinstance(op.defn, Pointwise) and var not in op.outputs.get(op.defn.epilogue, []):
+    if not isinstance(op.defn, Pointwise) and var not in op.outputs.get(
+        op.defn.epilogue_output(op.target), []
+    ):
         return False
     readers = (reader for reader in g.readers(var) if var in reader.needs_data())
     return all(reader.kernel == op.kernel for reader in readers)

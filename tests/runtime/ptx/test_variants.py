@@ -32,8 +32,9 @@ def sides(module):
 
 
 @pytest.mark.parametrize(("shape", "axes", "found"), [
-    ([None, 32], 1, [64, 32, 16]), ([None, 20, 32], 2, [64, 32]), ([None, 49, 32], 2, [64]),
-    ([64, 32], 1, [64]), ([8, 32], 1, [16]),
+    ([None, 32], 1, [128, 64, 32, 16]), ([None, 20, 32], 2, [128, 64, 32]),
+    ([None, 6081, 32], 2, [128, 64]), ([None, 12161, 32], 2, [128]),
+    ([64, 32], 1, [32]), ([8, 32], 1, [16]), ([20000, 32], 1, [128]),
 ])  # fmt: skip
 def test_variants_are_those_that_a_number_of_rows_may_need(shape, axes, found):
     assert sides(product(shape, axes)) == found

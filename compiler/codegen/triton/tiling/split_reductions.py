@@ -17,7 +17,7 @@ from compiler.codegen.triton.tiling.schedules import (
 )
 from compiler.ir.dims import product
 
-TARGET_PARTS = 4 * TARGET_PROGRAMS
+TARGET_PARTS = 16 * TARGET_PROGRAMS
 """Target number of programs of a split reduction."""
 
 UNSPLIT_ELEMENTS = 4 * ELEMENTS

@@ -1,0 +1,115 @@
+"""The models of `gpu_models.py` in torch, on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from bench.nets import bert
+from bench.workers import torch_step, torch_text
+from bench.workers.torch_resnet import resnet50
+
+Arrays = Mapping[str, np.ndarray]
+Step = Callable[[], np.ndarray]
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward of BERT, each with its residual norm."""
+
+    def __init__(self, size: bert.Size) -> None:
+        super().__init__()
+        self.heads, width = size.heads, size.width
+        self.parts = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.inner, self.outer = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, found: torch.Tensor, away: torch.Tensor) -> torch.Tensor:
+        """float[n, tokens, width]."""
+        n, tokens, width = found.shape
+        parts = self.parts(found).reshape(n, tokens, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=away)
+        found = self.first(found + self.out(mixed.transpose(1, 2).reshape(n, tokens, width)))
+        return self.second(found + self.outer(functional.gelu(self.inner(found))))
+
+
+class Bert(nn.Module):
+    """BERT's encoder, with the weights of query, key and value in one matrix."""
+
+    def __init__(self, size: bert.Size) -> None:
+        super().__init__()
+        counts = size.words, bert.SEGMENTS, size.positions
+        self.tables = nn.ModuleList(nn.Embedding(count, size.width) for count in counts)
+        self.norm = nn.LayerNorm(size.width)
+        self.layers = nn.ModuleList(Layer(size) for _ in range(size.depth))
+
+    def forward(
+        self, words: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        """float[n, tokens, width]."""
+        places = torch.arange(words.shape[1], device=words.device)
+        given = zip(self.tables, (words, segments, places), strict=True)
+        found = self.norm(sum(table(ids) for table, ids in given))
+        away = ((mask - 1) * bert.MASKED)[:, None, None, :].to(found.dtype)
+        for layer in self.layers:
+            found = layer(found, away)
+        return found
+
+
+def predicts(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
+    """A function that copies a batch to the GPU, runs a model on it, and returns the result."""
+    net: Any = resnet50() if name == "resnet50" else Bert(bert.BASE)
+    net = net.cuda().eval().requires_grad_(False)
+    net = net.bfloat16() if dtype == "bf16" else net
+    images = "img" in feed
+    net = net.to(memory_format=torch.channels_last) if images else net
+    called = torch.compile(net) if compiled else net
+
+    def step() -> np.ndarray:
+        with torch.inference_mode():
+            given = [torch.from_numpy(array).cuda() for array in feed.values()]
+            if images:
+                given = [each.to(memory_format=torch.channels_last) for each in given]
+                given = [each.bfloat16() if dtype == "bf16" else each for each in given]
+            return called(*given).float().cpu().numpy()
+
+    return step
+
+
+def trains(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
+    """A function that makes a training step on a batch and returns the loss."""
+    has_loss = name in torch_step._WITH_LOSS
+    net: Any = torch_step.network(name) if has_loss else resnet50()
+    net = net.cuda().train()
+    images = not has_loss
+    net = net.to(memory_format=torch.channels_last) if images else net
+    optimizer = (
+        torch_step.optimizer_of(name, net)
+        if has_loss
+        else torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    )
+
+    def loss_of(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        if has_loss:
+            return net(given)
+        found = net(given["img"].to(memory_format=torch.channels_last))
+        return functional.cross_entropy(found, given["label"][:, 0])
+
+    called = torch.compile(loss_of) if compiled else loss_of
+
+    def step() -> np.ndarray:
+        given = {key: each.cuda() for key, each in torch_text.tensors(feed).items()}
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, enabled=dtype == "bf16"):
+            loss = called(given)
+        loss.backward()
+        optimizer.step()
+        return loss.detach().float().cpu().numpy()
+
+    return step

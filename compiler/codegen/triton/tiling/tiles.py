@@ -1,0 +1,126 @@
+"""Chooses the tile of a matrix product that a program computes, by the sizes of the product.
+
+Large tiles load fewer bytes for each multiplication; small ones occupy all multiprocessors if the
+result is small, and then a deeper pipeline hides the latency of loads. The constants are those that
+were fastest for the products of ResNet-50 and BERT on an NVIDIA H200 (docs/gpu.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from compiler.codegen.triton.expressions import power_of_two
+from compiler.codegen.triton.tiling.schedules import WARPS, size_hint
+from compiler.ir.dims import Dim, Size, product
+
+STAGES = 3
+"""Stages of Triton's software pipeline by default."""
+
+ENOUGH_PROGRAMS = 96
+"""Programs of a product from which larger tiles are faster than more programs."""
+
+MIN_SIDE = 16
+"""Smallest side of a tile that `tl.dot` accepts."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows and columns of a result, the step along K, warps of a program, pipeline stages."""
+
+    rows: int
+    columns: int
+    inner: int
+    warps: int = WARPS
+    stages: int = STAGES
+
+    def fit(self, rows: Size, columns: Size, inner: Size, least_inner: int = MIN_SIDE) -> Tile:
+        """The tile no larger than a product requires; symbolic sizes require it all."""
+        return replace(
+            self,
+            rows=_side(rows, self.rows, MIN_SIDE),
+            columns=_side(columns, self.columns, MIN_SIDE),
+            inner=_side(inner, self.inner, least_inner),
+        )
+
+    def constants(self) -> dict[str, int]:
+        """The constants of a kernel with this tile."""
+        return {"ROWS": self.rows, "COLUMNS": self.columns, "INNER": self.inner}
+
+    def options(self) -> dict[str, int]:
+        """The launch options that differ from the defaults."""
+        given = {"num_warps": (self.warps, WARPS), "num_stages": (self.stages, STAGES)}
+        return {name: value for name, (value, usual) in given.items() if value != usual}
+
+    def count(self, stack: Sequence[Size], rows: int, columns: Size) -> int:
+        """The number of tiles of a stack of results."""
+        across = -(-size_hint(columns) // self.columns)
+        return size_hint(product(stack)) * -(-rows // self.rows) * across
+
+
+HALF = (Tile(64, 32, 128, stages=4), Tile(64, 64, 64, stages=4), Tile(64, 128, 64))
+"""Tiles of factors that matrix units multiply, the smallest first."""
+
+HALF_OF_SHORT_RUNS = (Tile(64, 32, 32), Tile(64, 64, 32))
+"""The same where few elements along K are adjacent in memory: windows of images of few channels."""
+
+SINGLE = (Tile(32, 64, 16), Tile(64, 64, 16), Tile(128, 64, 16))
+"""Tiles of float32 without matrix units."""
+
+WIDE = (Tile(64, 64, 16),)
+"""Tiles of float64, and of float32 rounded to TF32."""
+
+_FEW_ROWS = 16
+"""Rows for which tiles without matrix units have as many."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tile for results of at most `most` rows; for all larger ones if it is None."""
+
+    most: int | None
+    tile: Tile
+
+
+def choices(
+    tiles: Sequence[Tile], stack: Sequence[Size], rows: Size, columns: Size
+) -> list[Choice]:
+    """The tiles that some number of rows requires, the one for the fewest rows first.
+
+    One, if the number is known.
+    """
+    if not isinstance(rows, Dim):
+        return [Choice(None, _chosen(tiles, stack, rows, columns))]
+    found: list[Choice] = []
+    least = size_hint(rows, 1)
+    for tile, larger in pairwise(tiles):
+        most = _most_rows(larger, stack, columns)
+        if most >= least and (not found or most > (found[-1].most or 0)):
+            found.append(Choice(most, tile))
+    return [*found, Choice(None, tiles[-1])]
+
+
+def _chosen(tiles: Sequence[Tile], stack: Sequence[Size], rows: int, columns: Size) -> Tile:
+    """The largest tile of which there are enough, or the smallest."""
+    enough = (t for t in reversed(tiles) if t.count(stack, rows, columns) >= ENOUGH_PROGRAMS)
+    return next(enough, tiles[0])
+
+
+def _most_rows(tile: Tile, stack: Sequence[Size], columns: Size) -> int:
+    """The most rows of which there are too few of these tiles."""
+    in_a_row = max(1, tile.count(stack, 1, columns))
+    return (-(-ENOUGH_PROGRAMS // in_a_row) - 1) * tile.rows
+
+
+def few_rows(found: Sequence[Choice], rows: Size) -> list[Choice]:
+    """The choices, and before them one of as few rows as possible, without matrix units."""
+    first = replace(found[0].tile, rows=_FEW_ROWS)
+    fits = isinstance(rows, Dim) and size_hint(rows, 1) <= _FEW_ROWS < found[0].tile.rows
+    return [*([Choice(_FEW_ROWS, first)] if fits else []), *found]
+
+
+def _side(size: Size, most: int, least: int) -> int:
+    if isinstance(size, Dim):
+        return most
+    return max(least, min(most, power_of_two(size)))
