@@ -51,7 +51,7 @@ class Options:
     or "numpy" (readable NumPy calls); by default native where it runs. Without `winograd` native
     convolutions are direct sums: slower, and their rounding errors are smaller.
 
-    `cuda_graph` lets an executor capture the steps of a program on a GPU as CUDA graphs, if the
+    With `cuda_graph` an executor captures the steps of a program on a GPU as CUDA graphs, if the
     host takes no part in them (docs/gpu.md).
 
     `check_numbers` stops a step at the first op that computes NaN or infinity, and names op and
@@ -76,7 +76,7 @@ class Options:
     check_numbers: bool = False
     target: str | None = None
     winograd: bool = True
-    cuda_graph: bool = False
+    cuda_graph: bool = True
 
     def __post_init__(self) -> None:
         _expect_dtype(self.dtype)
@@ -105,7 +105,7 @@ class Options:
         folder), `FLUID_PASSES` (names of registered passes), `FLUID_DTYPE` (`bf16`, `fp16`),
         `FLUID_DETERMINISTIC` (1) and `FLUID_TF32` (1), `FLUID_BUCKET_BYTES` (`4MiB`),
         `FLUID_OVERLAP` (0 for off), `FLUID_COMPRESS` (`fp16`, `bf16`) `FLUID_TARGET`
-        (`native`, `numpy`), `FLUID_WINOGRAD` (0 for off) and `FLUID_CUDA_GRAPH` (1).
+        (`native`, `numpy`), `FLUID_WINOGRAD` and `FLUID_CUDA_GRAPH` (0 for off).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -133,7 +133,7 @@ class Options:
             compress=environ.get("FLUID_COMPRESS") or None,
             target=environ.get("FLUID_TARGET") or None,
             winograd=environ.get("FLUID_WINOGRAD", "1") not in ("", "0"),
-            cuda_graph=environ.get("FLUID_CUDA_GRAPH", "0") not in ("", "0"),
+            cuda_graph=environ.get("FLUID_CUDA_GRAPH", "1") not in ("", "0"),
         )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """Kernels of programs compiled ahead of their first step, in parallel, as for a GPU elsewhere.
 
-Always for the PTX machine; on a GPU if `FLUID_AHEAD` is set, instead of one after the other by
-Triton at their first launch.
+With `FLUID_AHEAD=0` Triton compiles them on a GPU, one after the other at their first launch.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def _device(place: Place) -> str:
     """The device that kernels are compiled ahead for; empty if Triton compiles at launches."""
     if wanted := machine():
         return wanted
-    ahead = os.environ.get("FLUID_AHEAD", "0") not in ("", "0")
+    ahead = os.environ.get("FLUID_AHEAD", "1") not in ("", "0")
     return device_of(place) if ahead and isinstance(place, CUDAPlace) else ""
 
 

@@ -1,7 +1,7 @@
 """Steps captured as CUDA graphs: all launches of a step become one.
 
-A module compiled with `Options(cuda_graph=True)` returns a step with a function `uploads`, unless
-the host takes part in it in another way: then the report has the reason. `uploads(*feeds)` returns
+A module compiled for a GPU returns a step with a function `uploads`, unless the host takes part in
+it in another way: then the report has the reason. `uploads(*feeds)` returns
 the arrays that the step copies to the device, in order.
 
 A graph repeats launches and copies with the addresses and sizes that they had when they were

@@ -133,8 +133,11 @@ def stream_of(device: str) -> Callable[[], int]:
     """Return a function that returns this thread's current stream on a device."""
     if device in MACHINES:
         return lambda: 0
-    cuda = import_module("torch").cuda
-    return lambda: int(cuda.current_stream(device).cuda_stream)
+    torch = import_module("torch")
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is not None:  # a tenth of the time of a Stream object
+        return partial(raw, torch.device(device).index or 0)
+    return lambda: int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def current_stream(device: str) -> Any:

@@ -27,7 +27,7 @@ def test_every_sample_is_captured_or_has_a_reason():
     for sample in (each for each in FORWARD if each is FIRST[each.op]):
         case = forward(sample)
         graph, _ = graph_of(case, wanted(case), NOBODY)
-        made = compile_graph(graph, target="triton", options=Options(cuda_graph=True))
+        made = compile_graph(graph, target="triton", options=Options())
         is_captured = CAPTURED in made.module.source
         assert is_captured is not bool(reasons(made)), sample.op
         found.append(is_captured)
@@ -45,14 +45,14 @@ def program():
 
 def test_the_uploads_of_a_step_are_its_feeds_and_keys():
     main, y, _ = program()
-    options = Options(cuda_graph=True)
+    options = Options()
     source = compiler.compile(main, feed=["x"], fetch=[y], target="triton", options=options).source
     assert "return (x, make_keys(generator, (-1,)),)" in source
 
 
 def test_the_report_has_the_reasons():
     main, y, count = program()
-    options = Options(cuda_graph=True)
+    options = Options()
     made = compile_stages(main, feed=["x"], fetch=[y, count], target="triton", options=options)
     assert {each.reason for each in reasons(made)} == {"it runs on the host"}
     assert CAPTURED not in made.module.source
@@ -61,9 +61,10 @@ def test_the_report_has_the_reasons():
 
 def test_it_is_an_option():
     main, y, _ = program()
-    assert Options.from_env({"FLUID_CUDA_GRAPH": "1"}).cuda_graph
-    for options in (Options(), Options(cuda_graph=True, check=1)):
+    assert Options.from_env({}).cuda_graph
+    assert not Options.from_env({"FLUID_CUDA_GRAPH": "0"}).cuda_graph
+    for options in (Options(cuda_graph=False), Options(check=1)):
         module = compiler.compile(main, feed=["x"], fetch=[y], target="triton", options=options)
         assert CAPTURED not in module.source
-    module = compiler.compile(main, feed=["x"], fetch=[y], options=Options(cuda_graph=True))
+    module = compiler.compile(main, feed=["x"], fetch=[y], options=Options())
     assert CAPTURED not in module.source

@@ -85,6 +85,7 @@ def wanted():
 @pytest.fixture
 def on_fake(monkeypatch):
     """A function that enters a fake device with an order of work."""
+    monkeypatch.setenv("FLUID_CUDA_GRAPH", "0")
     with ExitStack() as stack:
 
         def enter(order):
@@ -160,7 +161,6 @@ def test_parameters_at_other_addresses_are_captured_anew(on_fake, captures, monk
     monkeypatch.setattr(Program, "set_weights", replaced)
     with monkeypatch.context() as patch:
         patch.setenv("FLUID_GPU", "ptx:80")
-        patch.delenv("FLUID_CUDA_GRAPH")
         wanted = numbers([4] * 4)
     device = on_fake("late")
     assert same(numbers([4] * 4), wanted)
