@@ -117,6 +117,8 @@ def _job(
         f"@triton.jit\n{text}\n",
     ]
     options = {"num_warps": WARPS, "enable_fp_fusion": True} | dict(spec.options)
+    if gpu.maker == "hip":  # whose shared memory has room for its default of two
+        options.pop("num_stages", None)
     return Job(entry, str(gpu), "\n\n".join(parts), types, known, tuple(sorted(options.items())))
 
 

@@ -27,6 +27,7 @@ class LayerNorm(OpDef, op="layer_norm"):
     """
 
     is_cheap = True
+    device_epilogue = "Y"
 
     X = reads()
     Scale = reads(optional=True)
