@@ -32,6 +32,7 @@ from compiler.passes.memory.recompute import Recompute
 from compiler.passes.memory.reuse_memory import ReuseMemory
 from compiler.passes.memory.schedule import Schedule
 from compiler.passes.registry import insert_anchored, insert_registered, registered_names
+from compiler.passes.simplify.drop_unread import DropUnread
 from compiler.passes.simplify.eliminate_dead import EliminateDead
 from compiler.passes.simplify.fold_constants import FoldConstants
 from compiler.passes.simplify.merge_common import MergeCommon
@@ -43,6 +44,7 @@ from compiler.passes.simplify.resolve_sizes import ResolveSizes
 
 _LISTED: tuple[type[Pass], ...] = (
     ResolveSizes,
+    DropUnread,
     RemoveDropout,
     RemoveIdentities,
     FuseBatchNorm,

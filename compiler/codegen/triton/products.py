@@ -54,7 +54,7 @@ MIN_SPLIT_ITERATIONS = 512
 MAX_SPLITS = 32
 """Most parts in split-K."""
 
-_SPLIT_MULTIPLE = 64
+_SPLIT_MULTIPLE = max(tile.inner for tile in (*HALF, *HALF_OF_SHORT_RUNS, *SINGLE, *WIDE))
 """A split's K range is a multiple of this, so that no tile crosses its end."""
 
 _FACTOR_HELPERS = {DType.BF16: "factor"}

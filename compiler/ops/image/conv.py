@@ -97,14 +97,9 @@ class Convolution(OpDef):
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
     def gradients(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
+        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand,
+        d_Output: DeviceOperand, d_Input: DeviceOperand | None, d_Filter: DeviceOperand | None,
+    ) -> None:  # fmt: skip
         """Emit the kernels of the requested gradients."""
         g = self.windows(Input, Filter)
         if d_Input is not None:
@@ -237,13 +232,9 @@ class Conv2d(Convolution, op="conv2d"):
         return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
 
     def lower(
-        self,
-        k: SourceBuilder,
-        Input: Operand,
-        Filter: Operand,
-        Bias: Operand | None,
+        self, k: SourceBuilder, Input: Operand, Filter: Operand, Bias: Operand | None,
         Output: Operand,
-    ) -> None:
+    ) -> None:  # fmt: skip
         Filter = self.filters(k, Filter)
         g = self.geometry(Input, Filter)
         windows.check_windows_at_bind(k, self.kind, (g.rows, g.columns))
@@ -261,15 +252,9 @@ class Conv2d(Convolution, op="conv2d"):
             k.line(f"np.add({Output}, {bias}, out={Output})")
 
     def lower_grad(
-        self,
-        k: SourceBuilder,
-        Input: Operand,
-        Filter: Operand,
-        d_Output: Operand,
-        d_Input: Operand | None,
-        d_Filter: Operand | None,
-        d_Bias: Operand | None,
-    ) -> None:
+        self, k: SourceBuilder, Input: Operand, Filter: Operand, d_Output: Operand,
+        d_Input: Operand | None, d_Filter: Operand | None, d_Bias: Operand | None,
+    ) -> None:  # fmt: skip
         Filter = self.filters(k, Filter)
         g, upstream = self.geometry(Input, Filter), self.nchw(k, d_Output)
         if d_Bias is not None:
@@ -292,13 +277,9 @@ class Conv2d(Convolution, op="conv2d"):
             k.line(f"{k.function(image_gradient_tiles)}({upstream}, {target})")
 
     def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        Bias: DeviceOperand | None,
-        Output: DeviceOperand,
-    ) -> None:
+        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand,
+        Bias: DeviceOperand | None, Output: DeviceOperand,
+    ) -> None:  # fmt: skip
         convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
 
     def kernel_grad(

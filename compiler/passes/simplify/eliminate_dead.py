@@ -17,11 +17,11 @@ class EliminateDead(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Keep what the roots depend on; remove all other ops."""
-        kept = _wanted(g)
+        kept = wanted_ops(g)
         g.remove(*(op for op in g.ops() if op not in kept))
 
 
-def _wanted(g: Graph) -> set[Op]:
+def wanted_ops(g: Graph) -> set[Op]:
     """Return every op that a root depends on, by data or order."""
     pending = [op for op in g.ops() if op.defn.has_effects or _writes_state(op)]
     pending += [op for op in map(g.producer, g.results) if op is not None]

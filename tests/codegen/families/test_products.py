@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SIZES, SMALL, drawn, hold
+from tests.codegen.test_triton import compare
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.matmul import product
 
@@ -46,3 +47,17 @@ def test_other_element_types(data, rows, inner, columns):
     inputs = {"X": numbers(rows, inner), "Y": numbers(inner, columns, seed=1)}
     wide = {slot: value.astype(dtype) for slot, value in inputs.items()}
     hold(Sample("matmul_v2", wide, {}, BOTH if dtype == "float64" else ()), loosely=3)
+
+
+@pytest.mark.parametrize("inner", [1536, 1600, 2047])
+def test_parts_of_a_split_product_share_no_iteration(inner):
+    """No tile of factors, of up to 128 iterations, crosses the end of its part."""
+    text = f"""graph main {{
+  feed x: f16[48, {inner}]
+  param w: f16[{inner}, 32]
+  (Out=y: f16[48, 32]) = mul(X=x, Y=w)
+  return y
+}}
+"""
+    module = compare(text, rtol=4e-3, atol=4e-3)
+    assert "    first = " in module.source, "the product is split"
