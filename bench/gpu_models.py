@@ -5,15 +5,15 @@
     python bench/gpu_models.py --compiled            # also torch.compile, which is slow to begin
 
 A step copies its feed from the host, runs, and returns the output or the loss as a NumPy array, in
-torch as well. Times are medians of alternating rounds, by the host's clock. `kernels ms` is the
-time that our kernels and copies take on the device, by torch's profiler; `graph ms` that of a step
-as a CUDA graph. `--kernels N` lists the N kernels of a model that take the most time.
+torch as well; the device is idle when the next one begins. Times are medians of alternating rounds,
+by the host's clock. `launched ms` is a step without a CUDA graph; `kernels ms` are the times that
+kernels and copies take on the device, by torch's profiler; `first s` is compiling and the first
+step. `--kernels N` lists the N kernels of a model that take the most time, and torch's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -35,6 +35,7 @@ import torch
 
 import fluid
 from bench.device import torch_models
+from bench.kernels import write
 from bench.nets import bert, steps, timed, zoo
 from bench.support.table import Row, table
 from bench.versus.saved import save
@@ -44,9 +45,9 @@ from fluid.contrib.mixed_precision import decorate
 Step = Callable[[], Any]
 IMAGES = {"image": 224, "classes": 1000}
 COLUMNS = {
-    "model": "", "work": "", "dtype": "", "batch": "d", "ms": ".3f", "kernels ms": ".3f",
-    "graph ms": ".3f", "eager ms": ".3f", "compiled ms": ".3f", "ours ÷ eager": ".2f",
-    "graph ÷ eager": ".2f", "ours ÷ compiled": ".2f", "first s": ".1f",
+    "model": "", "work": "", "dtype": "", "batch": "d", "ms": ".2f", "launched ms": ".2f",
+    "eager ms": ".2f", "compiled ms": ".2f", "ours ÷ eager": ".2f", "ours ÷ compiled": ".2f",
+    "kernels ms": ".2f", "torch kernels ms": ".2f", "first s": ".1f",
 }  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def predicts(case: Case, feed: Mapping[str, np.ndarray], folder: Path) -> Step:
     return lambda: predictor.run(feed)[0]
 
 
-def trains(case: Case, feed: Mapping[str, np.ndarray], graph: bool) -> Step:
+def trains(case: Case, feed: Mapping[str, np.ndarray]) -> Step:
     """A training step of ours."""
     if case.model == "resnet50":
         plain = zoo.MODELS["resnet50"].optimizer
@@ -125,25 +126,24 @@ def trains(case: Case, feed: Mapping[str, np.ndarray], graph: bool) -> Step:
         )
     else:
         made = steps.model(fluid, case.model)
-    os.environ["FLUID_CUDA_GRAPH"] = str(int(graph))
     executor, scope = fluid.Executor(fluid.CUDAPlace(0)), fluid.Scope()
     executor.run(made.startup, scope=scope)
     given = timed.fed(fluid, feed)
     return lambda: executor.run(made.main, given, [made.loss], scope=scope)[0]
 
 
-def milliseconds(runs: Mapping[str, Step], seconds: float = 1.0) -> dict[str, float]:
+def milliseconds(runs: Mapping[str, Step], seconds: float = 0.7) -> dict[str, float]:
     """The median time of a step of each, in alternating rounds."""
-    for step in runs.values():
-        step()
+    for step in (*runs.values(), *runs.values()):
         step()
     found: dict[str, list[float]] = {name: [] for name in runs}
-    stop, rounds = time.monotonic() + seconds * len(runs), 0
-    while time.monotonic() < stop or rounds < 3:
-        rounds += 1
+    stop = time.monotonic() + seconds * len(runs)
+    while time.monotonic() < stop or len(found["ours"]) < 3:
         for name, step in runs.items():
+            torch.cuda.synchronize()
             begun = time.perf_counter()
             step()
+            torch.cuda.synchronize()
             found[name].append((time.perf_counter() - begun) * 1e3)
     return {name: median(each) for name, each in found.items()}
 
@@ -155,51 +155,41 @@ def kernels(step: Step, count: int = 5) -> list[tuple[str, float, float]]:
         for _ in range(count):
             step()
         torch.cuda.synchronize()
-    times, launches = Counter[str](), Counter[str]()
+    times, launches = dict[str, float](), Counter[str]()
     for event in profile.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            times[event.name] += event.device_time_total / 1e3 / count
-            launches[event.name] += 1 / count
-    return [(name, launches[name], ms) for name, ms in times.most_common()]
+            times[event.name] = times.get(event.name, 0.0) + event.device_time_total / 1e3 / count
+            launches[event.name] += 1
+    longest = sorted(times, key=lambda name: -times[name])
+    return [(name, launches[name] / count, times[name]) for name in longest]
 
 
 def measured(case: Case, compiled: bool, shown: int) -> Row:
     """The row of a case."""
     feed, begun = fed(case), time.monotonic()
     with TemporaryDirectory(prefix="models-") as folder:
-        if case.work == "inference":
-            ours = {"ours": predicts(case, feed, Path(folder))}
-        else:
-            ours = {"ours": trains(case, feed, False)}
-        ours["ours"]()
+        runs = {"ours": _ours(case, feed, Path(folder, "captured"), True)}
+        runs["ours"]()
         first = time.monotonic() - begun
-        if case.work == "training":
-            begun = time.monotonic()
-            os.environ["FLUID_AHEAD"] = "1"
-            ours["graph"] = trains(case, feed, True)
-            ours["graph"]()
-            os.environ["FLUID_AHEAD"] = "0"
-            print("ahead s", time.monotonic() - begun)
-            same = [[float(step()) for _ in range(4)] for step in ours.values()]
-            print("losses", case.title, same)
-        peer = getattr(torch_models, "predicts" if case.work == "inference" else "trains")
-        them = {"eager": peer(case.model, case.dtype, feed, False)}
+        runs["launched"] = _ours(case, feed, Path(folder, "launched"), False)
+        peer = torch_models.predicts if case.work == "inference" else torch_models.trains
+        runs["eager"] = peer(case.model, case.dtype, feed, False)
         if compiled:
-            them["compiled"] = peer(case.model, case.dtype, feed, True)
-        ms = milliseconds({**ours, **them})
-        profile = kernels(ours["ours"])
-        theirs = kernels(them["eager"])
+            runs["compiled"] = peer(case.model, case.dtype, feed, True)
+        ms = milliseconds(runs)
+        profile, theirs = kernels(runs["launched"]), kernels(runs["eager"])
     row: dict[str, Any] = {**vars(case), "ms": ms["ours"], "first s": first}
-    row["kernels ms"] = sum(each for _, _, each in profile)
-    row["eager kernels ms"] = sum(each for _, _, each in theirs)
-    for name in ("graph", "eager", "compiled"):
-        if name in ms:
-            row |= {f"{name} ms": ms[name], f"ours ÷ {name}": ms["ours"] / ms[name]}
-    if "graph" in ms:
-        row["graph ÷ eager"] = ms["graph"] / ms["eager"]
-    row["profile"] = profile[: max(shown, 40)]
-    row["eager profile"] = theirs[: max(shown, 25)]
-    return row
+    row |= {f"{name} ms": each for name, each in ms.items() if name != "ours"}
+    row |= {f"ours ÷ {name}": ms["ours"] / ms[name] for name in ("eager", "compiled") if name in ms}
+    row |= {"kernels ms": sum(each for *_, each in profile)}
+    row |= {"torch kernels ms": sum(each for *_, each in theirs)}
+    return row | {"profile": profile[: max(shown, 60)], "theirs": theirs[: max(shown, 20)]}
+
+
+def _ours(case: Case, feed: Mapping[str, np.ndarray], folder: Path, graph: bool) -> Step:
+    """A step of ours, as a CUDA graph or as launches."""
+    os.environ["FLUID_CUDA_GRAPH"] = str(int(graph))
+    return trains(case, feed) if case.work == "training" else predicts(case, feed, folder)
 
 
 def listing(row: Row, shown: int) -> str:
@@ -207,8 +197,8 @@ def listing(row: Row, shown: int) -> str:
     lines = [f"{row['model']} {row['work']} {row['dtype']}, batch {row['batch']}: our kernels"]
     for name, launches, ms in row["profile"][:shown]:
         lines.append(f"  {ms:8.3f} ms  {launches:6.1f} ×  {name[:90]}")
-    lines.append(f"  torch's, {row['eager kernels ms']:.3f} ms in all")
-    for name, launches, ms in row["eager profile"][:shown]:
+    lines.append(f"  torch's, {row['torch kernels ms']:.3f} ms in all")
+    for name, launches, ms in row["theirs"][:shown]:
         lines.append(f"  {ms:8.3f} ms  {launches:6.1f} ×  {name[:90]}")
     return "\n".join(lines)
 
@@ -240,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed += 1
             traceback.print_exception(error)
         if given.json:
-            given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            write(given.json, {"models": rows})
     for row in rows if given.kernels else ():
         print(listing(row, given.kernels))
     print(table(f"Models on {torch.cuda.get_device_name(0)}", rows, COLUMNS))

@@ -49,10 +49,10 @@ def network(name: str) -> nn.Module:
 
     Those of `torch_text.py` and `torch_steps.py` return the loss of a batch.
     """
-    return {**_NETWORKS, **_WITH_LOSS}[name]()
+    return {**_NETWORKS, **WITH_LOSS}[name]()
 
 
-_WITH_LOSS = {**torch_text.NETWORKS, **torch_steps.NETWORKS}
+WITH_LOSS = {**torch_text.NETWORKS, **torch_steps.NETWORKS}
 
 _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
     "fit_a_line": lambda: nn.Linear(13, 1),
@@ -106,7 +106,7 @@ def prepare(name: str, mode: str) -> Callable[[], object]:
 
     def step() -> np.ndarray:
         optimizer.zero_grad()
-        loss = loss_of(called, next(batches), name in _WITH_LOSS)
+        loss = loss_of(called, next(batches), name in WITH_LOSS)
         loss.backward()
         optimizer.step()
         return loss.detach().numpy()
