@@ -121,9 +121,8 @@ def trains(case: Case, feed: Mapping[str, np.ndarray]) -> Step:
     if case.model == "resnet50":
         plain = zoo.MODELS["resnet50"].optimizer
         mixed = lambda module: decorate(plain(module), dtype="bfloat16")  # noqa: E731
-        made = zoo.build(
-            fluid, "resnet50", optimizer=mixed if case.dtype == "bf16" else None, **IMAGES
-        )
+        optimizer = mixed if case.dtype == "bf16" else None
+        made = zoo.build(fluid, "resnet50", optimizer=optimizer, **IMAGES)
     else:
         made = steps.model(fluid, case.model)
     executor, scope = fluid.Executor(fluid.CUDAPlace(0)), fluid.Scope()
@@ -164,20 +163,21 @@ def kernels(step: Step, count: int = 5) -> list[tuple[str, float, float]]:
     return [(name, launches[name] / count, times[name]) for name in longest]
 
 
-def measured(case: Case, compiled: bool, shown: int) -> Row:
+def measured(case: Case, compiled: bool, launched: bool, shown: int) -> Row:
     """The row of a case."""
     feed, begun = fed(case), time.monotonic()
     with TemporaryDirectory(prefix="models-") as folder:
         runs = {"ours": _ours(case, feed, Path(folder, "captured"), True)}
         runs["ours"]()
         first = time.monotonic() - begun
-        runs["launched"] = _ours(case, feed, Path(folder, "launched"), False)
+        if launched:
+            runs["launched"] = _ours(case, feed, Path(folder, "launched"), False)
         peer = torch_models.predicts if case.work == "inference" else torch_models.trains
         runs["eager"] = peer(case.model, case.dtype, feed, False)
         if compiled:
             runs["compiled"] = peer(case.model, case.dtype, feed, True)
         ms = milliseconds(runs)
-        profile, theirs = kernels(runs["launched"]), kernels(runs["eager"])
+        profile, theirs = kernels(runs["ours"]), kernels(runs["eager"])
     row: dict[str, Any] = {**vars(case), "ms": ms["ours"], "first s": first}
     row |= {f"{name} ms": each for name, each in ms.items() if name != "ours"}
     row |= {f"ours ÷ {name}": ms["ours"] / ms[name] for name in ("eager", "compiled") if name in ms}
@@ -210,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="cases with a word")
     parser.add_argument("--compiled", action="store_true", help="also measure torch.compile")
+    parser.add_argument("--launched", action="store_true", help="also without a CUDA graph")
     parser.add_argument("--kernels", type=int, default=0, metavar="N", help="list N of each model")
     parser.add_argument("--seconds", type=float, default=600, help="after which no case begins")
     parser.add_argument("--json", type=Path, help="write rows to this file after each")
@@ -224,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() - begun > given.seconds:
             break
         try:
-            rows.append(measured(case, given.compiled, given.kernels))
+            rows.append(measured(case, given.compiled, given.launched, given.kernels))
             print(f"{case.title}: {rows[-1]['ms']:.3f} ms", file=sys.stderr, flush=True)
         except Exception as error:  # noqa: BLE001 - the other rows are measured all the same
             failed += 1
