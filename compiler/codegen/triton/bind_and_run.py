@@ -151,9 +151,11 @@ class TritonFrame(KernelFrame):
         self._replayed_line(launch)
 
     def _chosen(self, kernel: str, variants: Variants) -> str:
-        """The settings of a variant: a name in `bind`, if the size is known there."""
+        """The name of the settings of a variant: in `bind` if the size is known there."""
         if not {*variants.size.names} <= self.bound_dims:
-            return variants.largest
+            name = self.names.make(f"{kernel}_tile")
+            self.line(f"{name} = {variants.choice}")
+            return name
         return self.keep(variants.choice, True, Place.FEED, f"{kernel}_tile")
 
     def _carry(self, source: KernelSource) -> None:

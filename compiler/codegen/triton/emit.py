@@ -31,8 +31,7 @@ THREADS = 32
 class Variants:
     """Constants and launch options that depend on a size: those of the first limit that it is in.
 
-    `settings` has one more element than the ascending `limits`: for all larger sizes, and where
-    the size is not known when the module is bound.
+    `settings` has one more element than the ascending `limits`, for all larger sizes.
     """
 
     size: Dim
@@ -52,11 +51,6 @@ class Variants:
         *small, large = map(_dict_text, self.settings)
         pairs = zip(small, self.limits, strict=True)
         return "".join(f"{each} if {self.size} <= {n} else " for each, n in pairs) + large
-
-    @property
-    def largest(self) -> str:
-        """The settings of all larger sizes, as source text."""
-        return _dict_text(self.settings[-1])
 
     def kernels(self, constants: Mapping[str, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
         """The constants and launch options of each variant, the last first."""

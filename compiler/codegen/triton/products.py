@@ -319,8 +319,13 @@ class _TileEmitter(Emitter):
             return [replace(WIDE[0], columns=columns)]
         if any(map(_is_wide, dots)):
             single = dots[0].parts()[0].dtype is DType.FP32 and self.precision == "ieee"
-            return SINGLE if single else WIDE
+            return (SINGLE[:-1] if self._draws() else SINGLE) if single else WIDE
         return HALF if self._has_long_runs(dots[0]) else HALF_OF_SHORT_RUNS
+
+    def _draws(self) -> bool:
+        """Whether random numbers are drawn after the product, which need registers."""
+        parts = all_parts(store_roots(self.kernel.stores))
+        return any(part.fn in ("uniform", "normal") for part in parts)
 
     def _has_long_runs(self, dot: Expr) -> bool:
         """Whether elements of the left factor are adjacent in memory, along K or along rows."""

@@ -24,11 +24,14 @@ class DropUnread(Pass):
         """Remove dead ops, then the unread outputs of gradient ops."""
         kept = wanted_ops(g)
         g.remove(*(op for op in g.ops() if op not in kept))
-        for op in g.ops():
-            if unread := _unread(g, op):
-                outputs = {slot: vars for slot, vars in op.outputs.items() if slot not in unread}
-                g.replace(op, op.kind, op.inputs, outputs, op.attrs)
+        g.reorder([_without(g, op, _unread(g, op)) for op in g.ops()])
         g.sweep()
+
+
+def _without(g: Graph, op: Op, unread: list[str]) -> Op:
+    """An op without some output slots."""
+    outputs = {slot: vars for slot, vars in op.outputs.items() if slot not in unread}
+    return g.replace(op, op.kind, op.inputs, outputs, op.attrs) if unread else op
 
 
 def _unread(g: Graph, op: Op) -> list[str]:

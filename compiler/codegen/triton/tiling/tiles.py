@@ -71,8 +71,12 @@ SINGLE = (Tile(32, 64, 16), Tile(64, 64, 16), Tile(128, 64, 16))
 WIDE = (Tile(64, 64, 16),)
 """Tiles of float64, and of float32 rounded to TF32."""
 
-_FEW_ROWS = 16
-"""Rows for which tiles without matrix units have as many."""
+FEW_ROWS = Tile(16, 32, 32, stages=4)
+"""The tile of products without matrix units of at most as many rows, such as steps of an LSTM.
+
+They are bound by the latency of loads: its narrow columns make more programs, its long steps along
+K fewer of them in sequence.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,11 @@ def _most_rows(tile: Tile, stack: Sequence[Size], columns: Size) -> int:
 
 
 def few_rows(found: Sequence[Choice], rows: Size) -> list[Choice]:
-    """The choices, and before them one of as few rows as possible, without matrix units."""
-    first = replace(found[0].tile, rows=_FEW_ROWS)
-    fits = isinstance(rows, Dim) and size_hint(rows, 1) <= _FEW_ROWS < found[0].tile.rows
-    return [*([Choice(_FEW_ROWS, first)] if fits else []), *found]
+    """The choices, and before them the one for few rows; that one alone if there are no more."""
+    few = replace(FEW_ROWS, columns=min(FEW_ROWS.columns, found[0].tile.columns))
+    if not isinstance(rows, Dim):
+        return [Choice(None, few)] if rows <= few.rows else list(found)
+    return [*([Choice(few.rows, few)] if size_hint(rows, 1) <= few.rows else []), *found]
 
 
 def _side(size: Size, most: int, least: int) -> int:
