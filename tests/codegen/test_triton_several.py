@@ -78,7 +78,9 @@ def grouped(module):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_kernel_updates_parameters_of_all_sizes(kind):
-    module = compare(updates(kind, [(5,), (1,), (33, 41), (3, 1, 7), (1024,), (2, 1025)]), steps=3)
+    shapes = [(5,), (1,), (33, 41), (3, 1, 7), (1024,), (2, 1025)]
+    rtol = 1e-4 if kind == "rmsprop" else 2e-5  # it divides by roots of what is nearly 0
+    module = compare(updates(kind, shapes), steps=3, rtol=rtol)
     sums = [f"{kind}_sums"] if kind in ("lamb", "lars_momentum") else []
     assert [spec.name for spec in module.kernels] == grouped(module) == [*sums, kind]
 
