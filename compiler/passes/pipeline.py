@@ -144,7 +144,7 @@ def left_out(
     Raises ValueError for an unknown name.
 
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
-    ['bucket_all_reduces', 'eliminate_dead']
+    ['bucket_all_reduces', 'drop_unread']
     """
     names = [each.name for each in insert_registered(PASSES, registered_names())]
     wanted = list(only)

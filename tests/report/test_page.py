@@ -122,7 +122,7 @@ def test_the_data_report_what_each_pass_did():
     data = Page(seen(options=APART).html()).data
     stages = {stage["name"]: stage for stage in data["stages"]}
     assert list(stages) == ["start", *(each.name for each in pipeline(APART))]
-    assert stages["eliminate_dead"]["changes"] == "−1"
+    assert stages["drop_unread"]["changes"] == "−1"
     assert stages["fuse_pointwise"]["kernelCount"] == stages["eliminate_dead"]["kernelCount"] - 1
     assert "lines" not in stages["fold_constants"]
     assert stages["start"]["bytes"] == 4 * 8 * 4 * 4

@@ -73,9 +73,10 @@ class Exchange:
                 continue
             began = self._traced("receive gradients", began, frame, gradient_arrow)
             if self._shard.wait(frame.step, ended):
-                began = self._telemetry.span("wait for the step", 1 + trainer, began, frame.step)
+                # The arrow begins before anything is sent: the stream may end with the last byte.
+                began = self._traced("wait for the step", began, frame, parameter_arrow)
                 yield from self._version(key)
-                self._traced("send parameters", began, frame, parameter_arrow)
+                self._telemetry.span("send parameters", 1 + trainer, began, frame.step)
                 began = 0
             elif self._shard.failure:
                 yield text_frame(Kind.FAILED, trainer, frame.step, self._shard.failure)
