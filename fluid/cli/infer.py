@@ -22,7 +22,7 @@ from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import CommandError, SavedModel, load_model, load_package
 from fluid.cli.profiling.steps import profiled
-from fluid.cli.target import on_target
+from fluid.cli.target import GPU, on_target
 from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.values.images import ImageOptions
@@ -31,6 +31,7 @@ from fluid.cli.values.results import shown
 from fluid.inference.packages import is_package
 from fluid.inference.predictor import Predictor
 from fluid.profiler import tracing
+from runtime.device import CUDAPlace
 from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -63,7 +64,8 @@ def _inferred(given: argparse.Namespace) -> int:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
     feed = read_feeds(model, given.input, given.lod, _image_options(given))
     loaded = time.perf_counter()
-    predictor = model.predictor(given.dtype, given.memory_limit)
+    place = CUDAPlace(0) if given.target == GPU else None
+    predictor = model.predictor(given.dtype, given.memory_limit, place)
     with (
         _progress("compiling and running"),
         tracing(given.trace),

@@ -13,6 +13,7 @@ from fluid.framework import Program, Variable
 from fluid.inference.packages import load_compiled, model_of
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import MODEL_FILE, InferenceModel, read_inference_model
+from runtime.device import CUDAPlace, Place
 from runtime.files.atomic_saves import reading, visible_names
 from runtime.packages import read_package
 from runtime.tensors.lod_tensor import LoDTensor
@@ -37,27 +38,33 @@ class SavedModel:
         """The names of the fetches, in order."""
         return [var.name for var in self.fetches]
 
-    def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
+    def predictor(
+        self, dtype: str | None = None, limit: int | None = None, place: Place | None = None
+    ) -> Predictor:
         """A predictor over the parameters; products compute in `dtype` if that is set, and a run
-        takes at most `limit` bytes.
+        takes at most `limit` bytes. It runs on `place`, by default the CPU.
         """
         params = {name: LoDTensor(array) for name, array in self.params.items()}
         model = InferenceModel(self.program, self.feeds, self.fetches, params)
         options = _limited(Options.from_env(), limit)
-        return Predictor(model, options=options if dtype is None else replace(options, dtype=dtype))
+        options = options if dtype is None else replace(options, dtype=dtype)
+        return Predictor(model, options=options, place=place)
 
 
 @dataclass(frozen=True)
 class CompiledModel(SavedModel):
     """A model compiled ahead of time; its parameters are in its package."""
 
-    def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
+    def predictor(
+        self, dtype: str | None = None, limit: int | None = None, place: Place | None = None
+    ) -> Predictor:
         """A predictor that compiles nothing; raises CommandError if a `dtype` is requested."""
         if dtype is not None:
             raise CommandError(
                 "--dtype is for models, not for packages: compile one with FLUID_DTYPE set"
             )
-        return load_compiled(self.path.parent, options=_limited(Options.from_env(), limit))
+        on = place if isinstance(place, CUDAPlace) else None
+        return load_compiled(self.path.parent, on, options=_limited(Options.from_env(), limit))
 
 
 def _limited(options: Options, limit: int | None) -> Options:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from compiler.codegen.native.host import host_machine
@@ -14,7 +15,7 @@ from fluid.cli.model import CommandError
 from fluid.running.targets import default_target
 from runtime.native.build import llvm_version
 
-__all__ = ["VARIABLE", "add_target", "on_target", "use_target"]
+__all__ = ["GPU", "VARIABLE", "add_target", "on_target", "use_target"]
 
 VARIABLE = "FLUID_TARGET"
 """The environment variable that `--target` sets."""
@@ -26,20 +27,28 @@ code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, 
 {default_target()})"""
 
 
-def add_target(command: Any) -> None:
-    """Add `--target` to a command."""
-    command.add_argument("--target", type=target, metavar="{numpy,native}", help=HELP)
+GPU = "cuda"
+"""The target of commands that run a model on the first GPU."""
 
 
-def target(name: str) -> str:
+def add_target(command: Any, gpu: bool = False) -> None:
+    """Add `--target` to a command; with `gpu`, it runs on one for `--target cuda`."""
+    known, more = (*KNOWN, *([GPU] if gpu else [])), "; cuda runs on the first GPU" * gpu
+    command.add_argument(
+        "--target", type=partial(target, known=known), metavar=f"{{{','.join(known)}}}",
+        help=HELP + more,
+    )  # fmt: skip
+
+
+def target(name: str, known: Sequence[str] = KNOWN) -> str:
     """Parse `--target`; raises ArgumentTypeError for an unknown name.
 
     >>> target("native")
     'native'
     """
-    if name not in KNOWN:
-        hint = did_you_mean(name, KNOWN)
-        expected = f"expected {' or '.join(KNOWN)}"
+    if name not in known:
+        hint = did_you_mean(name, known)
+        expected = f"expected {' or '.join(known)}"
         raise argparse.ArgumentTypeError(
             f"{name!r} is no target, {expected}" + f"; {hint}" * bool(hint)
         )
@@ -60,8 +69,8 @@ def use_target(name: str | None) -> None:
                 "--target native compiles with LLVM, which the package llvmlite brings: "
                 "pip install llvmlite, or take --target numpy"
             )
-    if name is not None:
-        os.environ[VARIABLE] = name
+    if name not in (None, GPU):
+        os.environ[VARIABLE] = str(name)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ one for another thread, which shares the model, its parameters and the compiled 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 from compiler.errors import CompileError, did_you_mean
 from compiler.options import Options
 from compiler.tracebacks import entry_point
-from fluid.inference.analysis_config import AnalysisConfig, NativeConfig
+from fluid.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
 from fluid.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import InferenceModel, read_inference_model
+from runtime.device import CPUPlace, CUDAPlace
 from runtime.files.atomic_saves import reading
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -110,7 +112,8 @@ class AnalysisPredictor(PaddlePredictor):
     def __init__(self, config: AnalysisConfig) -> None:
         options = Options.from_env()
         options = replace(options, disable=options.disable.union(config.disabled()))
-        super().__init__(Predictor(_model(config), options=options), config.specify_input_name())
+        predictor = Predictor(_model(config), options=options, place=config.place())
+        super().__init__(predictor, config.specify_input_name())
 
 
 class NativePaddlePredictor(PaddlePredictor):
@@ -120,7 +123,11 @@ class NativePaddlePredictor(PaddlePredictor):
 
     def __init__(self, config: NativeConfig) -> None:
         model = _located(config.model_dir, config.prog_file, config.param_file)
-        super().__init__(Predictor(model), config.specify_input_name)
+        place = CUDAPlace(config.device) if config.use_gpu else CPUPlace()
+        if config.use_gpu and (why := missing_gpu(config.device)):
+            warnings.warn(f"use_gpu: {why}, the model runs on the CPU", stacklevel=3)
+            place = CPUPlace()
+        super().__init__(Predictor(model, place=place), config.specify_input_name)
 
 
 def _model(config: AnalysisConfig) -> InferenceModel:

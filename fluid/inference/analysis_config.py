@@ -3,8 +3,8 @@
 
 The model, feeding by name or position, and disabled passes work as there. Settings of libraries
 that are not available (MKL-DNN, TensorRT, Lite) and of the log are stored, so that queries return
-them, and have no effect: NumPy computes, memory is always reused. A request that cannot be met,
-such as a GPU, causes a warning.
+them, and have no effect: memory is always reused. A request that cannot be met, such as a GPU where
+there is none, causes a warning.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import warnings
 from collections.abc import Collection, Sequence
 from copy import deepcopy
 from enum import IntEnum
+
+from runtime.device import CPUPlace, CUDAPlace, Place
+from runtime.errors import PlaceError
+from runtime.gpu.cuda import device_of
 
 __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace", "Precision"]
 
@@ -119,6 +123,7 @@ class AnalysisConfig:
         self._passes = PaddlePassBuilder(PASSES)
         self._ir_optim, self._feed_fetch_ops, self._by_name = True, True, False
         self._memory_mb, self._threads = 100, 1
+        self._device: int | None = None
         self._mkldnn, self._glog_disabled = False, False
         if isinstance(model_dir, AnalysisConfig):
             vars(self).update(deepcopy(vars(model_dir)))
@@ -209,23 +214,33 @@ class AnalysisConfig:
         kept = set(self._passes.all_passes()) - set(() if self._ir_optim else IR_PASSES)
         return frozenset(PASSES) - kept
 
-    # Settings without effect
+    def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
+        """Run on a GPU; where there is none, warn and stay on the CPU, as the reference does.
+
+        The size of the memory pool is stored without effect.
+        """
+        self._memory_mb = memory_pool_init_size_mb
+        if why := missing_gpu(device_id):
+            _warn(f"enable_use_gpu: {why}, the model runs on the CPU")
+        self._device = None if why else device_id
 
     def disable_gpu(self) -> None:
-        """Run on the CPU, as always."""
-
-    def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
-        """Warn that there is no GPU; the model runs on the CPU, as in a reference built without."""
-        self._memory_mb = memory_pool_init_size_mb
-        _warn("enable_use_gpu: this version has no GPU target, the model runs on the CPU")
+        """Run on the CPU, as by default."""
+        self._device = None
 
     def use_gpu(self) -> bool:
-        """False."""
-        return False
+        """Whether the model runs on a GPU."""
+        return self._device is not None
 
     def gpu_device_id(self) -> int:
-        """0."""
-        return 0
+        """The index of the GPU; 0 on the CPU."""
+        return self._device or 0
+
+    def place(self) -> Place:
+        """Where the model runs. Not in the reference."""
+        return CPUPlace() if self._device is None else CUDAPlace(self._device)
+
+    # Settings without effect
 
     def memory_pool_init_size_mb(self) -> int:
         """The value that was set; 100 by default."""
@@ -313,6 +328,19 @@ class AnalysisConfig:
         native.model_dir, native.specify_input_name = self._model_dir, self._by_name
         native.prog_file, native.param_file = self._prog_file, self._params_file
         return native
+
+
+def missing_gpu(device_id: int) -> str:
+    """Why no model runs on a GPU; empty if it may.
+
+    Raises PlaceError for an index that no device has.
+    """
+    place = CUDAPlace(device_id)
+    try:
+        device_of(place)
+    except PlaceError as error:
+        return error.message
+    return ""
 
 
 def _warn(text: str) -> None:

@@ -6,7 +6,7 @@ the weights, and each run has its own memory (`runtime.serving`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,13 +23,15 @@ from fluid.profiler import recorder
 from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.feeds import declared, expect_names, feed_arrays
 from fluid.running.half_precision_weights import changes_state
+from fluid.running.kernels_ahead import with_machine_code
 from fluid.running.module_cache import compiled_over
 from fluid.running.targets import chosen_target
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
-from runtime.device import CPUPlace, Place
+from runtime.device import CPUPlace, CUDAPlace, Place, target_of
 from runtime.errors import FeedError, missing_feed
-from runtime.executor import Executor
+from runtime.executor import Coded, Executor
+from runtime.gpu.cuda import device_of, interprets
 from runtime.loader import Params
 from runtime.serving import Lanes, Library
 from runtime.sizes import Pattern
@@ -54,6 +56,7 @@ def create_predictor(
     at_once: int | None = None,
     dtype: str | None = None,
     memory_limit: int | str | None = None,
+    place: Place | None = None,
 ) -> Predictor:
     """Create a predictor of a saved model, with files named as in `load_inference_model`.
 
@@ -61,16 +64,18 @@ def create_predictor(
     as many as threads call. `dtype` "bf16" or "fp16" is the dtype of matrix products
     (docs/mixed_precision.md). `memory_limit` is the maximum memory of a run, as a number of bytes
     or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before
-    allocation (docs/security.md lists what is counted). No scope is changed. Raises ValueError if
-    `at_once` is not positive, for another `dtype`, for an invalid `memory_limit`, and
-    the errors of `load_inference_model`.
+    allocation (docs/security.md lists what is counted). With `place=fluid.CUDAPlace(0)` it runs on
+    a GPU: its kernels are compiled at the first run, and weights are copied there once for each
+    run in progress. No scope is changed. Raises ValueError if `at_once` is not positive, for
+    another `dtype`, for an invalid `memory_limit`, PlaceError if there is no such GPU, and the
+    errors of `load_inference_model`.
     """
     options = Options.from_env()
     options = options if dtype is None else replace(options, dtype=dtype)
     if memory_limit is not None:
         options = replace(options, memory_limit=memory_limit)
     model = read_inference_model(dirname, model_filename, params_filename)
-    return Predictor(model, at_once, options)
+    return Predictor(model, at_once, options, place=place)
 
 
 @dataclass(frozen=True)
@@ -90,12 +95,13 @@ class Predictor:
     """A model callable from any thread; `feed_names` and `fetch_names` are in the model's order.
 
     Runs of a model that changes state, such as counts of a metric, are serialised.
-    `options` are the compiler's; `ready` is a module compiled in advance.
+    `options` are the compiler's; `ready` is a module compiled in advance. It runs on `place`, by
+    default that of `ready` or the CPU. Raises PlaceError if there is no such GPU.
     """
 
     def __init__(
         self, model: InferenceModel, at_once: int | None = None, options: Options | None = None,
-        ready: Ready | None = None,
+        ready: Ready | None = None, place: Place | None = None,
     ) -> None:  # fmt: skip
         if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
             raise ValueError(f"at_once is how many runs may be under way, not {at_once!r}")
@@ -104,16 +110,18 @@ class Predictor:
         self._program = model.program
         self._scope = _scope_of(model)
         self._ready = ready
+        self._place = place or (ready.place if ready else CPUPlace())
+        self._code = _loader(self._place) if ready is None else None
         limit = (options or Options.from_env()).memory_limit_bytes
         make = (
-            partial(_compile, options)
+            partial(_compile, target_of(self._place), options)
             if ready is None
             else partial(_compiled, ready.limited(limit))
         )
         self._library = Library(make, self._scope)
         self._lanes = Lanes(
             self._lane, model.program, tuple(self.fetch_names), self._scope,
-            1 if changes_state(model.program) else at_once,
+            1 if changes_state(model.program) or _is_interpreted(self._place) else at_once,
         )  # fmt: skip
 
     @property
@@ -152,9 +160,11 @@ class Predictor:
 
     def _lane(self) -> Executor[Program]:
         library, ready = self._library, self._ready
+        code = {} if self._code is None else {"code": self._code}
         return Executor(
-            library.module, declared, recorded_digest, ready.place if ready else CPUPlace(),
+            library.module, declared, recorded_digest, self._place,
             names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
+            **code,
         )  # fmt: skip
 
     def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
@@ -195,12 +205,29 @@ def _scope_of(model: InferenceModel) -> Scope:
     return scope
 
 
+def _loader(place: Place) -> Callable[[Module, Place], Coded] | None:
+    """What loads modules on a GPU, with their kernels; None for the CPU.
+
+    Raises PlaceError if there is no such GPU.
+    """
+    if not isinstance(place, CUDAPlace):
+        return None
+    device_of(place)
+    return with_machine_code
+
+
+def _is_interpreted(place: Place) -> bool:
+    """Whether kernels run in Triton's interpreter, which one thread at a time can use."""
+    return isinstance(place, CUDAPlace) and interprets()
+
+
 def _compile(
-    options: Options | None, program: Program, pattern: Pattern, fetch: list[str], params: Params
-) -> Module:
-    """Compile over constant parameters."""
+    kind: str, options: Options | None, program: Program, pattern: Pattern, fetch: list[str],
+    params: Params,
+) -> Module:  # fmt: skip
+    """Compile over constant parameters; `kind` is the target of the place."""
     chosen = options or Options.from_env()
-    target = chosen_target("", chosen)
+    target = chosen_target(kind, chosen)
 
     def compile(params: Params) -> Module:
         return with_early_kernels(target, partial(compile_for, params))

@@ -262,7 +262,6 @@ def nbytes_of(path: str) -> int:
 @pytest.mark.parametrize(
     ("call", "arguments"),
     [
-        ("enable_use_gpu", (100, 0)),
         ("enable_tensorrt_engine", (1 << 20, 1, 3, AnalysisConfig.Precision.Half)),
         ("enable_lite_engine", ()),
         ("enable_quantizer", ()),
@@ -273,7 +272,6 @@ def test_what_cannot_be_had_is_warned_of(call: str, arguments: tuple[Any, ...]):
     config = AnalysisConfig(folder("fit_a_line"))
     with pytest.warns(UserWarning, match=f"^{call}: "):
         getattr(config, call)(*arguments)
-    assert not config.use_gpu()
     assert not config.tensorrt_engine_enabled()
 
 

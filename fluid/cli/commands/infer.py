@@ -35,6 +35,7 @@ examples:
   fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
   fluid infer DIR --input x.npy --dtype bf16 --check theirs.npz --tolerance 0.02
   fluid infer DIR --input x.npy --target native --profile    machine code; the time of each op
+  fluid infer DIR --input x.npy --target cuda --time         on the first GPU
   fluid infer DIR --describe                          show feeds, fetches, ops and sizes, do not run
   fluid infer DIR --input img=x.npy --input scale="1.5; 2.5"
   fluid infer DIR --input feeds.npz --check theirs.npz --tolerance 1e-4
@@ -78,7 +79,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--dtype", choices=["fp32", *NARROW],
         help="dtype of matrix products and the ops fused into them (default: fp32)",
     )  # fmt: skip
-    add_target(command)
+    add_target(command, gpu=True)
     command.add_argument(
         "--memory-limit", type=memory_limit, metavar="BYTES",
         help="fail before a run allocates more than this, such as 2GiB or 500MB (default: none)",
