@@ -65,9 +65,9 @@ def create_predictor(
     (docs/mixed_precision.md). `memory_limit` is the maximum memory of a run, as a number of bytes
     or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before
     allocation (docs/security.md lists what is counted). With `place=fluid.CUDAPlace(0)` it runs on
-    a GPU: its kernels are compiled, and weights copied there, at the first run. No scope is changed. Raises ValueError if `at_once` is not positive, for
-    another `dtype`, for an invalid `memory_limit`, PlaceError if there is no such GPU, and the
-    errors of `load_inference_model`.
+    a GPU: its kernels are compiled, and weights copied there, at the first run. No scope is
+    changed. Raises ValueError if `at_once` is not positive, for another `dtype`, for an invalid
+    `memory_limit`, PlaceError if there is no such GPU, and the errors of `load_inference_model`.
     """
     options = Options.from_env()
     options = options if dtype is None else replace(options, dtype=dtype)
