@@ -1,11 +1,11 @@
 """All GPU tests and measurements in one run of under nine minutes: `make gpu`.
 
-    python bench/gpu.py                          # tests, compute-sanitizer, kernels; on the GPU
+    python bench/gpu.py              # tests, compute-sanitizer, kernels, models; on the GPU
     python bench/gpu.py --out results --minutes 5
 
 Tests marked `gpu` and `device` run on the GPU (including recorded ops and trainings), those of
-kernels once more under compute-sanitizer if it is installed, then `kernels.py`. All results are
-written to results/<device>.json after each stage, with a readable summary. The exit code is 1 if
+kernels once more under compute-sanitizer if it is installed, then `kernels.py`, and `gpu_models.py`
+for as many models as there is time for. All results are written to results/<device>.json after each stage, with a readable summary. The exit code is 1 if
 any stage fails: a test, a memory error, a case of `kernels.py`, or a limit of time. Nothing is
 fetched or installed.
 """
@@ -32,12 +32,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from bench import kernels
+from bench import gpu_models, kernels
 from bench.support.lines import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 
-SHARES = {"tests": 0.55, "sanitizer": 0.15, "kernels": 0.3}
+SHARES = {"tests": 0.4, "sanitizer": 0.12, "kernels": 0.28, "models": 0.2}
 """Fraction of the time for each stage; unused time is available to later stages."""
 
 SANITIZED = ("tests/codegen/test_triton.py", "tests/codegen/test_triton_epilogue.py")
@@ -165,6 +165,18 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
     return found | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
 
 
+def modelled(seconds: float, out: Path) -> dict[str, Any]:
+    """Run `gpu_models.py` in a separate process; no model begins in the last quarter."""
+    path = out / "models.json"
+    command = [sys.executable, "bench/gpu_models.py", "--json", str(path), "--seconds"]
+    ended = ran([*command, str(0.75 * seconds)], seconds)
+    if not path.exists():
+        return {"failed": f"bench/gpu_models.py ended with {ended.code}", "log": ended.text[-2000:]}
+    found = json.loads(path.read_text())
+    path.unlink()
+    return found | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
+
+
 def failed_stages(results: Mapping[str, Any]) -> list[str]:
     """The stages that found a failure, were stopped at their limit, or gave no results."""
     return [name for name in SHARES if _has_failed(results.get(name, {"failed": "not begun"}))]
@@ -190,13 +202,22 @@ def summary(results: Mapping[str, Any]) -> str:
         f"- tests: {_stage_text(results['tests'])}",
         f"- compute-sanitizer: {_stage_text(results['sanitizer'])}",
         f"- kernels: {results['kernels'].get('failed', _case_count(results['kernels']))}",
+        f"- models: {_model_count(results.get('models', {}))}",
         f"- failed: {', '.join(failed_stages(results)) or 'nothing'}",
         "",
         "```",
         kernels.report(rows, limits) if rows else results["kernels"].get("log", ""),
         "```",
+        "",
+        "```",
+        gpu_models.report(results.get("models", {}).get("models", []), results["device"]),
+        "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _model_count(stage: Mapping[str, Any]) -> str:
+    return stage.get("failed") or f"{len(stage.get('models', []))} measured"
 
 
 def _case_count(stage: Mapping[str, Any]) -> str:
@@ -239,7 +260,10 @@ def main() -> int:
 def _all(results: dict[str, Any], path: Path, seconds: float) -> dict[str, Any]:
     """Run the stages, and write the results so far after each."""
     begun, left = time.monotonic(), 1.0
-    stages = {"tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, path.parent)}
+    stages = {
+        "tests": tests, "sanitizer": sanitizer, "kernels": lambda s: measured(s, path.parent),
+        "models": lambda s: modelled(s, path.parent),
+    }  # fmt: skip
     for name, stage in stages.items():
         rest = seconds - (time.monotonic() - begun)
         print(f"== {name}: at most {rest * SHARES[name] / left:.0f} s", flush=True)

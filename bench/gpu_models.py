@@ -203,6 +203,11 @@ def listing(row: Row, shown: int) -> str:
     return "\n".join(lines)
 
 
+def report(rows: Sequence[Row], device: str) -> str:
+    """The table."""
+    return table(f"Models on {device}", rows, COLUMNS)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, show, write; the exit code is 1 if a case fails."""
     parser = argparse.ArgumentParser(
@@ -234,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(given.json, {"models": rows})
     for row in rows if given.kernels else ():
         print(listing(row, given.kernels))
-    print(table(f"Models on {torch.cuda.get_device_name(0)}", rows, COLUMNS))
+    print(report(rows, torch.cuda.get_device_name(0)))
     return int(bool(failed))
 
 

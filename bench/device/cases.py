@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import numpy as np
 Shape = tuple[int, ...]
 Build = Callable[..., Any]
 
+
+PERIOD = 999_983
+"""A prime, so that no two rows are equal."""
 
 BY_CHANCE = 20.0
 """Tolerance for random results, which agree in distribution only."""
@@ -214,9 +218,12 @@ def _moves(dtype: str, small: bool) -> Iterator[Case]:
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
-    """Inputs of a case, the same for all implementations."""
+    """Inputs of a case, the same for all implementations; large ones repeat `PERIOD` numbers."""
     random = np.random.default_rng(seed)
-    drawn = [random.standard_normal(shape, np.float32) for shape in case.inputs]
+    drawn = [
+        np.resize(random.standard_normal(min(prod(shape), PERIOD), np.float32), shape)
+        for shape in case.inputs
+    ]
     if case.below:
         drawn[-1] = random.integers(0, case.below, case.inputs[-1])
     return drawn

@@ -62,6 +62,7 @@ def test_results_are_written_after_every_case_and_counted_in_the_exit_code(
 
 
 PASSED = {"seconds": 1.0, "timed out": False, "exit code": 0, "failures": []}
+MODEL = {"model": "lenet", "work": "training", "dtype": "fp32", "batch": 64, "ms": 1.0}
 ROW = {"case": "a", "ms": 1.0, "worst": 0.1}
 
 
@@ -72,9 +73,13 @@ ROW = {"case": "a", "ms": 1.0, "worst": 0.1}
     ("kernels", {"kernels": [ROW], "cases": 2}),
     ("kernels", {"kernels": [ROW | {"worst": 1.5}]}),
     ("kernels", {"kernels": [{"case": "a", "error": "it broke"}]}),
+    ("models", {"models": [], "exit code": 1}),
 ])  # fmt: skip
 def test_every_stage_counts(stage: str, found: dict[str, Any]) -> None:
-    good = {"tests": PASSED, "sanitizer": {"left out": "no tool"}, "kernels": {"kernels": [ROW]}}
+    good = {
+        "tests": PASSED, "sanitizer": {"left out": "no tool"}, "kernels": {"kernels": [ROW]},
+        "models": {"models": [MODEL], "exit code": 0},
+    }  # fmt: skip
     assert gpu.failed_stages(good) == []
     told = {"device": "H200", "machine": {}, **good, stage: found}
     assert gpu.failed_stages(told) == [stage]
