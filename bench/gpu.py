@@ -5,9 +5,9 @@
 
 Tests marked `gpu` and `device` run on the GPU (including recorded ops and trainings), those of
 kernels once more under compute-sanitizer if it is installed, then `kernels.py`, and `gpu_models.py`
-for as many models as there is time for. All results are written to results/<device>.json after each stage, with a readable summary. The exit code is 1 if
-any stage fails: a test, a memory error, a case of `kernels.py`, or a limit of time. Nothing is
-fetched or installed.
+for as many models as there is time for. All results are written to results/<device>.json after each
+stage, with a readable summary. The exit code is 1 if any stage fails: a test, a memory error, a
+case of `kernels.py`, or a limit of time. Nothing is fetched or installed.
 """
 
 from __future__ import annotations
