@@ -114,3 +114,29 @@ def test_bias_residual_and_activation_are_one_kernel(text):
 def test_a_tail_waits_where_it_writes_over_what_the_head_reads():
     compare(RESIDUAL)
     compare(RESIDUAL, size=5)
+
+
+ROWS = """graph main {{
+  feed x: f32[N, 37]
+  feed y: f32[N, 37]
+  {op}
+  (Out=b: f32[N, 37]) = elementwise_mul(X=a, Y=y)
+  (Out=c: f16[N, 37]) = cast(X=b) {{'in_dtype': 5, 'out_dtype': 4}}
+  return c
+}}
+"""
+NORM_OF_ROWS = "(Y=a: f32[N, 37], Mean=m: f32[N], Variance=v: f32[N]) = layer_norm(X=x)"
+
+
+@pytest.mark.parametrize("op", [
+    "(Out=a: f32[N, 37]) = softmax(X=x)", "(Out=a: f32[N, 37]) = log_softmax(X=x)", NORM_OF_ROWS,
+])  # fmt: skip
+def test_pointwise_ops_after_one_of_rows_join_its_kernel(op):
+    module = compare(ROWS.format(op=op), rtol=2e-3, atol=1e-5)
+    assert len(module.kernels) == 1
+
+
+def test_a_softmax_that_others_read_has_a_kernel_of_its_own():
+    text = ROWS.format(op="(Out=a: f32[N, 37]) = softmax(X=x)").replace("return c", "return a, c")
+    module = compare(text, rtol=2e-3, atol=1e-5)
+    assert [spec.name for spec in module.kernels] == ["softmax", "elementwise_mul_cast"]

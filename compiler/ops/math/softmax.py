@@ -26,6 +26,7 @@ class Softmax(Rowwise, op="softmax"):
 
     X = reads()
     Out = writes()
+    device_epilogue = "Out"
     axis = attr(-1)
     data_format = attr("AnyLayout")
     is_test = attr(False)
@@ -55,6 +56,7 @@ class LogSoftmax(Rowwise, op="log_softmax"):
 
     X = reads()
     Out = writes()
+    device_epilogue = "Out"
     axis = attr(-1)
 
     def result(self, operand: TensorType) -> TensorType:
