@@ -48,7 +48,7 @@ def target(name: str, known: Sequence[str] = KNOWN) -> str:
     """
     if name not in known:
         hint = did_you_mean(name, known)
-        expected = f"expected {' or '.join(known)}"
+        expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
         raise argparse.ArgumentTypeError(
             f"{name!r} is no target, {expected}" + f"; {hint}" * bool(hint)
         )
