@@ -12,8 +12,9 @@ from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.options import Cache
+from compiler.processors import available_processors
 from runtime.device import CUDAPlace, Place
-from runtime.gpu.cuda import device_of, gpu_of, interprets, machine, stream_of
+from runtime.gpu.cuda import device_of, gpu_count, gpu_of, interprets, machine, stream_of
 from runtime.gpu.drivers import Driver
 from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.gpu.package import driver_of, with_launchers
@@ -42,13 +43,19 @@ def _device(place: Place) -> str:
     return device_of(place) if ahead and isinstance(place, CUDAPlace) else ""
 
 
+def _processes(module: Module) -> int:
+    """How many kernels are compiled at once: where each GPU has a process, each takes its share."""
+    ranks = gpu_count() if module.collectives else 1
+    return max(1, available_processors() // max(1, ranks))
+
+
 def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> dict[str, Launcher]:
     """The kernels of a module, compiled for a device, by name; `driver` is that of a kernel."""
     build = import_module("compiler.codegen.ahead.build").build
     manifest = import_module("compiler.codegen.ahead.manifest")
     targets = import_module("compiler.codegen.ahead.gpus").gpus(gpu_of(device))
     cache = Cache.from_env()
-    (built,) = build([module], targets, cache.folder, cache.limit)
+    (built,) = build([module], targets, cache.folder, cache.limit, processes=_processes(module))
     stream = stream_of(device)
     made: list[Launcher] = []
     for row, each in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):

@@ -122,3 +122,11 @@ def test_fluid_ahead_loads_binaries_of_all_kernels_before_the_first_step(monkeyp
     assert all(code.startswith(b"\x7fELF") for code in loaded)
     on_cpu = kernels_ahead.with_machine_code(replace(module, target="native"), fluid.CPUPlace())
     assert on_cpu[1] == {}
+
+
+def test_processes_of_several_gpus_share_the_processors(monkeypatch):
+    """Each of them compiles the same kernels at the same time."""
+    monkeypatch.setattr(kernels_ahead, "available_processors", lambda: 32)
+    monkeypatch.setattr(kernels_ahead, "gpu_count", lambda: 8)
+    counts = [kernels_ahead._processes(SimpleNamespace(collectives=each)) for each in ((), ("g",))]
+    assert counts == [32, 4]
