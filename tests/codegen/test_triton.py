@@ -296,3 +296,19 @@ def test_a_stack_of_products_may_be_longer_than_a_second_axis_of_programs():
 }
 """)
     assert "* (70000),)]" in module.source  # CUDA has 65,535 of that axis, and 2^31 of the first
+
+
+@pytest.mark.parametrize(("shape", "axes", "tiled"), [
+    ("64, 48, 3, 3", [2, 3, 1, 0], True), ("64, 48, 3, 3", [2, 3, 0, 1], True),
+    ("N, 20, 7, 17", [0, 2, 3, 1], True), ("N, 5, 33, 70", [0, 1, 3, 2], True),
+    ("N, 7, 12, 64", [0, 2, 1, 3], False), ("N, 3, 9, 9", [0, 2, 3, 1], False),
+])  # fmt: skip
+def test_transposes_move_tiles_where_the_innermost_axis_changes(shape, axes, tiled):
+    moved = ", ".join(shape.split(", ")[axis] for axis in axes)
+    text = f"""graph main {{
+  feed x: f32[{shape}]
+  (Out=y: f32[{moved}]) = transpose(X=x) {{'axis': {axes}}}
+  return y
+}}
+"""
+    assert ("r_live" in compare(text, rtol=0, atol=0).source) is tiled

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.analysis.placement import TRITON
+from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import require_same_shape
+
+MIN_TILE_SIDE = 16
+"""Adjacent elements of X, and of Out, from which a transpose moves tiles."""
+
+
+def moved(k: KernelBuilder, X: DeviceOperand, axes: Sequence[int], Out: DeviceOperand) -> None:
+    """Emit a kernel that writes X with its axes in another order.
+
+    If the innermost axis changes, a program moves a tile, so that whole sectors are read and
+    written: elements are adjacent in one of the two, the iterations of the loop in the other.
+    """
+    looped = tile_axes(X.shape, axes)
+    others = [axis for axis in (range(len(axes)) if axes[-1] in looped else axes)
+              if axis not in looped]  # fmt: skip
+    indices = dict(zip(others, k.grid(*(X.shape[axis] for axis in others)), strict=True))
+    if looped:
+        sizes = [X.shape[axis] for axis in looped]
+        indices |= zip(looped, k.unravel(k.loop(product(sizes)), sizes), strict=True)
+    value = X[tuple(indices[axis] for axis in range(len(axes)))]
+    k.store(Out, tuple(indices[axis] for axis in axes), value)
+
+
+def tile_axes(shape: Shape, axes: Sequence[int]) -> list[int]:
+    """The axes of X that the loop of a tile goes along; none if elements are moved one by one.
+
+    The innermost axis of Out, or, if few elements of X follow it in memory, as the taps of a filter
+    do, the axes of these.
+    """
+    inner, behind = axes[-1], list(range(axes[-1] + 1, len(axes)))
+    run, side = product([shape[axis] for axis in behind]), shape[inner]
+    if not isinstance(run, int) or not isinstance(side, int) or run == 1 or side < MIN_TILE_SIDE:
+        return []
+    return [inner] if run >= MIN_TILE_SIDE else behind
 
 
 class Transposing(OpDef):
@@ -54,14 +90,12 @@ class Transposing(OpDef):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
         if Out is None or k.specialised("transpose", self.axis, source=X, outputs=Out):
             return
-        indices = k.grid(*Out.shape)
-        k.store(Out, indices, X[tuple(indices[axis] for axis in self.back())])
+        moved(k, X, self.axis, Out)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         if k.specialised("transpose", self.back(), source=d_Out, outputs=d_X):
             return
-        indices = k.grid(*d_X.shape)
-        k.store(d_X, indices, d_Out[tuple(indices[axis] for axis in self.axis)])
+        moved(k, d_Out, self.back(), d_X)
 
 
 class Transpose(Transposing, op="transpose"):
