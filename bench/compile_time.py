@@ -31,8 +31,9 @@ import fluid
 from bench.nets import timed
 from bench.support.table import Row, goal, table
 from compiler import Options
-from compiler.driver import TARGETS, feed_shapes, gc_disabled
+from compiler.driver import TARGETS, feed_shapes
 from compiler.freeze import freeze
+from compiler.gc_pause import gc_disabled
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes

@@ -83,11 +83,11 @@ class Bench:
                 runners.drop()
 
     def compile(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Compile times, and starts beside ONNX Runtime's if it is installed."""
+        """Compile times, and starts beside ONNX Runtime's if it is installed; with all threads."""
         if "compile" not in self._given.only:
             return [], []
         folder = self._folder / "starts"
-        environment = self._runners(1).environment(sys.executable)
+        environment = self._runners(max(self._given.threads)).environment(sys.executable)
         compiled = list(starts.measure(folder, environment))
         return compiled, list(starts.measure_starts(folder, environment))
 

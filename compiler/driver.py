@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import os
 import re
-from collections.abc import Generator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,10 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
-from compiler.codegen.triton.target import TritonTarget
 from compiler.codegen.writer import LONGEST_NAME
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
+from compiler.gc_pause import gc_disabled
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.conversion.block_walk import LOD, ROWS
 from compiler.ir.conversion.program_to_graph import to_graph
@@ -29,6 +27,7 @@ from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.text.printer import show
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.lazy_loading import load
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.device.capture_step import CaptureStep
@@ -40,9 +39,34 @@ from compiler.plan import Plan
 from compiler.record import Record, packed
 from compiler.tracebacks import entry_point
 
-TARGETS: Mapping[str, Target] = {
-    each.name: each for each in (NumpyTarget(), NativeTarget(), TritonTarget())
-}
+
+def _triton_target() -> Target:
+    """The code generator for GPUs, which compilations for CPUs need not import."""
+    return load(lambda: import_module("compiler.codegen.triton.target")).TritonTarget()
+
+
+class _Targets(Mapping[str, Target]):
+    """Code generators by name, made when they are first looked up."""
+
+    def __init__(self, **makers: Callable[[], Target]) -> None:
+        self._makers = makers
+        self._made: dict[str, Target] = {}
+
+    def __getitem__(self, name: str) -> Target:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+TARGETS: Mapping[str, Target] = _Targets(
+    numpy=NumpyTarget, native=NativeTarget, triton=_triton_target
+)
 
 Feed = Mapping[str, Any] | Sequence[str]
 """The feeds: names, or a mapping from name to shape (ints, or strings for symbolic sizes) or array.
@@ -174,40 +198,6 @@ def _with_constants(plan: Plan, params: Mapping[str, Array], watch_state: bool) 
     constants = frozenset(fixed & params.keys())
     watched = frozenset(fixed - constants) if watch_state else frozenset[str]()
     return replace(plan, constants=constants, watched=watched)
-
-
-@contextmanager
-def gc_disabled() -> Generator[None]:
-    """Disable the cyclic garbage collector within the block.
-
-    A compilation allocates many objects and keeps them all, so collections only cost time, and more
-    the larger the program is.
-    """
-    enabled = gc.isenabled()
-    try:
-        if enabled:
-            _HELD_BACK.append(None)
-        gc.disable()
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-            _HELD_BACK.clear()
-
-
-_HELD_BACK: list[None] = []
-"""Non-empty while a compilation has disabled the garbage collector."""
-
-
-def _collect_in_child() -> None:
-    """Enable the garbage collector in a forked child, where no other thread compiles."""
-    if _HELD_BACK:
-        _HELD_BACK.clear()
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_collect_in_child)
 
 
 def _target(name: str) -> Target:

@@ -26,6 +26,7 @@ GROUND = (
     "compiler.escape",
     "compiler.limits",
     "compiler.fork_delay",
+    "compiler.gc_pause",
     "compiler.lazy_loading",
     "compiler.syntax_trees",
 )
@@ -216,7 +217,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid.paddle": ("compiler", "runtime", "fluid", "fleet"),
     "fleet": ("compiler", "runtime", "fluid"),
     "compiler.fork_delay": (),
-    "compiler.lazy_loading": ("compiler.fork_delay",),
+    "compiler.gc_pause": (),
+    "compiler.lazy_loading": ("compiler.fork_delay", "compiler.gc_pause"),
 }
 FOLDERS = {
     room for room in TABLE if room != "compiler" and (ROOT / room.replace(".", "/")).is_dir()

@@ -1,7 +1,8 @@
 """Compile times, starts and peak memory, each in a process of its own.
 
-A compile time is that of a first run less a later one; reading the model, or recording it, has a
-column of its own. Cold means that the cache on disk is empty, warm that it was just filled. The
+A compile time is that of a first run less a later one, the median of several processes; reading the
+model, or recording it, has a column of its own. Kernels are compiled by as many threads as may run.
+Cold means that the cache on disk is empty, warm that it was just filled. The
 bytecode of Python modules is there in both cases, as after an installation: a run before, with
 another cache, is not counted.
 """
@@ -47,15 +48,16 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, 
             zoo_case(folder / name, name, batch=1, image=224, classes=1000)
             asked = ("fluid", str(folder / name))
         _measured(asked, {**environment, "FLUID_CACHE": str(folder / f"before-{name}")})
-        cache = {**environment, "FLUID_CACHE": str(folder / f"cache-{name}")}
-        cold, warm = (_measured(asked, cache) for _ in range(2))
+        places = [str(folder / f"cache-{name}-{number}") for number in range(ROUNDS)]
+        runs = [_measured(asked, {**environment, "FLUID_CACHE": place}) for place in places * 2]
+        cold, warm = runs[:ROUNDS], runs[ROUNDS:]
         yield {
             "model": name,
-            "read s": warm["load"],
-            "cold s": cold["first"] - cold["next"],
+            "read s": median(each["load"] for each in warm),
+            "cold s": median(each["first"] - each["next"] for each in cold),
             "goal": limit,
-            "warm s": warm["first"] - warm["next"],
-            "compilations": cold["compilations"],
+            "warm s": median(each["first"] - each["next"] for each in warm),
+            "compilations": max(each["compilations"] for each in cold),
         }
 
 
@@ -102,12 +104,12 @@ def measure_starts(
     _run([WORKER, *asked], environment)
     for kind in ("cold", "warm"):
         pairs: list[tuple[float, float]] = []
-        for turn in range(rounds):
-            place = f"infer-{turn}" if kind == "cold" else "infer-0"
+        for number in range(rounds):
+            place = f"infer-{number}" if kind == "cold" else "infer-0"
             cache = {**environment, "FLUID_CACHE": str(folder / place)}
             pairs.append((_run(infer, cache)[0], _run([WORKER, *asked], environment)[0]))
         yield _pair(f"fluid infer, {kind} cache, s", pairs)
-    cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50")}
+    cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50-0")}
     peaks = _measured(("fluid", str(case)), cache)["peak"], _measured(asked, environment)["peak"]
     yield _pair("peak memory, MB", [(peaks[0] / 1e6, peaks[1] / 1e6)])
 

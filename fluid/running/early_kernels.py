@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from compiler.codegen.module import Module
+from compiler.codegen.native.host import host_machine
 from compiler.lazy_loading import load
 from runtime.native.threads import available
 
@@ -23,8 +24,9 @@ def with_early_kernels(target: str, compile: Callable[[TargetOrName], Module]) -
     """
     if target != "native" or available() < 2:
         return compile(target)
-    native = load(partial(import_module, "compiler.codegen.native.target")).NativeTarget
     early = load(partial(import_module, "runtime.native.early")).EarlyObjects()
     with early:
+        early.start(host_machine())
+        native = load(partial(import_module, "compiler.codegen.native.target")).NativeTarget
         module = compile(native(on_kernel=early.add))
     return replace(module, objects=early.of(module.kernels_ir))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
+from compiler.gc_pause import gc_disabled
 from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.tracebacks import entry_point
 from fluid.executor import Executor
@@ -139,6 +140,7 @@ def read_inference_model(
 ) -> InferenceModel:
     """Read an inference model without changing a scope; raises as `load_inference_model`."""
     with ExitStack() as stack:
+        stack.enter_context(gc_disabled())
         if dirname is not None:
             stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
         data, where, folder, params = _model(dirname, model_filename, params_filename)

@@ -2,7 +2,7 @@
 
 llvmlite is imported at the first compilation, since its library takes a tenth of a second to load.
 A lock in llvmlite serialises all its calls, although LLVM compiles modules of different contexts
-in parallel; the two slow calls, which parse and compile, are made without that lock.
+in parallel; the calls that compile a kernel are made without that lock.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ from compiler.lazy_loading import load
 OPTIONS = ("-disable-lsr",)
 """Options of LLVM, for the whole process. Loop strength reduction takes half of the time of a
 compilation, and lets address registers spill: kernels are no slower without it."""
+
+_SLOW = ("LLVMPY_ParseAssembly", "LLVMPY_TargetMachineEmitToMemory")
+_QUICK = (
+    "LLVMPY_ContextCreate", "LLVMPY_ContextDispose", "LLVMPY_SetTarget", "LLVMPY_SetDataLayout",
+    "LLVMPY_CreateTargetMachineData", "LLVMPY_CopyStringRepOfTargetData",
+    "LLVMPY_DisposeTargetData", "LLVMPY_DisposeModule", "LLVMPY_DisposeString",
+    "LLVMPY_GetBufferStart", "LLVMPY_GetBufferSize", "LLVMPY_DisposeMemoryBuffer",
+)  # fmt: skip
+"""The functions of LLVM that compile a kernel. Threads give Python's lock away for the slow ones
+only: to get it back from a thread that is busy takes milliseconds."""
 
 _held = local()
 """For each thread, its LLVM target machines."""
@@ -104,8 +114,8 @@ def _llvm() -> Any:
             llvm.set_option("fluid", option)
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-    _unlock(llvm.ffi.lib.LLVMPY_ParseAssembly)
-    _unlock(llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+    for name in (*_SLOW, *_QUICK):
+        _unlock(llvm.ffi.lib, name)
     return llvm
 
 
@@ -117,10 +127,20 @@ class _NoLock:
     def __exit__(self, *_: object) -> None: ...
 
 
-def _unlock(function: Any) -> None:
-    """Let threads call a function of llvmlite at once; without effect if it has no lock."""
-    if isinstance(getattr(function, "_cfn", None), ctypes._CFuncPtr):  # pyright: ignore
-        function._lock = _NoLock()
+def _unlock(library: Any, name: str) -> None:
+    """Let threads call a function of llvmlite at once; without effect if it has no lock.
+
+    A quick one is called with Python's lock held.
+    """
+    function: Any = getattr(library, name, None)
+    called: Any = getattr(function, "_cfn", None)
+    if not isinstance(called, ctypes._CFuncPtr):  # pyright: ignore
+        return
+    if name in _QUICK:
+        quick = ctypes.PyDLL(library._name, handle=library._handle)[name]
+        quick.argtypes, quick.restype = called.argtypes, called.restype
+        function._cfn = quick
+    function._lock = _NoLock()
 
 
 @cache

@@ -1,7 +1,8 @@
 """Object files of a module's kernels, compiled by other threads while the module is written.
 
 LLVM runs outside of Python's lock: kernels that are written first are compiled while the next ones
-are written. Objects come from the disk cache and go there as those that are compiled later do.
+are written. Objects come from the disk cache, as those that are compiled later do, and go there
+when all are compiled: threads that wait for files would wait for Python's lock each time.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from threading import Thread
 from types import TracebackType
 
+from compiler.codegen.native.executor import executor_text
 from compiler.codegen.native.machine import Machine
 from compiler.fork_delay import delay_forks
-from runtime.native.executor import EXECUTOR, executor_object
-from runtime.native.object_cache import objects
+from runtime.native.build import build
+from runtime.native.executor import EXECUTOR
+from runtime.native.object_cache import ObjectCache, digest
 from runtime.native.threads import available
-
-Job = tuple[str, Future[bytes]]
-"""The IR text of a kernel, and its object file."""
 
 
 class EarlyObjects:
@@ -28,7 +29,11 @@ class EarlyObjects:
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._texts: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._found: dict[str, bytes] = {}
+        self._jobs: dict[str, Future[bytes]] = {}
+        self._cache: ObjectCache | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._context = ExitStack()
 
@@ -42,22 +47,48 @@ class EarlyObjects:
         with self._context:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=kind is not None)
+        if self._cache is not None and self._jobs:
+            Thread(target=self._store, name="fluid-store", args=[self._cache]).start()
+
+    def start(self, machine: Machine) -> ThreadPoolExecutor:
+        """Start to compile the executor, which every module needs; the first kernels then find LLVM
+        loaded.
+        """
+        if self._pool is None:
+            self._cache = ObjectCache.from_env()
+            self._pool = ThreadPoolExecutor(available(), "fluid-early")
+            self.add(EXECUTOR, executor_text(machine), machine)
+        return self._pool
 
     def add(self, name: str, text: str, machine: Machine) -> None:
-        """Start to compile a kernel, from its name and IR text."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(available(), "fluid-early")
-            self._jobs[EXECUTOR] = "", self._pool.submit(executor_object, machine)
-        self._jobs[name] = text, self._pool.submit(_object, name, text, machine)
+        """Start to compile a kernel, from its name and IR text, unless the cache has it."""
+        pool, key = self.start(machine), digest(text, machine)
+        self._texts[name], self._keys[name] = text, key
+        if key in self._jobs or key in self._found:
+            return
+        held = None if self._cache is None else self._cache.find(key)
+        if held is None:
+            self._jobs[key] = pool.submit(_object, name, text, machine)
+        else:
+            self._found[key] = held
 
     def of(self, kernels: Mapping[str, str]) -> dict[str, bytes]:
         """The object files of these kernels, by name, as far as their texts were added, and that of
         the executor. Raises CompileError for invalid IR.
         """
-        wanted = {EXECUTOR: "", **kernels} if self._jobs else {}
-        pairs = ((name, self._jobs.get(name), text) for name, text in wanted.items())
-        return {name: job[1].result() for name, job, text in pairs if job and job[0] == text}
+        wanted = {name: text for name, text in kernels.items() if self._texts.get(name) == text}
+        return {name: self._object(self._keys[name]) for name in (EXECUTOR, *wanted) if self._keys}
+
+    def _object(self, key: str) -> bytes:
+        return self._found[key] if key in self._found else self._jobs[key].result()
+
+    def _store(self, cache: ObjectCache) -> None:
+        """Store what was compiled."""
+        jobs = {key: job for key, job in self._jobs.items() if not job.cancelled()}
+        made = {key: job.result() for key, job in jobs.items() if job.exception() is None}
+        if made:
+            cache.put(made)
 
 
 def _object(name: str, text: str, machine: Machine) -> bytes:
-    return objects({name: text}, machine)[name]
+    return build({name: text}, machine)[name]

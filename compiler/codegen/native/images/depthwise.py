@@ -11,7 +11,7 @@ from compiler.codegen.native.images.sliding import Windows, sliding_kernel
 from compiler.codegen.native.images.vectors import Piece
 from compiler.codegen.native.images.windows import Source, Tile, WindowBody
 from compiler.codegen.native.kernel import NativeKernel, entry
-from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zero
+from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Value, zero
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
@@ -93,13 +93,14 @@ def pack_filters(windows: Windows, flipped: bool = False, filters_last: bool = F
     """Return the kernel that packs "filters" as "packed" [vector][tap][lane].
 
     Filters are [C, 1, kh, kw], or [kh, kw, 1, C] if `filters_last`. Lanes behind the last channel
-    are zero. `flipped` reverses the taps, for the gradient.
+    are zero. `flipped` reverses the taps, for the gradient. The number of channels is an argument:
+    convolutions of as many taps share the kernel.
     """
     channels = windows.channels
     taps, lanes = windows.rows.kernel * windows.columns.kernel, channels.lanes
-    name = f"pack_depthwise_{windows.name}" + "_flipped" * flipped
-    strides = (1, channels.count) if filters_last else (taps, 1)
-    f, (source, target), first, last = entry(name, [POINTER, POINTER])
+    name = f"pack_depthwise_{taps}" + "_flipped" * flipped
+    f, (source, target, count), first, last = entry(name, [POINTER, POINTER, I64])
+    strides: tuple[Index, Index] = (1, count) if filters_last else (taps, 1)
     n, element = Integers(f), channels.element.scalar
 
     def lane(number: Value, _: list[Value]) -> list[Value]:
@@ -111,7 +112,7 @@ def pack_filters(windows: Windows, flipped: bool = False, filters_last: bool = F
         from_tap = n.sub(taps - 1, tap) if flipped else tap
         place_in = n.add(n.mul(number, strides[0]), n.mul(from_tap, strides[1]))
         address = f.address(source, place_in, element.nbytes)
-        is_channel = f.compare("ult", number, n.value(channels.count))
+        is_channel = f.compare("ult", number, count)
         [value] = f.choose(is_channel, lambda: [f.load(element, address)], lambda: [zero(element)])
         index = n.add(n.mul(n.add(n.mul(vector, taps), tap), lanes), place)
         f.store(value, f.address(target, index, element.nbytes))
@@ -120,4 +121,4 @@ def pack_filters(windows: Windows, flipped: bool = False, filters_last: bool = F
     f.loop_if_any(first, last, 1, lane)
     size = channels.vectors * lanes
     kernel = NativeKernel([named(f)], size, 0, 2 * size * taps * element.nbytes)
-    return Call(kernel, ("filters", "packed"))
+    return Call(kernel, ("filters", "packed", channels.count))

@@ -114,7 +114,7 @@ def _unroll(inner: int | None) -> int:
         return 4
     if inner <= 7:
         return inner
-    return next((each for each in (4, 5, 6, 7, 3) if inner % each == 0), 4)
+    return next((each for each in (2, 3) if inner % each == 0), 2)
 
 
 def tile_shapes(machine: Machine) -> Iterator[tuple[int, int]]:
