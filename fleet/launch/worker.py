@@ -6,6 +6,7 @@ Run by torch's agent as `python -m fleet.launch.worker -- SCRIPT ARGUMENTS`.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ def main() -> int:
     end_with(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
+    faulthandler.enable()  # the log of a process that a signal ends says where its threads were
     record = import_module("torch.distributed.elastic.multiprocessing.errors").record
     return int(record(_run)() or 0)
 

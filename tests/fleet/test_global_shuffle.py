@@ -43,7 +43,8 @@ def test_two_workers_exchange_samples(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fleet.launch", *flags, str(script), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    written = {each.name: each.read_text() for each in logs.glob("workerlog.*")}
+    assert done.returncode == 0, f"{done.stderr}\n{written}"
     found = [json.loads((logs / f"workerlog.{r}").read_text().splitlines()[-1]) for r in range(2)]
     kept = [{row[0]: row[1:] for row in each["kept"]} for each in found]
     assert [len(each) for each in kept] == [20, 20]

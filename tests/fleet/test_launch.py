@@ -39,6 +39,7 @@ if rank == "1":
     raise ValueError("rank 1 fails")
 time.sleep(60)
 """
+ABORTS = "os.abort()\n"
 SLEEPS = "import time\ntime.sleep(60)\n"
 
 
@@ -82,6 +83,13 @@ def test_the_first_failure_ends_the_job_and_is_shown_last(tmp_path: Path) -> Non
     assert "rank 1 (local rank 1, pid " in done.stderr
     assert done.stderr.rstrip().endswith("ValueError: rank 1 fails")
     assert "fleet/launch" not in done.stderr.rpartition("Traceback")[2]
+
+
+def test_the_log_of_a_process_that_a_signal_ends_says_where_it_was(tmp_path: Path) -> None:
+    done = launch(tmp_path, ABORTS)
+    assert done.returncode == 128 + signal.SIGABRT
+    logs = log(tmp_path, "workerlog.0") + log(tmp_path, "workerlog.1")
+    assert "Fatal Python error: Aborted" in logs and "train.py" in logs
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
