@@ -97,6 +97,19 @@ def engine_tensor(ring: Ring, tensor: Any, look: Callable[[], None]) -> tuple[An
     return (ring.gpus, tensor) if ring.gpus is not None else (ring.group, tensor.cpu())
 
 
+def release(ring: Ring) -> None:
+    """Destroy the host engines of a ring without pending work, which ends their threads.
+
+    Otherwise a thread that still drops the tensors of the last work could ask for Python's lock
+    while the interpreter ends, which aborts the process.
+    """
+    if ring.pending:
+        keep_alive(ring)
+    for group in (ring.group, ring.inner, ring.outer):
+        if group is not None:
+            group.engine = None
+
+
 def keep_alive(ring: Ring) -> None:
     """Never destroy the engines of a ring: their destructors wait for work that cannot finish."""
     for group in (ring.group, ring.gpus, ring.inner, ring.outer):

@@ -17,7 +17,7 @@ from runtime.collective.member import Member, take_seat
 from runtime.collective.monitor import Completed, Difference
 from runtime.collective.record import Record
 from runtime.collective.rendezvous import Seat, Store
-from runtime.collective.ring import Pending, Ring, host_group, keep_alive
+from runtime.collective.ring import Pending, Ring, host_group, keep_alive, release
 from runtime.collective.schedule import (
     different_calls,
     different_histories,
@@ -53,7 +53,7 @@ class RingTable:
         self._step = 0
         self._lines: tuple[str, ...] = ()
         self._pid = os.getpid()
-        self._finalizer = weakref.finalize(self, _leave, self._members, self._pid)
+        self._finalizer = weakref.finalize(self, _leave, self._members, self._rings, self._pid)
 
     # Creating rings
 
@@ -369,11 +369,13 @@ def _nothing() -> None:
     """Check nothing."""
 
 
-def _leave(members: dict[str, Member], pid: int) -> None:
-    """Publish that this process has ended, with the error that ended it, if any."""
+def _leave(members: dict[str, Member], rings: dict[int, Ring], pid: int) -> None:
+    """Publish that this process has ended, with the error that ended it, if any; end threads."""
     if os.getpid() != pid:
         return
     error: Any = getattr(sys, "last_value", None)
     failure = "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
     for member in members.values():
         member.monitor.leave(member.record.failure or failure, member.record.blames)
+    for ring in rings.values():
+        release(ring)

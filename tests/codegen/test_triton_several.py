@@ -131,7 +131,7 @@ def test_other_attributes_are_another_launch():
 def test_numbers_that_advance_are_read_by_all_before():
     module = compare(updates("adam", [(5000,), (3,)]), steps=4)
     last = module.source.partition("tl.debug_barrier()")[2]
-    assert "tl.atomic_add(turns + row, 1) + 1 == tl.cdiv(size, LANES)" in last
+    assert "tl.atomic_add(finished + row, 1) + 1 == tl.cdiv(size, LANES)" in last
     assert last.index("tl.store(beta1_pow_ptr") > 0
 
 

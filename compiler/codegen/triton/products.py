@@ -83,7 +83,7 @@ i_live, j_live = i < {rows}, j < {columns}
 """.strip().split("\n")
 
 _TAKEN = (
-    "tl triton tile down across group height place i j i_live j_live matrix start turn left right "
+    "tl triton tile down across group height place i j i_live j_live matrix start inner left right "
     "left_live right_live first ROWS COLUMNS INNER GROUP INDEX range float"
 ).split()
 
@@ -167,8 +167,8 @@ class _TileEmitter(Emitter):
             self.body.line(f"first = ({self._index(0)}) * {iterations}")
         self.body.line(f"for start in range(0, {iterations}, INNER):")
         self.body.depth += 1
-        self.body.line(f"turn = ({before}start + tl.arange(0, INNER)).to(INDEX)")
-        self.body.line("left, right = turn[None, :], turn[:, None]")
+        self.body.line(f"inner = ({before}start + tl.arange(0, INNER)).to(INDEX)")
+        self.body.line("left, right = inner[None, :], inner[:, None]")
         self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
         self.open_loops = frozenset({0, 1})
 

@@ -59,7 +59,7 @@ class DotMicrokernel(Microkernel):
     def _partial(self, elements: int, left: Value, state: list[Value]) -> list[Value]:
         """The last word, of fewer elements."""
         self.partial = elements
-        state = self._turn(1, [left, *state])[1:]
+        state = self._iteration(1, [left, *state])[1:]
         self.partial = 0
         return state
 

@@ -161,26 +161,28 @@ class Microkernel(TileBody):
 
     def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
         """The innermost axis in iterations of several steps, then the rest."""
-        turn = min(self.unroll, count) if isinstance(count, int) else self.unroll
-        whole = self.indices.mul(self.indices.divide(count, turn), turn)
-        carried = self._turns(0, whole, turn, [left, *state])
+        steps = min(self.unroll, count) if isinstance(count, int) else self.unroll
+        whole = self.indices.mul(self.indices.divide(count, steps), steps)
+        carried = self._iterations(0, whole, steps, [left, *state])
         if isinstance(count, int) and isinstance(whole, int):
             rest = count - whole
-            return self._turn(rest, carried)[1:] if rest else carried[1:]
-        return self._turns(whole, count, 1, carried)[1:]
+            return self._iteration(rest, carried)[1:] if rest else carried[1:]
+        return self._iterations(whole, count, 1, carried)[1:]
 
-    def _turns(self, start: Index, stop: Index, step: int, carried: list[Value]) -> list[Value]:
+    def _iterations(
+        self, start: Index, stop: Index, step: int, carried: list[Value]
+    ) -> list[Value]:
         if isinstance(start, int) and isinstance(stop, int) and stop - start <= step:
-            return self._turn(step, carried) if stop > start else carried
+            return self._iteration(step, carried) if stop > start else carried
 
-        def turn(at: Value, held: list[Value]) -> list[Value]:
+        def iteration(at: Value, held: list[Value]) -> list[Value]:
             if self.prefetch:
                 self.prefetch.emit(at, stop, step)
-            return self._turn(step, held)
+            return self._iteration(step, held)
 
-        return self.function.loop_if_any(start, stop, step, turn, carried)
+        return self.function.loop_if_any(start, stop, step, iteration, carried)
 
-    def _turn(self, steps: int, carried: list[Value]) -> list[Value]:
+    def _iteration(self, steps: int, carried: list[Value]) -> list[Value]:
         """Some steps of the innermost axis, written out."""
         left, right, *rest = carried
         ahead = self._prefetch(rest.pop(0)) if self.lines else []

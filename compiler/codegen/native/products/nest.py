@@ -339,23 +339,23 @@ class _Nest:
         if not self.tiling.prefetch or not isinstance(self.depth, int):
             return None
         nbytes = self.depth * panel.vectors * self.lanes * self.spec.element.nbytes
-        turns = self._turns()
-        lines = -(-nbytes // CACHE_LINE // (turns * self._tiles_of_a_panel())) or 1
-        start = self.indices.mul(tile.number, turns * lines * CACHE_LINE)
+        iterations = self._iterations()
+        lines = -(-nbytes // CACHE_LINE // (iterations * self._tiles_of_a_panel())) or 1
+        start = self.indices.mul(tile.number, iterations * lines * CACHE_LINE)
         return Ahead(self.function.address(
             self.function.address(pointers["b"], nbytes), start
         ), lines)  # fmt: skip
 
-    def _turns(self) -> int:
-        """Turns of the innermost loop of a sum."""
+    def _iterations(self) -> int:
+        """Iterations of the innermost loop of the sum."""
         counts = [each for each in self.counts if isinstance(each, int)]
         inner = counts[-1]
-        turns = inner // min(self.tiling.unroll, inner) + bool(
+        iterations = inner // min(self.tiling.unroll, inner) + bool(
             inner % min(self.tiling.unroll, inner)
         )
         for each in counts[:-1]:
-            turns *= each
-        return turns
+            iterations *= each
+        return iterations
 
     def _tiles_of_a_panel(self) -> int:
         """Tiles that share the fetching of a panel."""

@@ -78,16 +78,16 @@ class OneColumn(Microkernel):
         """The innermost axis in whole vectors, then the steps that are left."""
         assert isinstance(count, int)
         whole, rest = divmod(count, self.lanes)
-        turn = min(self.unroll, whole)
-        done = whole // turn * turn
-        carried = self._turns(0, done, turn, [left, *state])
+        steps = min(self.unroll, whole)
+        done = whole // steps * steps
+        carried = self._iterations(0, done, steps, [left, *state])
         if whole > done:
-            carried = self._turn(whole - done, carried)
+            carried = self._iteration(whole - done, carried)
         if rest:
             carried = self._multiplied(carried, lane_mask(self.function, self.lanes, rest), rest)
         return carried[1:]
 
-    def _turn(self, steps: int, carried: list[Value]) -> list[Value]:
+    def _iteration(self, steps: int, carried: list[Value]) -> list[Value]:
         """Some vectors of the innermost axis, written out."""
         for _ in range(steps):
             carried = self._multiplied(carried, None, self.lanes)

@@ -1,6 +1,6 @@
 """What a tile prefetches besides the next panel: lines of its results, and the next tile's rows.
 
-Both may be far away in memory. A few lines are fetched in each turn of the loop over the sum: more
+Both may be far away in memory. A few lines are fetched in each iteration of the reduction loop:
 at once would delay the loads of the sum itself.
 """
 
@@ -32,8 +32,8 @@ class RowPrefetch:
     wide: int
     columns: int
 
-    def emit(self, at: Value, steps: Index, turn: int) -> None:
-        """Prefetch the part of step `at` of the loop: `steps` in iterations of `turn`.
+    def emit(self, at: Value, steps: Index, unrolled: int) -> None:
+        """Prefetch the part of step `at` of the loop: `steps` in iterations of `unrolled`.
 
         Nothing is prefetched if the number of steps is open, or if other loops surround this one.
         """
@@ -41,9 +41,9 @@ class RowPrefetch:
             return
         row = self.indices.divide(self.indices.mul(at, self.high), steps)
         for name in results_read(self.spec, self.spec.rows[-2]):
-            self._result_rows(name, row, -(-self.high * turn // steps))
+            self._result_rows(name, row, -(-self.high * unrolled // steps))
         if self._are_adjacent():
-            self._next_rows(at, turn)
+            self._next_rows(at, unrolled)
 
     def _result_rows(self, name: str, first: Index, count: int) -> None:
         """Prefetch rows of an operand of the results."""
@@ -54,11 +54,11 @@ class RowPrefetch:
                 stride = self.indices.of(self.spec.rows[-1].stride(name))
                 self._lines(self.indices.move(start, place, stride, nbytes), self.columns * nbytes)
 
-    def _next_rows(self, at: Value, turn: int) -> None:
+    def _next_rows(self, at: Value, unrolled: int) -> None:
         """Prefetch a part of the left operand's rows for the tile below."""
         step = self.spec.pack * self.spec.types["a"].nbytes * self.high
         start = self._moved("a", self.pointers["a"], self.high)
-        self._lines(self.function.address(start, at, step), step * turn)
+        self._lines(self.function.address(start, at, step), step * unrolled)
 
     def _are_adjacent(self) -> bool:
         """True if the left operand's rows follow each other without a gap."""

@@ -25,8 +25,8 @@ from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, PlannedOp, Step, Value
 
 _PARTIAL_SUMS = {
-    "turn": "tl.arange(0, LANES)",
-    "own": "turn < tl.minimum(tl.cdiv(size, LANES), LANES)",
+    "lane": "tl.arange(0, LANES)",
+    "own": "lane < tl.minimum(tl.cdiv(size, LANES), LANES)",
 }
 """The indices of a part's partial sums, and the mask of those that exist."""
 
@@ -69,7 +69,7 @@ def _wide(dtype: DType) -> int:
 
 def _total_text(number: int, count: int) -> str:
     """The total of a part's partial sums, as source text."""
-    return f"tl.sum(tl.load(sums + (row * {count} + {number}) * LANES + turn, own, 0))"
+    return f"tl.sum(tl.load(sums + (row * {count} + {number}) * LANES + lane, own, 0))"
 
 
 def _sums_kernel(

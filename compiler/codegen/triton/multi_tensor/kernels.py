@@ -42,8 +42,8 @@ ADDRESSED = '''def addressed(rows, lanes, most=None):
 
 _LAST = (
     "    tl.debug_barrier()",
-    "    if tl.atomic_add(turns + row, 1) + 1 == tl.cdiv(size, LANES):",
-    "        tl.store(turns + row, 0)",
+    "    if tl.atomic_add(finished + row, 1) + 1 == tl.cdiv(size, LANES):",
+    "        tl.store(finished + row, 0)",
 )
 """The condition of the part's last program: all others have read the scalars by then."""
 
@@ -112,12 +112,12 @@ class Launch:
         """The condition of the program that writes scalars: the last one, if blocks read them."""
         if last.writes().isdisjoint(block.used):
             return ["    if block == 0:"]
-        counters = self.frame.names.make(f"{self.name}_turns")
+        counters = self.frame.names.make(f"{self.name}_finished")
         rows = len(self.table.parts)
         device = self.table.rows[0].parts[0].name
         text = f"torch.zeros({rows}, dtype=torch.int32, device={device}.device)"
         self._writer().line(f"{counters} = {text}")
-        self.arguments["turns"] = Argument("*i32", counters)
+        self.arguments["finished"] = Argument("*i32", counters)
         return _LAST
 
     # ---- text ----

@@ -19,7 +19,7 @@ from compiler.plan import Place, PlannedOp, Value
 ALIGNED = 16
 """Bytes of the widest vector load of a thread."""
 
-_TAKEN = frozenset("table places sums turns place row block entry size turn own".split())
+_TAKEN = frozenset("table places sums finished place row block entry size lane own".split())
 """Names that a multi-tensor kernel uses itself."""
 
 
