@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shutil import rmtree
 from statistics import median
 from typing import Any
 
@@ -48,9 +49,10 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, 
             zoo_case(folder / name, name, batch=1, image=224, classes=1000)
             asked = ("fluid", str(folder / name))
         _measured(asked, {**environment, "FLUID_CACHE": str(folder / f"before-{name}")})
-        places = [str(folder / f"cache-{name}-{number}") for number in range(ROUNDS)]
-        runs = [_measured(asked, {**environment, "FLUID_CACHE": place}) for place in places * 2]
-        cold, warm = runs[:ROUNDS], runs[ROUNDS:]
+        cache = folder / f"cache-{name}"
+        cached = {**environment, "FLUID_CACHE": str(cache)}
+        cold = [_measured(asked, cached, empties=cache) for _ in range(ROUNDS)]
+        warm = [_measured(asked, cached) for _ in range(ROUNDS)]
         yield {
             "model": name,
             "read s": median(each["load"] for each in warm),
@@ -67,8 +69,16 @@ def with_bytecode(folder: Path, environment: Mapping[str, str]) -> dict[str, str
     return {**environment, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": place}
 
 
-def _measured(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Measurements of a fresh process of `workers/starts.py`, and its seconds as `wall`."""
+def _measured(
+    asked: Sequence[str], environment: Mapping[str, str], empties: Path | None = None
+) -> dict[str, Any]:
+    """Measurements of a fresh process of `workers/starts.py`, and its seconds as `wall`.
+
+    The folder that it `empties` is removed before: files that are removed are not written to the
+    disk, which would delay the next process.
+    """
+    if empties is not None:
+        rmtree(empties, ignore_errors=True)
     wall, out = _run([WORKER, *asked], environment)
     return {**json.loads(out.splitlines()[-1]), "wall": wall}
 
@@ -104,12 +114,13 @@ def measure_starts(
     _run([WORKER, *asked], environment)
     for kind in ("cold", "warm"):
         pairs: list[tuple[float, float]] = []
-        for number in range(rounds):
-            place = f"infer-{number}" if kind == "cold" else "infer-0"
-            cache = {**environment, "FLUID_CACHE": str(folder / place)}
+        for _ in range(rounds):
+            if kind == "cold":
+                rmtree(folder / "infer", ignore_errors=True)
+            cache = {**environment, "FLUID_CACHE": str(folder / "infer")}
             pairs.append((_run(infer, cache)[0], _run([WORKER, *asked], environment)[0]))
         yield _pair(f"fluid infer, {kind} cache, s", pairs)
-    cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50-0")}
+    cache = {**environment, "FLUID_CACHE": str(folder / "cache-resnet50")}
     peaks = _measured(("fluid", str(case)), cache)["peak"], _measured(asked, environment)["peak"]
     yield _pair("peak memory, MB", [(peaks[0] / 1e6, peaks[1] / 1e6)])
 

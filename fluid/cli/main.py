@@ -8,12 +8,13 @@ its traceback.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if arguments is None else arguments
         first = words[0] if words else ""
         given = parser(first if first in COMMANDS else "").parse_args(words)
+        if arguments is None:
+            gc.freeze()  # a process of its own: collections need not look at its modules
         code = _answer(given)
     if code == 0 and given.name == "run":
         run = load(partial(import_module, "fluid.cli.run"))
@@ -108,7 +111,9 @@ def parser(only: str = "") -> argparse.ArgumentParser:
         description="Compile, inspect and run programs and models of Paddle 1.x fluid.",
         epilog=EXAMPLES,
     )
-    top.add_argument("--version", action="version", version=_version())
+    top.add_argument(
+        "--version", action=_Version, nargs=0, help="show program's version number and exit"
+    )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="name")
     top.set_defaults(command=partial(_teach, top))
     for name, (home, add) in COMMANDS.items():
@@ -131,6 +136,14 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings)
 
 
+class _Version(argparse.Action):
+    """Prints the versions and exits; they are looked up only then, which takes ten milliseconds."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(_version())
+        parser.exit()
+
+
 def _expect_settings() -> None:
     """Raise CommandError for an invalid `FLUID_` environment variable."""
     try:
@@ -140,6 +153,7 @@ def _expect_settings() -> None:
 
 
 def _version() -> str:
+    metadata = load(partial(import_module, "importlib.metadata"))
     try:
         number = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
