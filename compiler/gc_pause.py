@@ -6,37 +6,69 @@ import gc
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import Lock
 
 
 @contextmanager
-def gc_disabled() -> Generator[None]:
-    """Disable the cyclic garbage collector within the block.
+def gc_disabled(*, lasting: bool = False) -> Generator[None]:
+    """Disable the cyclic garbage collector within the block, which threads may be in at once.
 
     A compilation allocates many objects and keeps them all, and so do the import of modules and the
-    reading of a model: collections only cost time, and more the more objects there are.
+    reading of a model: collections only cost time, and more the more objects there are. `lasting`
+    says that most of what the block creates lasts as long as the process.
     """
-    enabled = gc.isenabled()
+    block = object()
     try:
-        if enabled:
-            _HELD_BACK.append(None)
-        gc.disable()
+        _pause.begin(block)
         yield
     finally:
-        if enabled:
+        if lasting:
+            age_objects()
+        _pause.end(block)
+
+
+def age_objects() -> None:
+    """Count all objects as old, without looking at them: the next collections leave them out.
+
+    Nothing is done in a process that has frozen objects, which would count as old too.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
+
+
+class _Pause:
+    """The open blocks, and whether the collector was enabled before the first of them."""
+
+    def __init__(self) -> None:
+        self._open: set[object] = set()
+        self._was_enabled = False
+        self._lock = Lock()
+
+    def begin(self, block: object) -> None:
+        """Open a block."""
+        with self._lock:
+            if not self._open:
+                self._was_enabled = gc.isenabled()
+            self._open.add(block)
+            gc.disable()
+
+    def end(self, block: object) -> None:
+        """Close a block, if it is open."""
+        with self._lock:
+            if block in self._open:
+                self._open.remove(block)
+                if not self._open and self._was_enabled:
+                    gc.enable()
+
+    def end_all(self) -> None:
+        """Close all blocks: in a forked child, the threads that opened them are gone."""
+        if self._open and self._was_enabled:
             gc.enable()
-            _HELD_BACK.clear()
+        self._open.clear()
+        self._lock = Lock()
 
 
-_HELD_BACK: list[None] = []
-"""Non-empty while a block has disabled the garbage collector."""
-
-
-def _collect_in_child() -> None:
-    """Enable the garbage collector in a forked child, where no other thread is in a block."""
-    if _HELD_BACK:
-        _HELD_BACK.clear()
-        gc.enable()
-
-
+_pause = _Pause()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_collect_in_child)
+    os.register_at_fork(after_in_child=_pause.end_all)

@@ -38,7 +38,7 @@ _FILLING = RLock()
 
 def load(imported: Callable[[], T]) -> T:
     """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
-    with delay_forks(), gc_disabled():
+    with delay_forks(), gc_disabled(lasting=True):
         return imported()
 
 
@@ -82,7 +82,7 @@ def fill_later(fill: Callable[[], object], homes: Callable[[], Mapping[str, str]
 
 def found_later(registry: dict[str, T], key: str) -> bool:
     """Return whether a registry has a key, after importing what defines it; other threads wait."""
-    with delay_forks(), _FILLING, gc_disabled():
+    with delay_forks(), _FILLING, gc_disabled(lasting=True):
         for home in [each.homes()[key] for each in _LATER if key in each.homes()]:
             _add_missing(registry, lambda home=home: import_module(home))
         return key in registry or key in filled(registry)
@@ -90,7 +90,7 @@ def found_later(registry: dict[str, T], key: str) -> bool:
 
 def filled(registry: dict[str, T]) -> dict[str, T]:
     """Return the registry after all deferred fills; other threads wait until they are done."""
-    with delay_forks(), _FILLING, gc_disabled():
+    with delay_forks(), _FILLING, gc_disabled(lasting=True):
         while _LATER:
             later = _LATER.pop()
             try:

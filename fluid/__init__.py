@@ -5,6 +5,7 @@ import gc as _gc
 _collects = _gc.isenabled()
 _gc.disable()  # imports create objects but no garbage: a tenth of their time
 
+from compiler.gc_pause import age_objects as _age_objects
 from compiler.lazy_loading import lazy_names
 from fluid import (
     average,
@@ -80,6 +81,7 @@ from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.tensors.scope import Scope
 
 if _collects:
+    _age_objects()
     _gc.enable()
 
 Tensor = LoDTensor

@@ -140,7 +140,7 @@ def read_inference_model(
 ) -> InferenceModel:
     """Read an inference model without changing a scope; raises as `load_inference_model`."""
     with ExitStack() as stack:
-        stack.enter_context(gc_disabled())
+        stack.enter_context(gc_disabled(lasting=True))
         if dirname is not None:
             stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
         data, where, folder, params = _model(dirname, model_filename, params_filename)
