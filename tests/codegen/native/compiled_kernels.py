@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from itertools import count
 
 import llvmlite.binding as llvm
 import pytest
 
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.machine import AVX2, AVX512, AVX512BF16, Machine
+from runtime.native.memory import Code
+from runtime.native.memory import load as load_objects
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -25,8 +26,6 @@ RUNNABLE = [each for each in (AVX512, AVX2) if FEATURES.issuperset(each.features
 
 on_machines = pytest.mark.parametrize("machine", RUNNABLE, ids=lambda each: each.name)
 """Run a test for each of them."""
-
-_numbers = count()
 
 
 @cache
@@ -52,18 +51,10 @@ def assembly_of(ir: str, machine: Machine) -> str:
     return target(machine).emit_assembly(parsed(ir, machine))
 
 
-def linked(ir: str, names: tuple[str, ...], machine: Machine) -> llvm.ResourceTracker:
-    """A library in this process; `library[name]` is a function's address while it lives."""
-    image = target(machine).emit_object(parsed(ir, machine))
-    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-    for name in names:
-        builder.export_symbol(name)
-    return builder.link(_linker(), f"library{next(_numbers)}")
-
-
-@cache
-def _linker() -> llvm.LLJIT:
-    return llvm.create_lljit_compiler()
+def linked(ir: str, names: tuple[str, ...], machine: Machine) -> Code:
+    """Machine code in this process, in one piece; its functions' addresses are valid while it lives."""
+    image = bytes(target(machine).emit_object(parsed(ir, machine)))
+    return load_objects({"library": image}, {"library": names})
 
 
 def assembly(kernel: NativeKernel, machine: Machine) -> str:
@@ -81,4 +72,4 @@ def _loaded(ir: str, name: str, machine: Machine) -> tuple[Callable[..., None], 
     """The function, and the library that must live as long as it."""
     library = linked(ir, (name,), machine)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    return kind(library[name]), library
+    return kind(library.addresses[name]), library

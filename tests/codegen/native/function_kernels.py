@@ -90,7 +90,7 @@ class Library:
         whole = [np.ascontiguousarray(each) for each in operands]
         addresses = [each.ctypes.data for each in (*whole, result)]
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(addresses), ctypes.c_int64)
-        kind(self._library[name])(*addresses, len(result))
+        kind(self._library.addresses[name])(*addresses, len(result))
         return result
 
 
