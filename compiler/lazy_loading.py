@@ -12,14 +12,15 @@ another thread were importing, the child would wait for the import lock forever.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
 from typing import Any, NoReturn, TypeVar
 
 from compiler.fork_delay import delay_forks
-from compiler.gc_pause import gc_disabled
+from compiler.gc_pause import age_objects, gc_disabled
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ _FILLING = RLock()
 
 def load(imported: Callable[[], T]) -> T:
     """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
-    with delay_forks(), gc_disabled(lasting=True):
+    with delay_forks(), _pause():
         return imported()
 
 
@@ -82,7 +83,7 @@ def fill_later(fill: Callable[[], object], homes: Callable[[], Mapping[str, str]
 
 def found_later(registry: dict[str, T], key: str) -> bool:
     """Return whether a registry has a key, after importing what defines it; other threads wait."""
-    with delay_forks(), _FILLING, gc_disabled(lasting=True):
+    with delay_forks(), _FILLING:
         for home in [each.homes()[key] for each in _LATER if key in each.homes()]:
             _add_missing(registry, lambda home=home: import_module(home))
         return key in registry or key in filled(registry)
@@ -90,7 +91,7 @@ def found_later(registry: dict[str, T], key: str) -> bool:
 
 def filled(registry: dict[str, T]) -> dict[str, T]:
     """Return the registry after all deferred fills; other threads wait until they are done."""
-    with delay_forks(), _FILLING, gc_disabled(lasting=True):
+    with delay_forks(), _FILLING:
         while _LATER:
             later = _LATER.pop()
             try:
@@ -105,6 +106,17 @@ def _add_missing(registry: dict[str, T], fill: Callable[[], object]) -> None:
     """Add to a registry; what is registered already, perhaps by a user, remains."""
     before = dict(registry)
     try:
-        fill()
+        with _pause():
+            fill()
     finally:
         registry.update(before)
+
+
+@contextmanager
+def _pause() -> Generator[None]:
+    """Collect no garbage within the block; what it imports, if anything, counts as old."""
+    known = len(sys.modules)
+    with gc_disabled():
+        yield
+        if len(sys.modules) != known:
+            age_objects()

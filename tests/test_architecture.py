@@ -63,6 +63,7 @@ COMPILED = (
     "compiler.codegen.module",
     "compiler.ir.dims",
     "compiler.fork_delay",
+    "compiler.gc_pause",
     "compiler.lazy_loading",
     "compiler.ir.types",
     "compiler.extras",

@@ -2,9 +2,9 @@
 
 A compile time is that of a first run less a later one, the median of several processes; reading the
 model, or recording it, has a column of its own. Kernels are compiled by as many threads as may run.
-Cold means that the cache on disk is empty, warm that it was just filled. The
-bytecode of Python modules is there in both cases, as after an installation: a run before, with
-another cache, is not counted.
+Cold means that the cache on disk is empty, warm that it was just filled. The bytecode of Python
+modules is there in both cases, as after an installation: a run before, with another cache, is not
+counted.
 """
 
 from __future__ import annotations

@@ -54,10 +54,12 @@ def contiguous_copy(array: Array) -> Array:
     Transposed element by element, the rows of a matrix compete for the same few lines of the cache.
     Here blocks of rows go through a buffer, whose rows are one line longer.
     """
-    rows = np.moveaxis(array, -1, 0) if array.ndim else array
     if array.size < _LARGE or array.strides[-1] <= min(array.strides[:-1], default=0):
         return array.copy(order="C")
+    rows = np.moveaxis(array, -1, 0)
     size = rows[0].size
+    if size < _BLOCK:
+        return array.copy(order="C")
     block = max(_LINE, min(_BLOCK, _LARGE // size // _LINE * _LINE))
     buffer = np.empty((block, size + _LINE), array.dtype)[:, :size].reshape(block, *rows.shape[1:])
     out = np.empty(array.shape, array.dtype)

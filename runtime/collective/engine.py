@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from compiler.extras import install, missing
+from compiler.gc_pause import gc_disabled
 from runtime.errors import CollectiveError
 
 
@@ -22,7 +20,7 @@ def torch_module() -> Any:
             "collective operations need torch, which cannot be imported",
             hint=install("dist"),
         )
-    with _without_collector():
+    with gc_disabled(lasting=True):
         return import_module("torch")
 
 
@@ -34,18 +32,6 @@ def distributed() -> Any:
     if not module.is_available():
         raise CollectiveError("this build of torch has no torch.distributed")
     return module
-
-
-@contextmanager
-def _without_collector() -> Generator[None]:
-    """Disable the garbage collector during a large import, which creates objects but no garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def seconds(number: float) -> timedelta:

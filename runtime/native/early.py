@@ -29,8 +29,7 @@ class EarlyObjects:
     """
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._keys: dict[str, str] = {}
+        self._added: dict[str, tuple[str, str]] = {}  # the text and the digest of each kernel
         self._found: dict[str, bytes] = {}
         self._jobs: dict[str, Future[bytes]] = {}
         self._cache: ObjectCache | None = None
@@ -63,7 +62,7 @@ class EarlyObjects:
     def add(self, name: str, text: str, machine: Machine) -> None:
         """Start to compile a kernel, from its name and IR text, unless the cache has it."""
         pool, key = self.start(machine), digest(text, machine)
-        self._texts[name], self._keys[name] = text, key
+        self._added[name] = text, key
         if key in self._jobs or key in self._found:
             return
         held = None if self._cache is None else self._cache.find(key)
@@ -76,8 +75,12 @@ class EarlyObjects:
         """The object files of these kernels, by name, as far as their texts were added, and that of
         the executor. Raises CompileError for invalid IR.
         """
-        wanted = {name: text for name, text in kernels.items() if self._texts.get(name) == text}
-        return {name: self._object(self._keys[name]) for name in (EXECUTOR, *wanted) if self._keys}
+        added = {
+            name: key
+            for name, (text, key) in self._added.items()
+            if name == EXECUTOR or kernels.get(name) == text
+        }
+        return {name: self._object(key) for name, key in added.items()}
 
     def _object(self, key: str) -> bytes:
         return self._found[key] if key in self._found else self._jobs[key].result()

@@ -101,8 +101,7 @@ def test_filters_of_trained_convolutions_are_fetched_once():
         return fluid.layers.conv2d(x, 64, 3, padding=1, bias_attr=False, data_format="NHWC")
 
     (found,) = counters(convolved, x=images(4, 4, 64)).values()
-    # once by each of the four tiles of rows; 12 if all channels of a tap came before the next tap
-    assert found.fetched_ratio < 5
+    assert found.fetched_ratio < 3  # 12 if all channels of a tap came before the next tap
 
 
 def test_inspect_shows_counters_beside_the_account(capsys, tmp_path):

@@ -1,7 +1,7 @@
 """What a tile prefetches besides the next panel: lines of its results, and the next tile's rows.
 
-Both may be far away in memory. A few lines are fetched in each iteration of the reduction loop:
-at once would delay the loads of the sum itself.
+Both may be far away in memory. A few lines are fetched in each iteration of the reduction loop,
+since more at once would delay the loads of the sum itself.
 """
 
 from __future__ import annotations
