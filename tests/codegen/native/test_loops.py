@@ -536,17 +536,67 @@ def test_long_reductions_are_split_into_parts(machine: Machine, columns: int) ->
     given = floats(200_001, columns) + np.float32(10)
     arrays = {"X": given, "Out": np.zeros(columns, np.float32)}
     arrays["Var"] = np.zeros(columns, np.float32)
+    assert run_split(case, machine, arrays) > 1
+    wide = given.astype(np.float64)
+    np.testing.assert_allclose(arrays["Out"], wide.mean(0), rtol=2e-6)
+    np.testing.assert_allclose(arrays["Var"], wide.var(0), rtol=2e-5)
+
+
+def run_split(case: Case, machine: Machine, arrays: dict[str, np.ndarray]) -> int:
+    """Run a kernel split into parts, with scratch added to its arrays; the number of kernels."""
 
     def scratch(shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         name = f"t{len(arrays)}"
         arrays[name] = np.full([int(str(n)) for n in shape], np.nan, dtype.numpy)
         return operand(name, shape, dtype)
 
-    found = lower(case.k, machine, scratch)
-    assert len(found) > 1
-    assert int(found[0].kernel.units) >= 4
-    for each in found:
+    kernels = lower(case.k, machine, scratch)
+    for each in kernels:
         call(each, machine, arrays, {}, division=3)
-    wide = given.astype(np.float64)
-    np.testing.assert_allclose(arrays["Out"], wide.mean(0), rtol=2e-6)
-    np.testing.assert_allclose(arrays["Var"], wide.var(0), rtol=2e-5)
+    return len(kernels)
+
+
+@on_machines
+@pytest.mark.parametrize("dtype", [DType.FP32, DType.FP64])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (8, 64, 32, 32),  # as many parts as lanes
+        (16, 4, 56, 56),  # the last parts have nothing left of the longest axis
+        (2, 3, 150, 151),
+        (4097, 2, 3, 5),
+        (3, 5, 1, 10007),
+        (1, 1, 257, 263),
+    ],
+)
+def test_reductions_over_outer_and_inner_axes_are_split(
+    machine: Machine, sizes: tuple[int, int, int, int], dtype: DType
+) -> None:
+    images, channels, high, wide = sizes
+    case = Case((channels,))
+    (c,) = case.indices
+    r = case.k.loop(images * high * wide)
+    n, h, w = case.k.unravel(r, (images, high, wide))
+    x = case.ref("X", sizes, dtype)[n, c, h, w]
+    given = np.random.default_rng(0).normal(size=sizes).astype(dtype.numpy) + 10
+    arrays = {"X": given}
+    for fn in ("sum", "max"):
+        out = case.ref(fn, (channels,), dtype)
+        case.k.store(out, (c,), case.k.node("reduce", (x, r), dtype, fn))
+        arrays[fn] = np.zeros(channels, dtype.numpy)
+    assert run_split(case, machine, arrays) > 1
+    axes, tolerance = (0, 2, 3), 1e-5 if dtype is DType.FP32 else 1e-14
+    np.testing.assert_allclose(arrays["sum"], given.sum(axes, np.float64), rtol=tolerance)
+    np.testing.assert_array_equal(arrays["max"], given.max(axes))
+
+
+def test_parts_of_a_reduction_are_not_lanes() -> None:
+    """Each part has its own number of iterations, which lanes cannot have."""
+    case = Case((4,))
+    (c,) = case.indices
+    r = case.k.loop(4096 * 64)
+    n, i = case.k.unravel(r, (4096, 64))
+    x = case.ref("X", (4096, 4, 64))[n, c, i]
+    case.k.store(case.ref("Out", (4,)), (c,), case.k.sum(x, r))
+    first, _ = lower(case.k, AVX512, lambda shape, dtype: operand("t", shape, dtype))
+    assert "gather" not in first.kernel.text()

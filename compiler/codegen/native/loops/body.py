@@ -53,6 +53,10 @@ class Body:
         """The axes of a loop with more than one iteration, outermost first."""
         return [axis for axis in self.forms.loops[loop] if axis.size != 1]
 
+    def numbers_parts(self, axis: Axis) -> bool:
+        """True for the axis of a split reduction's parts: each has iterations of its own."""
+        return any(each.outer is axis for axes in self.forms.loops for each in axes)
+
     # ---- addresses ----
 
     def address(self, operand: NumpyOperand, indices: Sequence[Term], shape: Shape) -> Form:

@@ -64,6 +64,9 @@ class Form:
         return None if self.terms else self.offset
 
 
+PART_STEP = 64
+"""Iterations of contiguous elements in a part of a reduction are a multiple of this."""
+
 _SMALL = 2**31
 _LIMITS: dict[DType, Limits] = {
     DType.BOOL: (0, 1), DType.UINT8: (0, 255), DType.INT8: (-128, 127),
@@ -88,8 +91,8 @@ def exact_quotient(size: Size, divisor: Size) -> Size | None:
 class Forms:
     """The forms of a kernel's index expressions, over its axes after splitting.
 
-    `axes` are those of each index of the grid, `loops` those of each loop, outermost first. A loop
-    of which this kernel runs one part has an axis for it.
+    `axes` are those of each index of the grid, `loops` those of each loop, outermost first. Of a
+    split reduction, one axis of the loop is shared among the parts.
     """
 
     kernel: KernelBody
@@ -278,13 +281,36 @@ def split_axes(kernel: KernelBody, parts: Iterable[Expr]) -> Forms:
 
 
 def _split_loop(kernel: KernelBody, forms: Forms, loop: int, cuts: Iterable[Size]) -> list[Axis]:
-    """Split a loop; the two loops of a matrix product are one, and a part of a loop stays whole."""
+    """Split a loop; the two loops of a matrix product are one."""
     size = kernel.loops[loop]
     if isinstance(kernel, Tiles) and loop == 1:
         return forms.loops[0]
+    axes = _split(f"r{loop}", size, () if loop in kernel.ends else cuts)
     if kernel.split_size is not None:
-        return [Axis(f"r{loop}", size, forms.axes[0][0], kernel.split_size)]
-    return _split(f"r{loop}", size, () if loop in kernel.ends else cuts)
+        _share(axes, forms.axes[0][0])
+    return axes
+
+
+def longest_axis(axes: Sequence[Axis]) -> Axis:
+    """The longest axis of a loop, which the parts of a split reduction share."""
+    return max(axes, key=lambda axis: _magnitude(axis.size))
+
+
+def part_of(axes: Sequence[Axis], count: int) -> Size:
+    """The iterations of a loop's longest axis that each of some parts has, at most."""
+    longest = longest_axis(axes)
+    step = PART_STEP if longest is axes[-1] else 1
+    return (longest.size + count * step - 1) // (count * step) * step
+
+
+def _share(axes: Sequence[Axis], parts: Axis) -> None:
+    """Share the longest of a loop's axes among the parts of a split reduction.
+
+    A part has a range of that axis and all of the others, so that no index is a quotient.
+    """
+    assert isinstance(parts.size, int), "the number of parts is known"
+    longest = longest_axis(axes)
+    longest.outer, longest.chunk = parts, part_of(axes, parts.size)
 
 
 def _add_cut(part: Expr, cuts: dict[tuple[str, int], dict[Size, None]]) -> None:

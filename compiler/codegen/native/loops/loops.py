@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import I1, I32, I64, Index, Type, Value, constant, lane_numbers
-from compiler.codegen.native.loops.forms import Axis, Form, exact_quotient
+from compiler.codegen.native.loops.forms import Axis, Form
 from compiler.codegen.native.loops.values import Values
 from compiler.ir.dims import Size
 
@@ -43,7 +43,7 @@ class Loops(Values):
                 return self._end(end, axis.size)
         if axis.outer is None:
             return axis.size
-        if exact_quotient(axis.size, axis.chunk) is not None and isinstance(axis.chunk, int):
+        if isinstance(axis.chunk, int) and axis.chunk * axis.outer.size == axis.size:
             return axis.chunk
         return self.hoisted(("extent", axis), frozenset({axis.outer}), lambda: self._rest(axis))
 
@@ -182,12 +182,18 @@ class Loops(Values):
             return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(carried, 1), 1)
 
         def iteration(index: Value, held: Carried) -> Carried:
-            left = self.f.convert("trunc", self.f.sub(self.f.index(stop), index), I32)
-            lanes = lane_numbers(I32.vector(self.lane_width))
-            mask = self.f.compare("slt", lanes, self.f.splat(left, self.lane_width))
+            mask = self._lanes_before(self.f.sub(self.f.index(stop), index))
             return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(held, 1), 1)
 
         return self.f.loop_if_any(done, stop, self.lane_width, iteration, carried)
+
+    def _lanes_before(self, count: Value) -> Value:
+        """The mask of the first lanes; there may be more than 32 bits count."""
+        width = constant(I64, self.lane_width)
+        few = self.f.select(self.f.compare("slt", count, width), count, width)
+        lanes = lane_numbers(I32.vector(self.lane_width))
+        limit = self.f.splat(self.f.convert("trunc", few, I32), self.lane_width)
+        return self.f.compare("slt", lanes, limit)
 
     def _scalar_rest(
         self, axis: Axis, done: Index, stop: Index, body: LaneIteration, carried: Carried

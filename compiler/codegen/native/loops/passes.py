@@ -134,7 +134,7 @@ def _lane_bytes(body: Body) -> int:
 
 def _is_excluded(body: Body, passes: Sequence[Pass], axis: Axis) -> bool:
     """True for an axis along which lanes would have different loops, or sort."""
-    if any(axis in body.axes(end) for end in body.ends.values()):
+    if any(axis in body.axes(end) for end in body.ends.values()) or body.numbers_parts(axis):
         return True
     return any(p.fn == "order" and axis in body.axes(p) for each in passes for p in each.parts)
 

@@ -147,12 +147,14 @@ class Scopes:
 
     def expanded(self, form: Form) -> Form:
         """A form in which axes of chunks are those of units times the chunk, and of iterations."""
-        for atom, _ in form.terms:
+        total = Form((), form.offset)
+        for atom, factor in form.terms:
+            total = total.plus(Form(((atom, 1),)), factor)
             while isinstance(atom, Axis) and atom.outer is not None:
-                factor = form.coefficient(atom)
-                form = form.plus(Form(((atom.outer, atom.chunk),)), factor)
+                factor = factor * atom.chunk
                 atom = atom.outer
-        return form
+                total = total.plus(Form(((atom, 1),)), factor)
+        return total
 
     def by_depth(self, form: Form) -> Iterator[tuple[int, list[tuple[Atom, Size]]]]:
         """The terms of a form that lanes share, by the loop that they change in."""

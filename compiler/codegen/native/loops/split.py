@@ -9,6 +9,8 @@ from __future__ import annotations
 from compiler.codegen.kernel.analysis import reduction_levels, store_roots
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.split_reductions import Scratch, Split, split_by
+from compiler.codegen.native.loops.body import Body
+from compiler.codegen.native.loops.forms import PART_STEP, longest_axis, part_of
 from compiler.codegen.native.loops.passes import hint
 from compiler.codegen.trace import all_parts
 from compiler.ir.dims import product
@@ -21,9 +23,6 @@ PART_WORK = 32768
 
 SHARED_ELEMENTS = 1024
 """Elements from which on a kernel has enough units without parts."""
-
-STEP = 64
-"""The iterations of a part are a multiple of this."""
 
 
 def split_kernel(kernel: KernelBody, scratch: Scratch) -> list[KernelBody]:
@@ -40,13 +39,15 @@ def _choose(kernel: KernelBody) -> Split | None:
     if not reduction_levels(kernel.stores) or not _is_divisible(kernel):
         return None
     size = kernel.loops[0]
-    parts = min(PARTS, count * hint(size) // PART_WORK, hint(size) // STEP)
+    parts = min(PARTS, count * hint(size) // PART_WORK, hint(size) // PART_STEP)
     if parts < 2 or count >= SHARED_ELEMENTS:
         return None
-    part = (size + parts * STEP - 1) // (parts * STEP) * STEP
-    if isinstance(size, int) and isinstance(part, int):
-        parts = -(-size // part)
-    return Split(parts, part, False)
+    axes = Body(kernel).forms.loops[0]
+    longest, part = longest_axis(axes), part_of(axes, parts)
+    if isinstance(longest.size, int) and isinstance(part, int):
+        parts = -(-longest.size // part)
+    others = product([axis.size for axis in axes if axis is not longest])
+    return Split(parts, part * others, False) if parts > 1 else None
 
 
 def _is_divisible(kernel: KernelBody) -> bool:
