@@ -173,6 +173,36 @@ def test_a_wrong_plan_of_parts_is_rejected(old, new, told):
     assert told in caught.value.message
 
 
+PASSED_ON = """graph main {
+  feed x: f32[N, 4]
+  param w: f32[4, 4]
+  (Out=a: f32[N, 4] @s0) = tanh(X=x)
+  (X@GRAD=b: f32[N, 4] @s0) = relu_grad(Out=x, Out@GRAD=a) @k0
+  (Y@GRAD=c: f32[N, 4] @s0) = elementwise_add_grad(Out@GRAD=b, X=x, Y=x) @k0
+  (Out=d: f32[N, 4] @s1) = mul(X=b, Y=w)
+  return c, d
+}
+"""
+"""One kernel makes `b` and `c`, which are equal: an addition passes its gradient on."""
+
+
+def test_a_view_of_a_value_of_the_same_kernel_shares_its_memory():
+    graph = parse(PASSED_ON.replace(" @s0", "").replace(" @s1", ""))
+    unlabelled = parse(show(graph))
+    run_passes(graph, named(["schedule", "reuse_memory"]), Context())
+    assert graph.find("b").slot == graph.find("c").slot
+    check_stored(parse(PASSED_ON))
+    feed, state = arrays(graph.feeds(), 1), arrays(graph.params(), 2)
+    for got, want in zip(run(graph, feed, state), run(unlabelled, feed, state), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_another_value_of_the_same_kernel_does_not():
+    changed = PASSED_ON.replace("elementwise_add_grad", "elementwise_sub_grad")
+    with pytest.raises(VerifyError, match="slot 0 holds 'b' and 'c', which live at once"):
+        check_stored(parse(changed))
+
+
 def test_regions_print_and_parse():
     graph = parse(JOINED)
     assert "@s0[16, 16, 32]" in show(graph)

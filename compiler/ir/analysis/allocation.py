@@ -49,15 +49,19 @@ def clashes(
 ) -> Iterator[Var]:
     """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
     kernel `ops`, writes `var` at `step`.
+
+    What a later op of the kernel writes is not live yet: whether that op overwrites `var`, or has
+    `var` itself as a view, is decided where it writes.
     """
     regions = written(op, var)
     if not regions:
         return
     same_bytes = linked(op, var)
+    later = {each for other in ops[ops.index(op) + 1 :] for each in other.writes()}
     for other in others:
         start, stop = alive[other]
         same = other is var or other.storage is var.storage or other in same_bytes
-        if same or not start <= step < stop:
+        if same or other in later or not start <= step < stop:
             continue
         if all(are_disjoint(var.type, each, other.type, other.region) for each in regions):
             continue
