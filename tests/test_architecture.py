@@ -29,6 +29,7 @@ GROUND = (
     "compiler.gc_pause",
     "compiler.lazy_loading",
     "compiler.syntax_trees",
+    "compiler.thresholds",
 )
 """Small modules of `compiler` that any package may import."""
 VALUES = (
@@ -76,6 +77,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.escape": (),
     "compiler.syntax_trees": (),
     "compiler.tracebacks": (),
+    "compiler.thresholds": (),
     "compiler.errors": ("compiler.escape",),
     "compiler.pack": (),
     "compiler.limits": (),
@@ -161,6 +163,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.processors",
         "compiler.record",
         "compiler.shared_arrays",
+        "compiler.thresholds",
     ),
     "compiler.cost": ("compiler.ir", "compiler.plan", "compiler.codegen"),
     "compiler.cost.stage_costs": ("compiler",),

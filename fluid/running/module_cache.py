@@ -22,6 +22,7 @@ from compiler.ir.types import Array
 from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
 from compiler.shared_arrays import SharedArrays
+from compiler.thresholds import lowered_values
 from fluid.framework import Program
 from runtime.sizes import Pattern
 
@@ -165,8 +166,9 @@ def _stored(
 
 
 def _built_for(target: str) -> str:
-    """A target with the CPU that its modules are for."""
-    return f"{target}:{host_machine().name}" if target == "native" else target
+    """A target with the CPU that its modules are for, and the thresholds that a test lowered."""
+    machine = f":{host_machine().name}" if target == "native" else ""
+    return f"{target}{machine}{sorted(lowered_values().items()) or ''}"
 
 
 def _store(target: str, definitions: Iterable[type[OpDef]]) -> ModuleStore | None:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from compiler.codegen.kernel.body import KernelBody, Tiles, number_of, size_of
+from compiler.codegen.native.loops.types import NARROW_BITS
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.region import at_most
 from compiler.ir.types import DType, Shape
+from compiler.thresholds import threshold
 
 
 @dataclass(eq=False)
@@ -64,8 +66,10 @@ class Form:
         return None if self.terms else self.offset
 
 
-PART_STEP = 64
-"""Iterations of contiguous elements in a part of a reduction are a multiple of this."""
+PART_STEP = threshold(
+    "reduction_part_step", 64, "iterations",
+    "the iterations of contiguous elements in a part are a multiple of so many", small=3,
+)  # fmt: skip
 
 _SMALL = 2**31
 _LIMITS: dict[DType, Limits] = {
@@ -226,11 +230,12 @@ class Forms:
         return min(low for low, _ in pairs), max(high for _, high in pairs)
 
     def is_narrow(self, term: Term) -> bool:
-        """True if an integer is known to fit into 32 bits."""
+        """True if an integer is known to fit into a narrow index."""
         found = self.limits(term)
         if found is None or not isinstance(found[0] + found[1], int):
             return False
-        return bool(at_most(-_SMALL, found[0]) and at_most(found[1], _SMALL - 1))
+        limit = 1 << (NARROW_BITS.value - 1)
+        return bool(at_most(-limit, found[0]) and at_most(found[1], limit - 1))
 
 
 def _position(axes: Sequence[Axis]) -> Form:
@@ -299,7 +304,7 @@ def longest_axis(axes: Sequence[Axis]) -> Axis:
 def part_of(axes: Sequence[Axis], count: int) -> Size:
     """The iterations of a loop's longest axis that each of some parts has, at most."""
     longest = longest_axis(axes)
-    step = PART_STEP if longest is axes[-1] else 1
+    step = PART_STEP.value if longest is axes[-1] else 1
     return (longest.size + count * step - 1) // (count * step) * step
 
 

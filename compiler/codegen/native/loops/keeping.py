@@ -16,9 +16,12 @@ from compiler.codegen.native.loops.sorting import Sorting
 from compiler.codegen.native.loops.types import REGISTER
 from compiler.codegen.trace import Expr, ordered
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-KEPT_BYTES = 1 << 14
-"""Most bytes of a row that is kept."""
+KEPT_BYTES = threshold(
+    "kept_row", 1 << 14, "bytes", "values of a longer row are computed again in a later pass",
+    small=48,
+)  # fmt: skip
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Keeping(Sorting):
             return []
         outermost = [e for e in found if not any(e in ordered(o) for o in found if o is not e)]
         nbytes = sum(count * REGISTER[part.dtype].nbytes for part in outermost)
-        return outermost if nbytes <= KEPT_BYTES else []
+        return outermost if nbytes <= KEPT_BYTES.value else []
 
     def keep(self, parts: Sequence[Expr], loop: int) -> None:
         """Store the values of the current iteration."""

@@ -10,6 +10,7 @@ from compiler.codegen.native.llvm_ir import I1, I32, I64, Index, Type, Value, co
 from compiler.codegen.native.loops.forms import Axis, Form
 from compiler.codegen.native.loops.values import Values
 from compiler.ir.dims import Size
+from compiler.thresholds import threshold
 
 Carried: TypeAlias = "list[Value]"
 """Values that iterations pass on."""
@@ -28,8 +29,10 @@ CopiesIteration: TypeAlias = Callable[[Carried, int], Carried]
 """The same for a number of consecutive iterations, for all copies of each."""
 
 
-BLOCK = 16
-"""Iterations of a reduction that are summed up before they are added to the total."""
+SUM_BLOCK = threshold(
+    "sum_block", 16, "unrolled iterations",
+    "so many are summed up before they are added to the total", small=2,
+)  # fmt: skip
 
 
 @dataclass
@@ -93,18 +96,19 @@ class Loops(Values):
         def innermost(held: Carried) -> Carried:
             stop = self.bound_of(inner)
             whole = self._multiple(stop, count)
+            block_size = SUM_BLOCK.value * count
             self.mark()
             some, one = self._copies(inner, count, body), self._copies(inner, 1, body)
 
             def block(first: Value, total: Carried) -> Carried:
-                last, end = self.f.index(whole), self.f.add(first, constant(I64, BLOCK * count))
+                last, end = self.f.index(whole), self.f.add(first, constant(I64, block_size))
                 end = self.f.select(self.f.compare("slt", end, last), end, last)
                 return join(total, self.f.loop_if_any(first, end, count, some, start))
 
-            if isinstance(whole, int) and whole <= BLOCK * count:
+            if isinstance(whole, int) and whole <= block_size:
                 held = join(held, self.f.loop_if_any(0, whole, count, some, start))
             else:
-                held = self.f.loop_if_any(0, whole, BLOCK * count, block, held)
+                held = self.f.loop_if_any(0, whole, block_size, block, held)
             return self.f.loop_if_any(whole, stop, 1, one, held)
 
         return self.over(outer, innermost, start)

@@ -31,9 +31,11 @@ from compiler.codegen.native.loops.units import Nest, nest_of
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim, Size
+from compiler.thresholds import threshold
 
-POINTWISE_UNROLLED = 2
-"""Vectors in flight in a kernel without loops."""
+POINTWISE_UNROLLED = threshold(
+    "pointwise_vectors", 2, "vectors", "in flight in a kernel without loops", small=2
+)
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,6 @@ class _Emitter(Reductions):
         if axis is None:
             return 1
         large = any(map(is_large, self.passes))
-        most = UNROLLED if self.body.kernel.loops else POINTWISE_UNROLLED
+        most = (UNROLLED if self.body.kernel.loops else POINTWISE_UNROLLED).value
         most = most // 2 if large and not any(map(draws_in_pairs, self.passes)) else most
         return fitting(most, axis, self.lane_width)

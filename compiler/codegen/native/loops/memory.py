@@ -31,6 +31,7 @@ from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.types import (
     convert,
     from_memory,
+    index_type,
     literal,
     stored_type,
     to_memory,
@@ -205,21 +206,19 @@ class Memory(Scopes):
         if not own and isinstance(step, int) and step in (0, 1):
             return None, step == 0
         span = _span(operand)
-        small = isinstance(span, int) and span * operand.type.dtype.itemsize < 2**31
-        return self.lane_index(form, I32 if small else I64), False
+        nbytes = span * operand.type.dtype.itemsize if isinstance(span, int) else None
+        return self.lane_index(form, index_type(nbytes)), False
 
     def _within(
         self, operand: NumpyOperand, form: Form, further: Value | None, mask: Value | None,
         lanes: int,
     ) -> Value:  # fmt: skip
-        """The lanes that are live and in bounds."""
+        """The lanes that are live and in bounds; an index that was read may have any 64 bits."""
         if lanes and further is None and self._is_aligned(form):
             inside = self._aligned_within(operand, form, lanes)
             return inside if mask is None else self.f.binary("and", mask, inside)
         f, index = self.f, self.f.splat(self.index(form), lanes)
-        if further is not None:
-            index = f.add(index, convert(f, further, DType.INT64, I64))
-        elif lanes and self.lane is not None and form.coefficient(self.lane) == 1:
+        if lanes:
             index = f.add(index, self.lane_index(form, I64))
         inside = f.compare("ult", index, f.splat(self.size(_count(operand)), lanes))
         return inside if mask is None else f.binary("and", mask, inside)

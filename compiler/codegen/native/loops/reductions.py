@@ -22,13 +22,15 @@ from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
+from compiler.thresholds import threshold
 
-UNROLLED = 4
-"""Vectors in flight in a reduction."""
-
-
-_AT_ONCE = 8
-"""Accumulators in a loop along which there are no lanes."""
+UNROLLED = threshold(
+    "reduction_vectors", 4, "vectors", "as many have accumulators of their own in a reduction",
+    small=2,
+)  # fmt: skip
+ACCUMULATORS = threshold(
+    "accumulators", 8, "accumulators", "in flight in a loop along which there are no lanes", small=2
+)
 
 
 @dataclass
@@ -137,7 +139,7 @@ class Reductions(Keeping):
     ) -> Carried:  # fmt: skip
         """Reduce along lanes, with an accumulator for each vector in flight."""
         each, parts = reduced
-        unroll = fitting(2 if is_large(each) else UNROLLED, lane, self.lane_width)
+        unroll = fitting(2 if is_large(each) else UNROLLED.value, lane, self.lane_width)
         vectors = [self._start(p, self.lane_width) for p in parts for _ in range(unroll)]
         singles = [] if self.machine.has_masks else [self._start(p, 0) for p in parts]
 
@@ -260,7 +262,7 @@ def _iterations_at_once(accumulators: int, each: Pass) -> int:
     """How many iterations of a loop have accumulators of their own."""
     if is_large(each):
         return 1
-    return max(1, _AT_ONCE // (1 << (accumulators - 1).bit_length()))
+    return max(1, ACCUMULATORS.value // (1 << (accumulators - 1).bit_length()))
 
 
 def fitting(most: int, lane: Axis, width: int) -> int:

@@ -275,17 +275,17 @@ class Scopes:
             else:
                 continue
             if factor != 1:
-                size = self.size(factor)
-                size = size if element == I64 else self.narrowed(factor)
+                size = self.size(factor) if element == I64 else self.narrowed(factor, element)
                 value = self.f.mul(value, self.f.splat(size, self.lanes))
             total = value if total is None else self.f.add(total, value)
         return total or constant(type, 0)
 
-    def narrowed(self, size: Size) -> Value:
-        """A size as a number of 32 bits."""
+    def narrowed(self, size: Size, element: Type) -> Value:
+        """A size as a number of a narrower type, without the bits above."""
         if isinstance(size, int):
-            return constant(Type("i32"), (size + 2**31) % 2**32 - 2**31)
-        return self.f.convert("trunc", self.size(size), Type("i32"))
+            half = 1 << (element.bits - 1)
+            return constant(element, (size + half) % (2 * half) - half)
+        return self.f.convert("trunc", self.size(size), element)
 
     def as_lanes(self, part: Expr, element: Type) -> Value:
         """An integer expression as a vector of a type."""

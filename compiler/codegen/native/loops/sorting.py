@@ -25,9 +25,11 @@ from compiler.codegen.native.loops.loops import Carried, Loops
 from compiler.codegen.native.loops.types import convert
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
+from compiler.thresholds import threshold
 
-MAX_SORTED = 1 << 14
-"""The longest row that is sorted, in the stack's memory."""
+MAX_SORTED = threshold(
+    "sorted_row", 1 << 14, "values", "a longer row is not sorted in the stack's memory", small=6
+)
 
 KEY_BYTES = 8
 
@@ -43,7 +45,7 @@ class Sorting(Loops):
         """Sort the values of a row in the current loop."""
         loop, value = reduced_loop(part), part.args[0]
         size = self.body.kernel.loops[loop]
-        if not isinstance(size, int) or size > MAX_SORTED or loop in self.body.ends:
+        if not isinstance(size, int) or size > MAX_SORTED.value or loop in self.body.ends:
             raise NotLowered(f"it sorts rows of {size} values")
         if not isinstance(value, Expr) or value.dtype.itemsize > 4:
             raise NotLowered("it sorts values of 64 bits")

@@ -14,15 +14,19 @@ from compiler.codegen.native.loops.forms import PART_STEP, longest_axis, part_of
 from compiler.codegen.native.loops.passes import hint
 from compiler.codegen.trace import all_parts
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-PARTS = 32
-"""Most parts of a reduction."""
-
-PART_WORK = 32768
-"""Fewest iterations of a part, over all elements."""
-
-SHARED_ELEMENTS = 1024
-"""Elements from which on a kernel has enough units without parts."""
+MAX_PARTS = threshold(
+    "reduction_parts", 32, "parts", "a split reduction has no more parts", small=5
+)
+MIN_PART_WORK = threshold(
+    "reduction_part_work", 32768, "iterations over all elements",
+    "a reduction with twice as many is split into parts of at least so many", small=16,
+)  # fmt: skip
+SHARED_ELEMENTS = threshold(
+    "reduction_elements", 1024, "elements",
+    "a kernel has enough units without parts of its reductions", small=600,
+)  # fmt: skip
 
 
 def split_kernel(kernel: KernelBody, scratch: Scratch) -> list[KernelBody]:
@@ -39,8 +43,10 @@ def _choose(kernel: KernelBody) -> Split | None:
     if not reduction_levels(kernel.stores) or not _is_divisible(kernel):
         return None
     size = kernel.loops[0]
-    parts = min(PARTS, count * hint(size) // PART_WORK, hint(size) // PART_STEP)
-    if parts < 2 or count >= SHARED_ELEMENTS:
+    parts = min(
+        MAX_PARTS.value, count * hint(size) // MIN_PART_WORK.value, hint(size) // PART_STEP.value
+    )
+    if parts < 2 or count >= SHARED_ELEMENTS.value:
         return None
     axes = Body(kernel).forms.loops[0]
     longest, part = longest_axis(axes), part_of(axes, parts)

@@ -19,6 +19,7 @@ from compiler.codegen.native.llvm_ir import (
     I8,
     I16,
     I32,
+    I64,
     Function,
     Type,
     Value,
@@ -26,6 +27,7 @@ from compiler.codegen.native.llvm_ir import (
     zero,
 )
 from compiler.ir.types import HALVES, DType
+from compiler.thresholds import threshold
 
 REGISTER: Mapping[DType, Type] = {
     **TYPES, DType.BOOL: I1, DType.FP16: F32, DType.BF16: F32,
@@ -36,6 +38,10 @@ REGISTER: Mapping[DType, Type] = {
 UNSIGNED = frozenset({DType.BOOL, DType.UINT8})
 """The types of integers without sign."""
 
+
+NARROW_BITS = threshold(
+    "index_bits", 32, "bits", "indices of lanes that need more have 64", small=8
+)
 
 _FLOATS = {"float": DType.FP32, "double": DType.FP64}
 _INTEGERS = {"i8": DType.INT8, "i16": DType.INT16, "i32": DType.INT32, "i64": DType.INT64}
@@ -67,6 +73,16 @@ def convert(f: Function, value: Value, source: DType, element: Type) -> Value:
     if element.bits < given.bits:
         return f.convert("trunc", value, element)
     return f.convert("zext" if source in UNSIGNED else "sext", value, element)
+
+
+def narrow_type() -> Type:
+    """The type of indices of lanes that are known to fit into it."""
+    return Type(f"i{NARROW_BITS.value}")
+
+
+def index_type(nbytes: int | None) -> Type:
+    """The type of indices of lanes behind the first one, in an array of so many bytes."""
+    return I64 if nbytes is None or nbytes >> (NARROW_BITS.value - 1) else narrow_type()
 
 
 def stored_type(dtype: DType) -> Type:

@@ -13,15 +13,18 @@ from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis
 from compiler.codegen.native.loops.passes import hint
 from compiler.ir.dims import Size, product
+from compiler.thresholds import threshold
 
-MIN_WORK = 8192
-"""Iterations of a unit, of grid and loops together, below which it is not worth sharing."""
-
-TARGET_UNITS = 128
-"""Units of a large kernel: more would cost more than they balance."""
-
-BLOCK = 64
-"""Lanes apart in memory that go along another axis together."""
+MIN_WORK = threshold(
+    "unit_work", 8192, "iterations of grid and loops",
+    "a unit of work has at least so many; a kernel with more is shared by threads", small=24,
+)  # fmt: skip
+TARGET_UNITS = threshold(
+    "units", 128, "units", "a kernel is not divided into more units of about equal work", small=7
+)
+BLOCK = threshold(
+    "lane_block", 64, "lanes apart in memory", "so many go along another axis together", small=16
+)
 
 
 @dataclass
@@ -52,8 +55,8 @@ def nest_of(body: Body, lane: Axis | None, step: int) -> Nest:
     order = _order(body, lane, allowed, step)
     works = [_loop_work(body)]
     for axis in reversed(order):
-        works.insert(0, works[0] * hint(axis.size if axis.outer is None else axis.chunk))
-    target = max(MIN_WORK, works[0] // TARGET_UNITS)
+        works.insert(0, works[0] * hint(_iterations(axis)))
+    target = max(MIN_WORK.value, works[0] // TARGET_UNITS.value)
     for place, axis in enumerate(order):
         if axis not in allowed or axis.outer is not None:
             return Nest(order[:place], None, order[place:])
@@ -74,7 +77,7 @@ def _order(body: Body, lane: Axis | None, allowed: set[Axis], step: int) -> list
     if lane is None:
         return order
     across = _axis_across(body, lane)
-    block = -(-BLOCK // step) * step
+    block = -(-BLOCK.value // step) * step
     if across is None or lane not in allowed or hint(lane.size) <= block:
         return [*order, lane]
     number = Axis(f"{lane.name}_block", (lane.size + block - 1) // block)
@@ -113,8 +116,13 @@ def _chunked(order: Sequence[Axis], place: int, chunk: int, step: int) -> Nest:
 def _loop_work(body: Body) -> int:
     total = 1
     for loop in range(len(body.kernel.loops)):
-        total += hint(product([axis.size for axis in body.loop_axes(loop)]))
+        total += hint(product([_iterations(axis) for axis in body.loop_axes(loop)]))
     return total
+
+
+def _iterations(axis: Axis) -> Size:
+    """The iterations of a loop's axis in one element of the grid."""
+    return axis.size if axis.outer is None else axis.chunk
 
 
 def shareable(body: Body) -> set[Axis]:

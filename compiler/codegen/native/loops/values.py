@@ -13,7 +13,6 @@ from compiler.codegen.native.functions.exponentials import bounded_exp
 from compiler.codegen.native.llvm_ir import (
     F64,
     I1,
-    I32,
     I64,
     Type,
     Value,
@@ -22,7 +21,14 @@ from compiler.codegen.native.llvm_ir import (
 from compiler.codegen.native.loops.body import Axes, NotLowered
 from compiler.codegen.native.loops.forms import Form
 from compiler.codegen.native.loops.memory import Memory
-from compiler.codegen.native.loops.types import REGISTER, convert, literal, rounded, stored_type
+from compiler.codegen.native.loops.types import (
+    REGISTER,
+    convert,
+    literal,
+    narrow_type,
+    rounded,
+    stored_type,
+)
 from compiler.codegen.native.philox import DRAWS, below, uniform_in_order
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import is_multiple
@@ -155,8 +161,8 @@ class Values(Memory):
             return self.index(form)
         first, element = self.index(form), I64
         if self.body.forms.is_narrow(part):
-            element = I32
-            first = self.f.convert("trunc", first, I32)
+            element = narrow_type()
+            first = self.f.convert("trunc", first, element)
         return self.f.add(self.f.splat(first, self.lanes), self.lane_index(form, element))
 
     def as_index(self, part: Expr) -> Value:
@@ -175,7 +181,7 @@ class Values(Memory):
         """The quotient or remainder of two indices that are not negative."""
         lanes = self.lanes_of(self.body.axes(part))
         narrow = all(self.body.forms.is_narrow(each) for each in part.args)
-        element = I32 if narrow else I64
+        element = narrow_type() if narrow else I64
         a, b = (self._as(each, DType.INT64, element, lanes) for each in part.args)
         name = "udiv" if part.fn == "index_div" else "urem"
         if lanes and b.name.startswith("%"):
@@ -206,7 +212,7 @@ class Values(Memory):
     def _element(self, part: Expr) -> Type:
         """The type in which an expression's values are held."""
         if part.dtype is DType.INT64 and self.lanes_of(self.body.axes(part)):
-            return I32 if self.body.forms.is_narrow(part) else I64
+            return narrow_type() if self.body.forms.is_narrow(part) else I64
         return REGISTER[part.dtype]
 
     def _call(self, part: Expr) -> Value:
@@ -243,24 +249,25 @@ class Values(Memory):
         return self._as(term, dtype, self._held(term, dtype, lanes), lanes)
 
     def _held(self, term: Term, dtype: DType, lanes: int) -> Type:
-        """The type of an operand cast to a dtype: indices of lanes may have 32 bits."""
+        """The type of an operand cast to a dtype: indices of lanes may be narrow."""
         if dtype is DType.INT64 and lanes and self.body.forms.is_narrow(term):
-            return I32
+            return narrow_type()
         return REGISTER[dtype]
 
     def _unified(self, part: Expr, args: list[Value]) -> list[Value]:
-        """Integers of 32 and 64 bits made equal; results that need 64 bits are computed in them."""
+        """Narrow and wide integers made equal; results that need 64 bits are computed in them."""
         elements = {a.type.element for a in args}
         if (
             part.dtype is DType.INT64
-            and elements == {"i32"}
+            and elements == {narrow_type().element}
             and not self.body.forms.is_narrow(part)
         ):
             elements.add("i64")
-        if not {"i32", "i64"} <= elements:
+        if I64.element not in elements or len(elements) == 1:
             return args
+        narrow = narrow_type().element
         return [
-            convert(self.f, a, DType.INT64, I64) if a.type.element == "i32" else a for a in args
+            convert(self.f, a, DType.INT64, I64) if a.type.element == narrow else a for a in args
         ]
 
     def _as(self, term: Term, dtype: DType, element: Type, lanes: int) -> Value:
