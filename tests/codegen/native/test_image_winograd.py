@@ -136,3 +136,17 @@ def test_it_pays_on_large_images_of_many_channels() -> None:
     assert pays(1, 512, 1, 1, 512) == 0
     assert pays(1, 3, 224, 224, 64) == 0
     assert pays(1, 64, Dim.named("H"), 56, 64) == 4
+
+
+@on_machines
+@pytest.mark.parametrize("m", [4, 2])
+def test_rounding_errors_are_those_of_direct_sums(machine: Machine, m: int) -> None:
+    random = np.random.default_rng(0)
+    images = random.random((4, 40, 40, 64), np.float32)
+    filters = random.normal(size=(48, 64, 3, 3)).astype(np.float32)
+    arrays = {"images": images, "filters": filters}
+    arrays["out"] = np.full((4, 40, 40, 48), np.nan, np.float32)
+    [result] = support.run(winograd(machine, F32, 4, 40, 40, 64, 48, m=m), machine, arrays)
+    expected = convolved(images, filters, (1, 1, 1, 1))
+    error = abs(result - expected).max() / abs(expected).max()
+    assert error <= 1e-6
