@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.native.images.axes import WindowAxis
+from compiler.codegen.native.images.axes import WindowAxis, known_tiles
 from compiler.codegen.native.images.cells import Cells, pool_cells, pool_cells_gradient
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (
     depthwise_filter_gradient,
     depthwise_image_gradient,
 )
+from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.pooling import pool, pool_gradient
 from compiler.codegen.native.images.sliding import Windows
 from compiler.codegen.native.images.vectors import Channels
@@ -235,6 +236,78 @@ def test_pooling_is_that_of_the_op(machine: Machine, element: Type, is_open: boo
         [found] = support.run(sequence, machine, arrays, ["d_images"], sizes)
         expected = pooled(images, known, largest, divisor, arrays["d_out"])
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# columns, their windows' kernel and stride: too many taps to unroll
+WIDE = {"whole rows": (1100, 1100, 1), "overlapping": (400, 300, 7), "adjacent": (2100, 1050, 1050)}
+
+
+@on_machines
+@pytest.mark.parametrize("case", WIDE.values(), ids=WIDE)
+def test_code_of_wide_windows_is_a_loop_over_their_taps(machine: Machine, case) -> None:
+    size, kernel, stride = case
+    columns = WindowAxis(size, kernel, stride, 1, 0, (size - kernel) // stride + 1)
+    windows = Windows(2, axis(5, 3, 2, 1, 0), columns, Channels(machine, F32, 5))
+    images = np.random.default_rng(0).normal(size=(2, 5, size, 5)).astype(np.float32)
+    shape = (2, 2, columns.count, 5)
+    upstream = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    for largest in (True, False):
+        steps, output = pool(windows, largest), pooled(images, windows, largest, 0)
+        [found] = support.run(steps, machine, {"images": images, "out": empty(*shape)})
+        np.testing.assert_allclose(found, output, rtol=1e-5, atol=1e-6)
+        backward = pool_gradient(windows, largest)
+        arrays = {"images": images, "out": output, "d_out": upstream}
+        arrays["d_images"] = np.full_like(images, np.nan)
+        [found] = support.run(backward, machine, arrays, ["d_images"])
+        expected = pooled(images, windows, largest, 0, upstream)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        for call in (*steps.calls, *backward.calls):
+            assert len(call.kernel.text()) < 30_000
+
+
+AXES = [
+    WindowAxis(*sizes, up)
+    for sizes in [
+        (61, 3, 1, 1, 1, 61), (61, 3, 2, 1, 0, 30), (61, 5, 3, 2, 4, 21), (7, 2, 1, 1, 3, 12),
+        (1, 9, 1, 1, 8, 9), (30, 4, 1, 3, 5, 31), (8, 3, 1, 1, 2, 25),
+    ]
+    for up in (1, 2, 6)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", AXES, ids=str)
+def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: WindowAxis) -> None:
+    met = [
+        (x, u, place)
+        for x in range(axis.count)
+        for u in range(axis.kernel)
+        if (place := axis.element(x, u)) is not None and 0 <= place < axis.size
+    ]
+    found = [
+        (tile.first + k * tile.width + p, u, tile.base + k * tile.step + place)
+        for tile in known_tiles(axis, 4)
+        for k in range(tile.number)
+        for place, pairs in tile.uses
+        for p, u in pairs
+    ]
+    assert sorted(found) == met
+    n = Integers(None)
+    for x in range(axis.count):
+        first, end, element = axis.taps(n, x, axis.size)
+        taps = range(first, end, axis.period)
+        expected = [(u, place) for window, u, place in met if window == x]
+        places = [element + k * axis.advance for k in range(len(taps))]
+        assert [*zip(taps, places, strict=True)] == expected
+
+
+def test_tiles_are_found_without_a_walk_over_the_axis() -> None:
+    size = 1 << 40
+    assert [tile.number for tile in known_tiles(WindowAxis(size, 3, 1, 1, 1, size), 8)] == [
+        1, size // 8 - 2, 1,
+    ]  # fmt: skip
+    assert known_tiles(WindowAxis(size, size, 1, 1, 0, 1), 8) is None
+    assert known_tiles(WindowAxis(1, size, size, 1, 0, size), 8) is None
+    assert WindowAxis(1, size, 1, 1, size - 1, size, size).taps(Integers(None), 5, 1)[0] == size - 6
 
 
 @on_machines

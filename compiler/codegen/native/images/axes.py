@@ -13,6 +13,10 @@ Use = tuple[int, tuple[tuple[int, int], ...]]
 """An image position, and the pairs of a window of the tile and its tap that read it."""
 
 
+MAX_UNROLLED = 1024
+"""Maximum taps and windows in the code of one row of tiles; longer kernels are loops."""
+
+
 @dataclass(frozen=True)
 class WindowAxis:
     """An axis of `size` elements and the `count` windows on it.
@@ -28,11 +32,6 @@ class WindowAxis:
     before: int
     count: Size
     up: int = 1
-
-    @property
-    def is_open(self) -> bool:
-        """True if a size is unknown at compile time."""
-        return not (isinstance(self.size, int) and isinstance(self.count, int))
 
     @property
     def period(self) -> int:
@@ -57,15 +56,6 @@ class WindowAxis:
         place = x * self.stride - self.before + u * self.dilation
         return None if place % self.up else place // self.up
 
-    def first_taps(self) -> list[int]:
-        """The first tap that meets an element, for each x * stride - before modulo `up`."""
-        other = replace(self, stride=1, before=0)
-        taps = range(min(self.period, self.kernel))
-        return [
-            next((u for u in taps if other.element(phase, u) is not None), self.kernel)
-            for phase in range(self.up)
-        ]
-
     def taps(self, n: Integers, x: Index, size: Index) -> tuple[Index, Index, Index]:
         """First tap, end of taps and first element of window x, on an axis of `size`."""
         start = n.sub(n.mul(x, self.stride), self.before)
@@ -79,14 +69,19 @@ class WindowAxis:
         return first, end, n.div(n.max(place, 0), self.up)
 
     def _first_that_meets(self, n: Integers, start: Index, first: Index) -> Index:
-        """The first tap from `first` on that meets an element; behind the kernel if none does."""
+        """The first tap from `first` on that meets an element; behind the kernel if none does.
+
+        Tap u meets one if start + u * dilation is a multiple of `up`: u = -start / dilation modulo
+        `period`, for starts that divide by what `up` and `dilation` have in common.
+        """
+        common = self.up // self.period
         phase = n.mod(n.add(start, self.up * (self.before // self.up + 1)), self.up)
-        least = n.lookup(self.first_taps(), phase)
+        inverse = pow(self.dilation // common, -1, self.period)
+        least = n.mul(n.sub(self.period, n.div(phase, common)), inverse)
         positive = self.period * (self.kernel + abs(self.before) + 1)
         ahead = n.mod(n.add(n.sub(least, first), positive), self.period)
         found = n.add(first, ahead)
-        none = n.lookup([int(tap == self.kernel) for tap in self.first_taps()], phase)
-        return n.add(found, n.mul(none, self.kernel))
+        return n.add(found, n.mul(n.min(n.mod(phase, common), 1), self.kernel))
 
 
 @dataclass(frozen=True)
@@ -105,20 +100,50 @@ class Tiles:
     uses: tuple[Use, ...]
 
 
-def known_tiles(axis: WindowAxis, width: int) -> list[Tiles]:
-    """Tiles of at most `width` windows that cover an axis of known size."""
-    assert isinstance(axis.count, int)
+def known_tiles(axis: WindowAxis, width: int, limit: int = MAX_UNROLLED) -> list[Tiles] | None:
+    """Tiles of at most `width` windows that cover an axis of known size.
+
+    None for an axis of open size, and where the code of the tiles would have more than `limit` taps
+    and windows.
+    """
+    if not isinstance(axis.count, int) or not isinstance(axis.size, int):
+        return None
     width = -(-axis.count // -(-axis.count // width))
     width = -(-width // axis.up) * axis.up
+    if width * axis.kernel > limit * axis.up:
+        return None
     tiles: list[Tiles] = []
-    for first in range(0, axis.count, width):
+    first = 0
+    while first < axis.count:
         each = _known_tile(axis, first, min(width, axis.count - first))
+        each = replace(each, number=_equal_tiles(axis, each))
+        assert isinstance(each.number, int)
+        first += each.number * each.width
         if tiles and _continues(tiles[-1], each):
             last = tiles.pop()
             assert isinstance(last.number, int)
-            each = replace(last, number=last.number + 1)
+            each = replace(last, number=last.number + each.number)
         tiles.append(each)
+        if sum(map(_unrolled, tiles)) > limit:
+            return None
     return tiles
+
+
+def _unrolled(tiles: Tiles) -> int:
+    """The taps and windows in the code of a tile."""
+    return tiles.width + sum(len(pairs) for _, pairs in tiles.uses)
+
+
+def _equal_tiles(axis: WindowAxis, tile: Tiles) -> int:
+    """How many tiles from this one on lie wholly inside the axis, at least 1."""
+    assert isinstance(tile.first, int) and isinstance(axis.size, int)
+    assert isinstance(axis.count, int)
+    start = tile.first * axis.stride - axis.before
+    last = start + (tile.width - 1) * axis.stride + (axis.kernel - 1) * axis.dilation
+    room = axis.size * axis.up - 1 - last
+    if start < 0 or room < 0:
+        return 1
+    return min(1 + room // (tile.width * axis.stride), (axis.count - tile.first) // tile.width)
 
 
 def _continues(last: Tiles, each: Tiles) -> bool:

@@ -239,8 +239,9 @@ class _Sums:
         k, n, windows = self.k, self.k.n, self.plan.windows
         _, width, _, count = (n.of(each) for each in windows.sizes)
         columns = windows.columns
-        if not columns.is_open:
-            for tiles in known_tiles(columns, self.plan.width):
+        known = known_tiles(columns, self.plan.width)
+        if known is not None:
+            for tiles in known:
                 sums = self.tiles(image, y, tiles, sums)
             return sums
         inner, end = inner_tiles(columns, n, width, count, self.plan.width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from compiler.codegen.native.llvm_ir import I64, Function, Index, Value
@@ -78,16 +78,6 @@ class Integers:
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
         return self.function.intrinsic("smax", self.value(a), self.value(b))
-
-    def lookup(self, table: Sequence[int], index: Index) -> Index:
-        """An entry of a short table of small numbers that are not negative."""
-        if isinstance(index, int):
-            return table[index]
-        result = self.value(table[-1])
-        for place in reversed(range(len(table) - 1)):
-            is_here = self.function.compare("eq", index, self.value(place))
-            result = self.function.select(is_here, self.value(table[place]), result)
-        return result
 
     def value(self, number: Index) -> Value:
         """The number as an i64 operand."""

@@ -11,7 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.codegen.native.images.axes import Tiles, Use, WindowAxis, inner_tiles, known_tiles
+from compiler.codegen.native.images.axes import (
+    MAX_UNROLLED,
+    Tiles,
+    Use,
+    WindowAxis,
+    inner_tiles,
+    known_tiles,
+)
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import PiecePlace, Pixel, Results
 from compiler.codegen.native.images.vectors import Channels, Piece
@@ -128,16 +135,17 @@ class _Row:
 
     def emit(self) -> None:
         """Emit all columns."""
-        loops = self.loops
-        if not loops.columns.is_open:
-            for tiles in known_tiles(loops.columns, loops.width):
+        loops, columns = self.loops, self.loops.columns
+        known = known_tiles(columns, loops.width)
+        if known is not None:
+            for tiles in known:
                 self.tiles(tiles)
             return
         _, width, _, count = loops.sizes
-        if loops.columns.up > 1:
+        if columns.up > 1 or columns.kernel * loops.width > MAX_UNROLLED:
             loops.f.loop_if_any(0, count, 1, self.single)
             return
-        inner, end = inner_tiles(loops.columns, loops.n, width, count, loops.width)
+        inner, end = inner_tiles(columns, loops.n, width, count, loops.width)
         loops.f.loop_if_any(0, inner.first, 1, self.single)
         self.tiles(inner)
         loops.f.loop_if_any(end, count, 1, self.single)
