@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.analysis.memory_writes import linked, written
+from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.opdef import Slot, listed
@@ -73,11 +73,11 @@ class _Memory:
         if var.slot is not None:
             self.holders.setdefault(var.slot, []).append(var)
 
-    def invalidate(self, op: Op, var: Var) -> None:
+    def invalidate(self, aliases: Aliases[Var], var: Var) -> None:
         """Invalidate the vars in the bytes that an op overwrites when it writes `var`."""
         if var.slot is None:
             return
-        regions, same = written(op, var), linked(op, var)
+        regions, same = aliases.written(var), aliases.linked(var)
         self.holders[var.slot] = [
             each
             for each in self.holders.get(var.slot, [])
@@ -105,8 +105,9 @@ def _step(op: Op, memory: _Memory, watch: Watch | None) -> None:
             memory.delete(var)
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
+    aliases = Aliases(op)
     for var, array in results if watch is None else watch(op, results):
-        memory.invalidate(op, var)
+        memory.invalidate(aliases, var)
         memory.write(var, array)
 
 

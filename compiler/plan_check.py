@@ -7,11 +7,11 @@ buffers live at once do not overlap is checked by `compiler.pack.check`, when si
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from compiler.errors import PlanError
-from compiler.ir.analysis.memory_writes import linked, written
+from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_disjoint
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
@@ -63,15 +63,18 @@ class _Simulation:
         for value in _data_read(op):
             self._expect_valid(value, step.index, op)
         made = [value for values in op.outputs.values() for value in values]
+        aliases = Aliases(op)
         for value in made:
-            self._write(op, value, step.index)
+            self._write(op, aliases, value, step.index)
             self.holders.setdefault(value.storage[:2], {})[value.label] = value
             self.lost.pop(value.label, None)
 
-    def _write(self, op: PlannedOp, value: Value, index: int) -> None:
+    def _write(self, op: PlannedOp, aliases: Aliases[Value], value: Value, index: int) -> None:
         """Mark the values in the bytes that an op overwrites as lost."""
-        regions = written(op, value) if not op.body else [value.region]
-        same = {each.label for each in linked(op, value)} | {value.label}
+        regions = aliases.written(value) if not op.body else [value.region]
+        if not regions:
+            return
+        same = {each.label for each in aliases.linked(value)} | {value.label}
         held = self.holders.get(value.storage[:2], {})
         for other in list(held.values()):
             apart = (are_disjoint(value.type, r, other.type, other.region) for r in regions)
@@ -128,9 +131,10 @@ def _data_read(op: PlannedOp) -> Iterator[Value]:
 def _expect_live(plan: Plan, step: Step) -> None:
     """Check that every buffer a step uses, including its bodies, is live in it."""
     for op in _ops(step):
+        used = _used(op)
         for value in (value for value in op.values if value.place is Place.BUFFER):
             buffer = plan.buffers[int(value.home)]
-            if _is_used(op, value) and not buffer.start <= step.index < buffer.stop:
+            if id(value) in used and not buffer.start <= step.index < buffer.stop:
                 live = f"in steps {buffer.start} to {buffer.stop - 1}"
                 raise PlanError(
                     f"step {step.index} uses {value.label!r}, whose buffer is live {live}",
@@ -147,11 +151,12 @@ def _ops(step: Step) -> Iterator[PlannedOp]:
             yield from _ops(inner)
 
 
-def _is_used(op: PlannedOp, value: Value) -> bool:
+def _used(op: PlannedOp) -> set[int]:
+    """The values whose data an op reads or writes, by `id`."""
+    if op.kind == "delete_var":
+        return set()
     written = (each for values in op.outputs.values() for each in values)
-    return op.kind != "delete_var" and (
-        any(value is each for each in _data_read(op)) or any(value is each for each in written)
-    )
+    return {id(each) for each in (*_data_read(op), *written)}
 
 
 def _expect_in_place(step: Step) -> None:
@@ -159,16 +164,22 @@ def _expect_in_place(step: Step) -> None:
     for index, op in enumerate(step.ops):
         if op.body or op.kind == "delete_var":
             continue
+        aliases = Aliases(op)
         for slot, values in op.outputs.items():
             allowed = op.defn.overwritable_inputs(slot)
             declared = tuple(v for each in allowed for v in op.inputs.get(each, ()))
             buffered = (value for value in values if value.place is Place.BUFFER)
-            for value in (value for value in buffered if written(op, value)):
-                _expect_may_write(step, index, value, declared)
+            for value in (value for value in buffered if aliases.written(value)):
+                _expect_may_write(step, index, value, declared, aliases.linked(value))
 
 
-def _expect_may_write(step: Step, index: int, new: Value, declared: tuple[Value, ...]) -> None:
-    """Raise PlanError if `new` overwrites an input that the kernel may still read."""
+def _expect_may_write(
+    step: Step, index: int, new: Value, declared: tuple[Value, ...], linked: Sequence[Value]
+) -> None:
+    """Raise PlanError if `new` overwrites an input that the kernel may still read.
+
+    `declared` are inputs that the op may overwrite, `linked` those that alias `new`.
+    """
     op = step.ops[index]
     for number, other in enumerate(step.ops):
         for old in (v for v in _data_read(other) if v.storage == new.storage and v is not new):
@@ -178,7 +189,7 @@ def _expect_may_write(step: Step, index: int, new: Value, declared: tuple[Value,
             by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
             at_last = number <= index and by_element and old.type == new.type
             at_last = at_last and other.part == op.part
-            is_linked = any(old is each for each in linked(op, new))
+            is_linked = any(old is each for each in linked)
             if made_here or at_last or (number == index and (old in declared or is_linked)):
                 continue
             raise PlanError(

@@ -137,6 +137,11 @@ def test_where_size_alone_misleads_pressure_does_not() -> None:
     assert pack(SIZE_MISLEADS, align=1).height == lower_bound(SIZE_MISLEADS, align=1) == 9
 
 
+def test_values_of_one_step_are_not_compared_in_pairs() -> None:
+    lives = [Lifetime(1, 2, 64)] * 20_000
+    assert pack(lives, 64).height == 64 * len(lives)
+
+
 def test_what_overhangs_is_laid_earlier() -> None:
     assert laid(ORDERS_MISLEAD, tries=len(greedy.ORDERS)) == 4
     assert laid(ORDERS_MISLEAD, tries=8) == lower_bound(ORDERS_MISLEAD, align=1) == 3

@@ -50,15 +50,17 @@ class Names:
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = set(taken)
+        self._counts: dict[str, int] = {}
 
     def make(self, stem: str) -> str:
         """Return an unused name derived from `stem`."""
         stem = stem[:LONGEST_NAME].replace("@GRAD", "_grad")
         base = re.sub(r"\W", "_", stem, flags=re.ASCII)
         base = f"v{base}" if not base or base[0].isdigit() or keyword.iskeyword(base) else base
-        name, count = base, 0
+        name, count = base, self._counts.get(base, 0)
         while name in self.taken:
             count += 1
             name = f"{base}_{count}"
+        self._counts[base] = count
         self.taken.add(name)
         return name

@@ -17,7 +17,7 @@ TRIES = 4
 """Maximum number of times that all blocks are placed."""
 
 TILE = 64
-"""Steps per leaf of the tree of `Occupancy`; within a leaf, blocks are compared one by one."""
+"""Steps per leaf of the tree of `Occupancy`; within a leaf, lives are compared one by one."""
 
 ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
     # By time first: it reaches the bound most often and leaves the fewest gaps to search.
@@ -142,27 +142,29 @@ class Occupancy:
     `full` of a node is the bytes occupied in all its steps, by blocks that cover the node but not
     its parent; `some` those occupied in any of its steps. Both are flat sorted lists `low, high,
     low, high, …` of disjoint, non-adjacent ranges, so that a stack of any number of blocks, such as
-    the saved activations of a training step, is one range.
+    the saved activations of a training step, is one range. `tiles` of a leaf are the bytes occupied
+    by blocks of equal steps that cover a part of the leaf, by their first and last step.
     """
 
     def __init__(self) -> None:
         self.full: defaultdict[int, list[int]] = defaultdict(list)
         self.some: defaultdict[int, list[int]] = defaultdict(list)
-        self.tiles: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+        self.tiles: defaultdict[int, dict[tuple[int, int], list[int]]] = defaultdict(dict)
 
     def taken(self, cover: Cover) -> list[tuple[int, int]]:
         """Return the byte ranges occupied in any step of a cover, sorted, possibly with
         duplicates.
         """
         begin, end = cover.first, cover.last
-        ranges = [
-            (low, high)
+        flat = [
+            bounds
             for tile in cover.tiles
-            for low, high, first, last in self.tiles[tile]
+            for (first, last), bounds in self.tiles[tile].items()
             if first < end and begin < last
         ]
-        flat = [self.some[node] for node in cover.whole]
+        flat += [self.some[node] for node in cover.whole]
         flat += [self.full[node] for node in cover.above]
+        ranges: list[tuple[int, int]] = []
         for bounds in flat:
             ranges += zip(bounds[::2], bounds[1::2], strict=True)
         ranges.sort()
@@ -172,7 +174,7 @@ class Occupancy:
         """Mark the bytes `[offset, offset + size)` as occupied in the steps of a cover."""
         top = offset + size
         for tile in cover.tiles:
-            self.tiles[tile].append((offset, top, cover.first, cover.last))
+            _merge(self.tiles[tile].setdefault((cover.first, cover.last), []), offset, top)
         for node in cover.whole:
             _merge(self.full[node], offset, top)
             _merge(self.some[node], offset, top)

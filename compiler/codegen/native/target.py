@@ -108,6 +108,10 @@ def _code(frame: NativeFrame) -> list[str]:
     return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.written.texts)]
 
 
+MANY_OPERANDS = 256
+"""Most tensors of an op with kernels, whose code grows with each; it runs in NumPy beyond that."""
+
+
 # ---- steps -------------------------------------------------------------------------------------
 
 
@@ -135,6 +139,8 @@ def _emit(frame: Frame, step: Step) -> None:
 
 def _emit_native(frame: NativeFrame, step: Step) -> None:
     first, *others = step.ops
+    if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS:
+        raise NotLowered(f"the code of its kernels would grow with each of its {count} tensors")
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
         for kernel in global_reduction(frame, first):
             frame.loops(kernel)

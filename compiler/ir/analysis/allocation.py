@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
-from compiler.ir.analysis.memory_writes import linked, written
+from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.analysis.verifier import broken
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var
@@ -36,27 +36,29 @@ def check_stored(g: Graph) -> None:
         _check_sizes(g, vars)
     for step, ops in enumerate(kernels(g)):
         for op in ops:
+            aliases = Aliases(op)
             for var in (var for var in op.writes() if var.slot is not None):
                 others = held[var.slot] if var.slot is not None else []
-                found = next(clashes(ops, op, var, others, alive, step), None)
+                found = next(clashes(ops, op, aliases, var, others, alive, step), None)
                 if found is not None:
                     what = f"slot {var.slot} holds {found.label!r} and {var.label!r}"
                     raise broken("STORED", f"{what}, which live at once", op)
 
 
 def clashes(
-    ops: Sequence[Op], op: Op, var: Var, others: Sequence[Var], alive: Lives, step: int
-) -> Iterator[Var]:
+    ops: Sequence[Op], op: Op, aliases: Aliases[Var], var: Var, others: Sequence[Var],
+    alive: Lives, step: int,
+) -> Iterator[Var]:  # fmt: skip
     """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
     kernel `ops`, writes `var` at `step`.
 
     What a later op of the kernel writes is not live yet: whether that op overwrites `var`, or has
     `var` itself as a view, is decided where it writes.
     """
-    regions = written(op, var)
+    regions = aliases.written(var)
     if not regions:
         return
-    same_bytes = linked(op, var)
+    same_bytes = aliases.linked(var)
     later = {each for other in ops[ops.index(op) + 1 :] for each in other.writes()}
     for other in others:
         start, stop = alive[other]

@@ -6,7 +6,7 @@ Generic over the ops and vars of a graph and those of an execution plan, which a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from compiler.ir.opdef import OpDef
 from compiler.ir.opdef.slots import Share
@@ -80,25 +80,33 @@ def is_view(whole: Placed, part: Placed, share: Share) -> bool:
     return part.region == subregion(whole.region, whole.type, part.type, share)
 
 
-def written(op: Sharing[P], made: P) -> list[Region]:
-    """List the regions of its slot that an op writes to produce `made`."""
-    parts: list[Region] = []
-    pairs = [pair for pair in shared(op) if any(made is each for each in pair[:2])]
-    if any(part is made and is_view(whole, part, share) for whole, part, share in pairs):
-        return []
-    own = [each for held in op.outputs.values() for each in held]
-    joined = [p for p in pairs if p[0] is made and not any(p[1] is each for each in own)]
-    for whole, part, share in joined:
-        if is_view(whole, part, share):
-            continue
-        region = subregion(made.region, whole.type, part.type, share)
-        if region is None:
-            return [made.region]
-        parts.append(region)
-    return parts if joined else [made.region]
+class Aliases(Generic[P]):
+    """The operands of an op that may alias, found once for all of its outputs."""
 
+    def __init__(self, op: Sharing[P]) -> None:
+        self._outputs = {id(each) for values in op.outputs.values() for each in values}
+        self._pairs: dict[int, list[tuple[P, P, Share]]] = {}
+        for pair in shared(op):
+            for each in pair[:2]:
+                self._pairs.setdefault(id(each), []).append(pair)
 
-def linked(op: Sharing[P], made: P) -> list[P]:
-    """List the operands that alias an output of the op: its views, and values it is a view of."""
-    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and is_view(*p)]
-    return [each for pair in pairs for each in pair[:2]]
+    def written(self, made: P) -> list[Region]:
+        """List the regions of its slot that the op writes to produce `made`."""
+        parts: list[Region] = []
+        pairs = self._pairs.get(id(made), [])
+        if any(part is made and is_view(whole, part, share) for whole, part, share in pairs):
+            return []
+        joined = [p for p in pairs if p[0] is made and id(p[1]) not in self._outputs]
+        for whole, part, share in joined:
+            if is_view(whole, part, share):
+                continue
+            region = subregion(made.region, whole.type, part.type, share)
+            if region is None:
+                return [made.region]
+            parts.append(region)
+        return parts if joined else [made.region]
+
+    def linked(self, made: P) -> list[P]:
+        """List the operands that alias an output: its views, and values it is a view of."""
+        pairs = [pair for pair in self._pairs.get(id(made), []) if is_view(*pair)]
+        return [each for pair in pairs for each in pair[:2]]

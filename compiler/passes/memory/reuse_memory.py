@@ -5,9 +5,11 @@ copies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from compiler.ir.analysis.allocation import clashes
 from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
+from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, subregion
@@ -48,6 +50,15 @@ class ReuseMemory(Pass):
             var.slot, var.region = slot, region
 
 
+class _Kernel(NamedTuple):
+    """An op of a kernel, with what it may alias."""
+
+    step: int
+    ops: Sequence[Op]
+    op: Op
+    aliases: Aliases[Var]
+
+
 class _Planner:
     """One walk over the kernels in order; `parts` maps each sub-buffer to its containing buffer."""
 
@@ -65,25 +76,26 @@ class _Planner:
         for step, ops in enumerate(self.steps):
             dying = _dying(ops, step, self.live_ranges)
             for op in ops:
+                kernel = _Kernel(step, ops, op, Aliases(op))
                 for var in (v for v in op.writes() if v in self.live_ranges and not v.type.is_open):
-                    self._place(step, ops, op, var, dying)
+                    self._place(kernel, var, dying)
         for var in self.allocations:
             var.slot, var.region = None, WHOLE
 
-    def _place(self, step: int, ops: Sequence[Op], op: Op, var: Var, dying: Sequence[Var]) -> None:
+    def _place(self, kernel: _Kernel, var: Var, dying: Sequence[Var]) -> None:
         """Place a var in the slot it overwrites, as planned, over a dying var, or in a new slot."""
         if var.overwrites is not None and var.overwrites in self.allocations:
             return self._put(var, *self.allocations[var.overwrites])
-        if var in self.allocations and self._try_put(step, ops, op, var, *self.allocations[var]):
+        if var in self.allocations and self._try_put(kernel, var, *self.allocations[var]):
             return None
         if var in self.parts:
             place = self._sub_buffer(*self.parts[var], var)
-            if place is not None and self._try_put(step, ops, op, var, *place):
+            if place is not None and self._try_put(kernel, var, *place):
                 return None
         for old in dying:
             fits = old.type.nbytes == var.type.nbytes and old in self.allocations
-            fits = fits and may_reuse_memory(ops, old, var)
-            if fits and self._try_put(step, ops, op, var, *self.allocations[old]):
+            fits = fits and may_reuse_memory(kernel.ops, old, var)
+            if fits and self._try_put(kernel, var, *self.allocations[old]):
                 return None
         return self._put(var, *self._new_slot())
 
@@ -99,9 +111,7 @@ class _Planner:
         region = subregion(outer_region, whole.type, part.type, share)
         return None if region is None else (slot, region)
 
-    def _try_put(
-        self, step: int, ops: Sequence[Op], op: Op, var: Var, slot: int, region: Region
-    ) -> bool:
+    def _try_put(self, kernel: _Kernel, var: Var, slot: int, region: Region) -> bool:
         """Put a var in a place if it may be written there; return whether it was."""
         if region.is_strided and not supports_strided_rows(self.graph, var, region):
             return False
@@ -109,12 +119,13 @@ class _Planner:
         if var in self.kept and any(each in self.kept for each in others):
             return False  # results share memory with nothing
         if self.graph.overwriter(var) and any(
-            self.live_ranges[each][1] > step + 1 for each in others
+            self.live_ranges[each][1] > kernel.step + 1 for each in others
         ):
             return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
-        if any(clashes(ops, op, var, others, self.live_ranges, step)):
+        step, ops, op, aliases = kernel
+        if any(clashes(ops, op, aliases, var, others, self.live_ranges, step)):
             var.slot, var.region = before
             return False
         self._put(var, slot, region)
