@@ -56,7 +56,7 @@ class Attr(Generic[T]):
         self, kind: type[T], default: T | None, accepted: Accepted = ANY, item: type | None = None
     ) -> None:
         self.kind = kind
-        self.default = cast("T | None", _as_float32(default))
+        self.default = cast("T | None", as_float32(default))
         self.accepted = accepted
         self.item = item
         self.name = ""
@@ -106,7 +106,7 @@ class Attr(Generic[T]):
                 f"{op}: {where}attribute {self.name!r} is {_short(found)}, "
                 f"expected {self.accepted.expected(kind)}"
             )
-        return _as_float32(found)
+        return as_float32(found)
 
     def _wrong_type(self, op: str, value: Any, wanted: type, where: str = "") -> BadAttribute:
         got = type(value).__name__
@@ -115,10 +115,10 @@ class Attr(Generic[T]):
         )
 
 
-def _as_float32(value: Any) -> Any:
+def as_float32(value: Any) -> Any:
     """Round a number, or each item of a list, as the reference stores FLOAT attributes."""
     if isinstance(value, list):
-        return [_as_float32(item) for item in cast("list[Any]", value)]
+        return [as_float32(item) for item in cast("list[Any]", value)]
     if not isinstance(value, float) or not isfinite(value):
         return value
     return copysign(inf, value) if abs(value) > FLOAT32 else float(np.float32(value))

@@ -12,6 +12,7 @@ import numpy as np
 from compiler.errors import CompileError
 from compiler.interpret import evaluate
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef.slots import as_float32
 from compiler.ir.text.printer import show_op
 from compiler.ir.types import Array, is_floating
 from compiler.passes.base import Context, Fact, Pass, role_of
@@ -153,8 +154,8 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
 
 
 def _number(number: float) -> dict[str, Any]:
-    """Return the attributes of `fill_constant` for a number; as text if a float cannot represent
-    it.
+    """Return the attributes of `fill_constant` for a number; as text if the attribute, a float32,
+    cannot represent it.
     """
-    exact = {} if float(number) == number else {"str_value": str(number)}
+    exact = {} if as_float32(float(number)) == number else {"str_value": str(number)}
     return {"value": float(number), **exact}
