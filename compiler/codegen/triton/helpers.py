@@ -1,7 +1,8 @@
 """Helper functions for kernels: what NumPy has and Triton lacks.
 
 They are Triton source text, since a module includes the ones it uses, and work in Triton's
-interpreter too. Results are accurate to a few ulp of float32.
+interpreter too. Results are accurate to a few ulp of float32, of
+float64 to 1e-12.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def sortable(x):
 def expm1(x):
     """exp(x) - 1, by its series near 0."""
     if x.dtype == tl.float64:
-        near = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))
+        tail = 1 + x / 10 * (1 + x / 11 * (1 + x / 12 * (1 + x / 13 * (1 + x / 14))))
+        tail = 1 + x / 6 * (1 + x / 7 * (1 + x / 8 * (1 + x / 9 * tail)))
+        near = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * tail))))
     else:
         near = x * (0.0083333333 + x * (0.0013888889 + x * 0.00019841270))
         near = x + x * (x * (0.5 + x * (0.16666667 + x * (0.041666667 + near))))
@@ -121,7 +124,11 @@ def arctan(x):
     shifted = a > 0.2679491924311227
     a = tl.where(shifted, (1.7320508075688772 * a - 1) / (a + 1.7320508075688772), a)
     s = a * a
-    tail = 1 / 9.0 - s * (1 / 11.0 - s * (1 / 13.0 - s * (1 / 15.0 - s / 17.0)))
+    tail = 1 / 17.0
+    if x.dtype == tl.float64:
+        tail = 1 / 21.0 - s * (1 / 23.0 - s * (1 / 25.0 - s * (1 / 27.0 - s / 29.0)))
+        tail = 1 / 17.0 - s * (1 / 19.0 - s * tail)
+    tail = 1 / 9.0 - s * (1 / 11.0 - s * (1 / 13.0 - s * (1 / 15.0 - s * tail)))
     near = a * (1 - s * (1 / 3.0 - s * (1 / 5.0 - s * (1 / 7.0 - s * tail))))
     near = tl.where(shifted, near + 0.5235987755982989, near)
     return sign(x) * tl.where(turned, 1.5707963267948966 - near, near)

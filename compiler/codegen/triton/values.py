@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
@@ -28,6 +29,7 @@ from compiler.codegen.triton.numpy_names import TYPES, bare, call_text, helper_o
 from compiler.codegen.triton.random import DRAWS, draw_call
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
+from compiler.ir.opdef.slots import as_float32
 from compiler.ir.types import DType, Shape
 
 RESERVED = frozenset(
@@ -240,6 +242,8 @@ class Values:
         if dtype is DType.BF16:
             return self._rounded(term)
         text = self._value(term)
+        if dtype is DType.FP64 and _needs_float64(term):
+            return f"tl.full((), {text}, {TYPES[dtype]})"
         if dtype is None or not isinstance(term, Expr) or term.dtype is dtype:
             return text
         if dtype is DType.BOOL:
@@ -273,6 +277,12 @@ class Values:
         if size not in self.sizes:
             self.sizes[size] = self.names.make(str(size))
         return self.sizes[size]
+
+
+def _needs_float64(term: Term) -> bool:
+    """Whether a term is a number that float32, which Triton gives plain numbers, cannot hold."""
+    inner = term.args[0] if isinstance(term, Expr) and term.fn == "full" else term
+    return isinstance(inner, float) and isfinite(inner) and as_float32(inner) != inner
 
 
 def _is_tensor(term: Expr) -> bool:
