@@ -31,6 +31,8 @@ def parse_number(text: str, value: float, dtype: Any) -> float:
     stripped = text.strip()
     exact = stripped.lstrip("+-").isdigit()
     value = int(stripped) if exact else float(stripped) if stripped else value
+    if dtype.kind == "b":
+        return int(bool(value))
     return value if dtype.kind in "fV" else int(value)
 
 

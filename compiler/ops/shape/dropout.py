@@ -30,8 +30,8 @@ def dropout_generator(Seed: Array | None, fixed: bool, seed: int) -> np.random.G
 
 
 def keep_scale(probability: float, implementation: str, testing: bool) -> float:
-    """Return the scale of the kept elements."""
-    kept = 1.0 - probability
+    """Return the scale of the kept elements; their share is rounded to float32."""
+    kept = float(np.float32(1.0 - probability))
     if implementation == "downgrade_in_infer":
         return kept if testing else 1.0
     return 1.0 if testing or kept == 0.0 else 1.0 / kept
