@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
@@ -79,9 +77,9 @@ def _position(
 ) -> tuple[Number, Number]:
     """Return a sample's position on an axis, in double precision, and the side of its box."""
     first, last = (p.boxes.rois[at[0], edge] for edge in ((1, 3), (0, 2))[axis])
-    scale = first * 0.0 + float(np.float32(p.boxes.scale))
-    start = times(k, rounded(k, first), scale) - 0.5
-    side = k.maximum(times(k, rounded(k, last) + 1, scale) - 0.5 - start, 0.1)
+    scale, dtype = first * 0.0 + p.boxes.scale, p.boxes.precision
+    start = times(k, rounded(k, first, dtype), scale, dtype) - 0.5
+    side = k.maximum(times(k, rounded(k, last, dtype) + 1, scale, dtype) - 0.5 - start, 0.1)
     wide, cell = k.astype(side, DType.FP64), k.astype(at[2 + axis], DType.FP64)
     step_of_cell = wide / p.boxes.cells[axis]
     position = k.astype(start, DType.FP64) + cell * step_of_cell

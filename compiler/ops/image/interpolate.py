@@ -15,7 +15,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
-from compiler.ir.types import Array, Shape, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import interpolate_kernels
 from compiler.ops.image.interpolate_kernels import Resampling
 from compiler.ops.image.interpolate_numpy import (
@@ -112,18 +112,19 @@ class Interpolation(OpDef):
         """Return the scale of each axis from the attributes; empty if the sizes define it."""
         return []
 
-    def resampling(self, X: Shape, Out: Shape) -> list[Resampling]:
-        """Return the axes for the device kernels, from the input and output shapes."""
+    def resampling(self, X: TensorType, Out: TensorType) -> list[Resampling]:
+        """Return the axes for the device kernels, from the types of input and output."""
         method = (self.interp_method, self.align_corners, self.align_mode)
-        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, Out))
-        return interpolate_kernels.axes_of(sizes, counts, method, self.steps(len(sizes)))
+        sizes, counts = (image_sizes(each.shape, self.data_layout) for each in (X, Out))
+        steps, is_wide = self.steps(len(sizes)), X.dtype is DType.FP64
+        return interpolate_kernels.axes_of(sizes, counts, method, steps, is_wide)
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        axes = self.resampling(X.shape, Out.shape)
+        axes = self.resampling(X.type, Out.type)
         interpolate_kernels.resize(k, self.data_layout, axes, X, Out)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        axes = self.resampling(d_X.shape, d_Out.shape)
+        axes = self.resampling(d_X.type, d_Out.type)
         interpolate_kernels.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
 
 

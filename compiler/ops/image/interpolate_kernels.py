@@ -22,7 +22,10 @@ from compiler.ops.shared_kernels import everywhere
 
 @dataclass(frozen=True)
 class Resampling:
-    """One axis of `size` elements resampled to `count`; `factor` is its scale, 0 for none."""
+    """One axis of `size` elements resampled to `count`; `factor` is its scale, 0 for none.
+
+    `is_wide` if the elements are float64.
+    """
 
     size: Size
     count: Size
@@ -30,6 +33,7 @@ class Resampling:
     align_corners: bool
     align_mode: int
     factor: float
+    is_wide: bool
 
     @property
     def taps(self) -> int:
@@ -42,7 +46,7 @@ class Resampling:
         size, count = self.size, self.count
         if not isinstance(size, int) or not isinstance(count, int):
             return count
-        how = (self.method, self.align_corners, self.align_mode, self.factor)
+        how = (self.method, self.align_corners, self.align_mode, self.factor, self.is_wide)
         positions, _ = axis_taps(size, count, *how)
         reads = [np.unique(row) for row in positions]
         return int(np.bincount(np.concatenate(reads), minlength=1).max())
@@ -71,8 +75,8 @@ class Resampling:
             found = plain + 0.5 if self.align_corners else plain
             return k.minimum(k.astype(found, DType.INT32), last), 1.0
         if self.method == "bicubic":
-            found = plain if self.align_corners else k.astype(centred, DType.FP32)
-            return self._cubic(k, found, tap)
+            centred = centred if self.is_wide else k.astype(centred, DType.FP32)
+            return self._cubic(k, plain if self.align_corners else centred, tap)
         between = self.align_mode == 0 and not self.align_corners
         found = k.astype(k.maximum(centred, 0.0), DType.FP32) if between else plain
         first = k.minimum(k.astype(found, DType.INT32), last)
@@ -96,10 +100,13 @@ def axes_of(
     output_sizes: Sequence[Size],
     method: tuple[str, bool, int],
     factors: Sequence[float],
+    is_wide: bool,
 ) -> list[Resampling]:
     """Return the axes of images; `method` is its name, align_corners, align_mode."""
     pairs = enumerate(zip(sizes, output_sizes, strict=True))
-    return [Resampling(*pair, *method, factors[a] if factors else 0.0) for a, pair in pairs]
+    return [
+        Resampling(*pair, *method, factors[a] if factors else 0.0, is_wide) for a, pair in pairs
+    ]
 
 
 def resize(

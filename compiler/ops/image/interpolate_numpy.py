@@ -59,9 +59,18 @@ def axis_ratio(size: int, count: int, align_corners: bool, factor: float) -> np.
 
 
 def axis_taps(
-    size: int, count: int, method: str, align_corners: bool, align_mode: int, factor: float
+    size: int,
+    count: int,
+    method: str,
+    align_corners: bool,
+    align_mode: int,
+    factor: float,
+    is_wide: bool,
 ) -> tuple[Array, Array]:
-    """Return positions [count, taps] on an axis and their weights, for `count` output elements."""
+    """Return positions [count, taps] on an axis and their weights, for `count` output elements.
+
+    Positions are float32, except centred ones of bicubic resampling of float64 (`is_wide`).
+    """  # fmt: skip
     ratio, steps = axis_ratio(size, count, align_corners, factor), np.arange(count)
     plain = ratio * steps.astype(np.float32)
     centred = np.float64(ratio) * (steps + 0.5) - 0.5
@@ -69,7 +78,8 @@ def axis_taps(
         positions = (plain + 0.5 if align_corners else plain).astype(np.int64)[:, None]
         return np.minimum(positions, size - 1), np.ones(positions.shape)
     if method == "bicubic":
-        return cubic_taps(plain if align_corners else centred.astype(np.float32), size)
+        centred = centred if is_wide else centred.astype(np.float32)
+        return cubic_taps(plain if align_corners else centred, size)
     between = align_mode == 0 and not align_corners
     found = np.maximum(centred, 0) if between else plain
     first = np.minimum(found.astype(np.int64), size - 1)
@@ -127,7 +137,8 @@ def resize(
     images = images.astype(np.float32) if dtype.kind in "iu" else images
     for axis, count in enumerate(output_sizes):
         size, factor = images.shape[first + axis], factors[axis] if factors else 0
-        images = resample(images, first + axis, *axis_taps(size, count, *method, factor))
+        taps = axis_taps(size, count, *method, factor, images.dtype == np.float64)
+        images = resample(images, first + axis, *taps)
     return images.astype(dtype, copy=False)
 
 
@@ -142,7 +153,7 @@ def resize_gradient(
     first = 1 if is_channels_last(layout) else 2
     for axis, size in enumerate(sizes):
         count, factor = upstream.shape[first + axis], factors[axis] if factors else 0
-        taps = axis_taps(size, count, *method, factor)
+        taps = axis_taps(size, count, *method, factor, upstream.dtype == np.float64)
         upstream = resample_gradient(upstream, first + axis, *taps, size)
     return upstream
 

@@ -1,15 +1,13 @@
 """Device kernels of RoI pooling: one program per cell of each box and channel.
 
 The elements of a cell depend on data, so each program loops over its own cell, and gradients are
-accumulated with atomic adds where cells overlap, in any order. Edges are rounded in single
+accumulated with atomic adds where cells overlap, in any order. Edges are rounded in the boxes'
 precision, as on the host: an edge must not round to the other side of an integer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -29,6 +27,11 @@ class Boxes:
     images: Size
     scale: float
     cells: tuple[int, int]
+
+    @property
+    def precision(self) -> DType:
+        """The precision of coordinates: float64 if the boxes are, else float32."""
+        return DType.FP64 if self.rois.type.dtype is DType.FP64 else DType.FP32
 
     def image_index(self, k: KernelBuilder, box: Number) -> Number:
         """Return the image index of a box."""
@@ -79,38 +82,40 @@ def run_through(k: KernelBuilder, rows: Span, columns: Span, sizes: Shape) -> Ru
     )
 
 
-def rounded(k: KernelBuilder, value: Number) -> Number:
+def rounded(k: KernelBuilder, value: Number, dtype: DType) -> Number:
     """Return the nearest integer, halves rounded away from 0."""
-    single = k.astype(value, DType.FP32)
-    return k.astype(k.where(single < 0, single - 0.5, single + 0.5), DType.INT32)
+    held = k.astype(value, dtype)
+    return k.astype(k.where(held < 0, held - 0.5, held + 0.5), DType.INT32)
 
 
-def times(k: KernelBuilder, a: Number, b: Number) -> Number:
-    """Return a product rounded to single precision, never contracted to a fused multiply-add."""
-    return k.astype(k.astype(a, DType.FP64) * k.astype(b, DType.FP64), DType.FP32)
+def times(k: KernelBuilder, a: Number, b: Number, dtype: DType) -> Number:
+    """Return a product rounded to `dtype`; of float32, never part of a fused multiply-add."""
+    return k.astype(k.astype(a, DType.FP64) * k.astype(b, DType.FP64), dtype)
 
 
-def over(k: KernelBuilder, a: Number, count: int) -> Number:
-    """Return a quotient rounded to single precision."""
-    return k.astype(k.astype(a, DType.FP64) / count, DType.FP32)
+def over(k: KernelBuilder, a: Number, count: int, dtype: DType) -> Number:
+    """Return a quotient rounded to `dtype`."""
+    return k.astype(k.astype(a, DType.FP64) / count, dtype)
 
 
 def span(
-    k: KernelBuilder, cell: Number, start: Number, step: Number, shift: Number, size: Size
-) -> Span:
+    k: KernelBuilder, cell: Number, start: Number, step: Number, shift: Number, size: Size,
+    dtype: DType,
+) -> Span:  # fmt: skip
     """Return one cell of the host function `spans`."""
-    first = k.astype(k.floor(times(k, cell, step) + start), DType.INT32) + shift
-    last = k.astype(k.ceil(times(k, cell + 1, step) + start), DType.INT32) + shift
+    first = k.astype(k.floor(times(k, cell, step, dtype) + start), DType.INT32) + shift
+    last = k.astype(k.ceil(times(k, cell + 1, step, dtype) + start), DType.INT32) + shift
     return Span(k.clip(first, 0, k.size(size)), k.clip(last, 0, k.size(size)))
 
 
 def pooled_span(
-    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, size: Size
-) -> Span:
-    """Return a cell of `roi_pool` on an axis, for scaled edges."""
-    start, stop = rounded(k, first), rounded(k, last)
-    step = over(k, k.maximum(stop - start + 1, 1), cells)
-    return span(k, cell, step * 0.0, step, start, size)
+    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, size: Size,
+    dtype: DType,
+) -> Span:  # fmt: skip
+    """Return a cell of `roi_pool` on an axis, for scaled edges; cells are float32 in any case."""
+    start, stop = rounded(k, first, dtype), rounded(k, last, dtype)
+    step = over(k, k.maximum(stop - start + 1, 1), cells, DType.FP32)
+    return span(k, cell, step * 0.0, step, start, size, DType.FP32)
 
 
 def sensitive_span(
@@ -121,13 +126,14 @@ def sensitive_span(
     cells: int,
     size: Size,
     scale: float,
+    dtype: DType,
 ) -> Span:
     """Return a cell of `psroi_pool` on an axis, for unscaled edges."""
-    single = float(np.float32(scale))
-    start = times(k, rounded(k, first), k.astype(first * 0.0 + single, DType.FP32))
-    stop = times(k, rounded(k, last) + 1, k.astype(first * 0.0 + single, DType.FP32))
-    length = k.maximum(stop - start, float(np.float32(0.1)))
-    return span(k, cell, start, over(k, length, cells), 0, size)
+    held = k.astype(first * 0.0 + scale, dtype)
+    start = times(k, rounded(k, first, dtype), held, dtype)
+    stop = times(k, rounded(k, last, dtype) + 1, held, dtype)
+    length = k.maximum(stop - start, float(dtype.numpy.type(0.1)))
+    return span(k, cell, start, over(k, length, cells, dtype), 0, size, dtype)
 
 
 def largest(
@@ -137,8 +143,9 @@ def largest(
     """Emit a kernel for the maximum of each cell, and its flat index."""
     box, c, i, j = k.grid(boxes.rois.shape[0], X.shape[1], *boxes.cells)
     cells, sizes = boxes.cells, X.shape[2:]
-    rows = pooled_span(k, boxes.edge(box, 1), boxes.edge(box, 3), i, cells[0], sizes[0])
-    columns = pooled_span(k, boxes.edge(box, 0), boxes.edge(box, 2), j, cells[1], sizes[1])
+    left, top, right, bottom = (boxes.edge(box, which) for which in range(4))
+    rows = pooled_span(k, top, bottom, i, cells[0], sizes[0], boxes.precision)
+    columns = pooled_span(k, left, right, j, cells[1], sizes[1], boxes.precision)
     run = run_through(k, rows, columns, sizes)
     value = X[boxes.image_index(k, box), c, run.y, run.x]
     best = k.max(value, run.iteration)
@@ -174,27 +181,29 @@ class Samples:
     start: Number
     step: Number
     count: Number
+    dtype: DType
 
     def at(self, k: KernelBuilder, iteration: Number, size: Size) -> list[tuple[Number, Number]]:
         """Return the two elements around a sample, and their weights."""
-        position = self.start + (k.astype(iteration, DType.FP32) + 0.5) * self.step
+        position = self.start + (k.astype(iteration, self.dtype) + 0.5) * self.step
         last = k.size(size) - 1
-        counted = (position >= -1.0) & (position <= k.astype(k.size(size), DType.FP32))
+        counted = (position >= -1.0) & (position <= k.astype(k.size(size), self.dtype))
         clamped = k.maximum(k.where(counted, position, 0.0), 0.0)
         low = k.minimum(k.astype(clamped, DType.INT32), last)
-        share = k.where(low >= last, 0.0, clamped - k.astype(low, DType.FP32))
+        share = k.where(low >= last, 0.0, clamped - k.astype(low, self.dtype))
         weights = (k.where(counted, 1.0 - share, 0.0), k.where(counted, share, 0.0))
         return [(low, weights[0]), (k.minimum(low + 1, last), weights[1])]
 
 
 def samples(
-    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, ratio: int
-) -> Samples:
+    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, ratio: int,
+    dtype: DType,
+) -> Samples:  # fmt: skip
     """Return one cell of `aligned_weights`: `ratio` samples, or as many as it has elements."""
-    step = over(k, k.maximum(last - first, 1.0), cells)
+    step = over(k, k.maximum(last - first, 1.0), cells, dtype)
     count = ratio if ratio > 0 else k.astype(k.ceil(step), DType.INT32)
-    start = k.astype(first, DType.FP32) + k.astype(cell, DType.FP32) * step
-    return Samples(start, step / (count if ratio > 0 else k.astype(count, DType.FP32)), count)
+    start = k.astype(first, dtype) + k.astype(cell, dtype) * step
+    return Samples(start, step / (count if ratio > 0 else k.astype(count, dtype)), count, dtype)
 
 
 def aligned(
@@ -205,8 +214,9 @@ def aligned(
     Each sample reads four elements: row, column and weight.
     """
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
-    down = samples(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0], ratio)
-    across = samples(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1], ratio)
+    left, top, right, bottom = (boxes.edge(box, which) for which in range(4))
+    down = samples(k, top, bottom, i, boxes.cells[0], ratio, boxes.precision)
+    across = samples(k, left, right, j, boxes.cells[1], ratio, boxes.precision)
     count = down.count * across.count
     iteration = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
     rows = down.at(k, k.div(iteration, across.count), sizes[0])
@@ -215,9 +225,9 @@ def aligned(
     return (box, c, i, j), iteration, count, elements
 
 
-def divisor(k: KernelBuilder, count: Number) -> Number:
+def divisor(k: KernelBuilder, count: Number, dtype: DType) -> Number:
     """Return the divisor of the mean of `count` samples."""
-    return count if isinstance(count, int) else k.astype(k.maximum(count, 1), DType.FP32)
+    return count if isinstance(count, int) else k.astype(k.maximum(count, 1), dtype)
 
 
 def aligned_means(
@@ -229,7 +239,7 @@ def aligned_means(
     for y, x, weight in elements:
         value = X[image, at[1], y, x] * weight
         total = value if total is None else total + value
-    k.store(Out, at, k.sum(total, iteration) / divisor(k, count))
+    k.store(Out, at, k.sum(total, iteration) / divisor(k, count, boxes.precision))
 
 
 def aligned_gradient(
@@ -239,7 +249,7 @@ def aligned_gradient(
     fill(k, d_X, 0)
     at, _, count, elements = aligned(k, boxes, d_X.shape[1], d_X.shape[2:], ratio)
     image = boxes.image_index(k, at[0])
-    upstream = d_Out[at] / divisor(k, count)
+    upstream = d_Out[at] / divisor(k, count, boxes.precision)
     for y, x, weight in elements:
         k.add(d_X, (image, at[1], y, x), upstream * weight)
 
@@ -254,8 +264,9 @@ def sensitive(
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     cells = boxes.cells
     left, top, right, bottom = (boxes.rois[box, edge] for edge in range(4))
-    rows = sensitive_span(k, top, bottom, i, cells[0], sizes[0], boxes.scale)
-    columns = sensitive_span(k, left, right, j, cells[1], sizes[1], boxes.scale)
+    how = (boxes.scale, boxes.precision)
+    rows = sensitive_span(k, top, bottom, i, cells[0], sizes[0], *how)
+    columns = sensitive_span(k, left, right, j, cells[1], sizes[1], *how)
     run = run_through(k, rows, columns, sizes)
     return (box, c, i, j), (c * cells[0] + i) * cells[1] + j, run
 

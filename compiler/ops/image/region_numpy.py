@@ -32,21 +32,26 @@ def away_from_zero(values: Array) -> Array:
     return np.trunc(values + np.copysign(0.5, values))
 
 
-def spans(start: float, step: float, cells: int, size: int, shift: int) -> list[tuple[int, int]]:
-    """Return start and stop of the cells of an axis, shifted by `shift` and clamped to the axis."""
+def spans(
+    start: np.floating, step: np.floating, cells: int, size: int, shift: int
+) -> list[tuple[int, int]]:
+    """Return start and stop of the cells of an axis, shifted by `shift` and clamped to the axis.
+
+    Computed in the precision of `start` and `step`.
+    """
     found: list[tuple[int, int]] = []
     for cell in range(cells):
-        first = int(np.floor(np.float32(cell) * np.float32(step) + np.float32(start))) + shift
-        last = int(np.ceil(np.float32(cell + 1) * np.float32(step) + np.float32(start))) + shift
+        first = int(np.floor(step.dtype.type(cell) * step + start)) + shift
+        last = int(np.ceil(step.dtype.type(cell + 1) * step + start)) + shift
         found.append((min(max(first, 0), size), min(max(last, 0), size)))
     return found
 
 
 def pooled_span(first: float, last: float, cells: int, size: int) -> list[tuple[int, int]]:
-    """Return the cells of `roi_pool` on an axis, for scaled edges."""
-    start, stop = (int(edge) for edge in away_from_zero(np.array([first, last], np.float32)))
+    """Return the cells of `roi_pool` on an axis, for scaled edges; cells are float32 always."""
+    start, stop = (int(edge) for edge in away_from_zero(np.array([first, last])))
     step = np.float32(max(stop - start + 1, 1)) / np.float32(cells)
-    return spans(0.0, float(step), cells, size, start)
+    return spans(np.float32(0), step, cells, size, start)
 
 
 def aligned_weights(

@@ -224,16 +224,20 @@ class RoiAlign(RegionPooling, op="roi_align"):
 
 
 def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[Any]:
-    """Return the rows and columns of `psroi_pool` cells of a box; edges are rounded first."""
-    left, top, right, bottom = away_from_zero(box.astype(np.float32))
+    """Return the rows and columns of `psroi_pool` cells of a box; edges are rounded first.
+
+    Computed in float64 if the box is, else in float32.
+    """
+    number = np.float64 if box.dtype == np.float64 else np.float32
+    left, top, right, bottom = away_from_zero(box.astype(number))
     found: list[Any] = []
     for first, last, count, size in (
         (top, bottom, cells[0], sizes[0]),
         (left, right, cells[1], sizes[1]),
     ):
-        start = np.float32(first) * np.float32(scale)
-        length = max(np.float32(last + 1) * np.float32(scale) - start, np.float32(0.1))
-        found.append(spans(float(start), float(length / np.float32(count)), count, size, 0))
+        start = first * number(scale)
+        length = max((last + number(1)) * number(scale) - start, number(0.1))
+        found.append(spans(start, length / number(count), count, size, 0))
     return found
 
 
