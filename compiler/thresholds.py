@@ -14,11 +14,16 @@ which code is generated, and so never what a compiled module computes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache, wraps
 from types import MappingProxyType
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +97,25 @@ def observed() -> Generator[set[str]]:
         yield names
     finally:
         _OBSERVED.reset(token)
+
+
+def cached_by_thresholds(maxsize: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Cache a function of hashable arguments that compares sizes with thresholds.
+
+    Results are cached for their lowered values, and not while comparisons are observed.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @lru_cache(maxsize)
+        def cached(values: Hashable, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            return function(*args, **kwargs)
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            if _OBSERVED.get() is not None:
+                return function(*args, **kwargs)
+            return cached(frozenset(_LOWERED.get().items()), *args, **kwargs)
+
+        return call
+
+    return decorate

@@ -6,8 +6,6 @@ results agree to the rounding of sums.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.frame import NativeFrame
@@ -20,9 +18,12 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.index import Indices, named
 from compiler.ir.dims import product
 from compiler.ir.types import HALVES, DType
+from compiler.thresholds import cached_by_thresholds, threshold
 
-BLOCK = 4096
-"""Elements of a unit of work."""
+BLOCK = threshold(
+    "widening_block", 4096, "elements", "a unit of widening factors to float32 has so many",
+    small=48,
+)  # fmt: skip
 
 
 def product_type(
@@ -66,11 +67,11 @@ def widened(frame: NativeFrame, half: NumpyOperand) -> NumpyOperand:
         raise NotLowered("a factor in half precision has gaps")
     nbytes = product([count, 6])
     function = _widening(frame.machine, half.type.dtype)
-    kernel = NativeKernel([function], (count + (BLOCK - 1)) // BLOCK, 0, nbytes)
+    kernel = NativeKernel([function], (count + (BLOCK.value - 1)) // BLOCK.value, 0, nbytes)
     return frame.prepared(kernel, [half], [count], half.shape, DType.FP32)
 
 
-@lru_cache
+@cached_by_thresholds(128)
 def _widening(machine: Machine, dtype: DType) -> Function:
     """The function that widens halves; its slots are they, float32, and the number of elements."""
     name = f"widen_{dtype.name.lower()}"
@@ -86,8 +87,8 @@ def _widening(machine: Machine, dtype: DType) -> Function:
 
         return element
 
-    start = f.index(indices.mul(first, BLOCK))
-    stop = f.index(indices.least(indices.mul(last, BLOCK), count))
+    start = f.index(indices.mul(first, BLOCK.value))
+    stop = f.index(indices.least(indices.mul(last, BLOCK.value), count))
     length = f.binary("and", f.sub(stop, start), f.constant(I64, -vector.lanes))
     whole = f.add(start, length)
     f.loop_if_any(start, whole, vector.lanes, convert(vector))

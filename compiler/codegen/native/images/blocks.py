@@ -11,9 +11,16 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-COLUMNS, ROWS = 4, 16
-"""Blocks of a unit along the axes that are contiguous in X and in Out."""
+COLUMNS = threshold(
+    "transpose_columns", 4, "blocks", "a unit of a transposition has so many along X's last axis",
+    small=1,
+)  # fmt: skip
+ROWS = threshold(
+    "transpose_rows", 16, "blocks", "a unit of a transposition has so many along Out's last axis",
+    small=1,
+)  # fmt: skip
 
 
 def block_kernel(given: Transposition) -> NativeKernel:
@@ -21,7 +28,7 @@ def block_kernel(given: Transposition) -> NativeKernel:
     walk, block = Walk(given), block_size(given.machine, given.element)
     across, along = len(given.order) - 1, given.order[-1]
     outer = [axis for axis in given.order if axis not in (across, along)]
-    wide, tall = COLUMNS * block, ROWS * block
+    wide, tall = COLUMNS.value * block, ROWS.value * block
 
     def unit(number: Value, _: list[Value]) -> list[Value]:
         n = walk.n

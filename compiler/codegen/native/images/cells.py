@@ -20,9 +20,12 @@ from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import Size, product
+from compiler.thresholds import threshold
 
-GROUP = 8
-"""Vectors of channels in a unit: long runs of memory."""
+GROUP = threshold(
+    "cell_vectors", 8, "vectors", "a unit of a pooling of cells has so many vectors of channels",
+    small=1,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Cells:
     @property
     def groups(self) -> int:
         """Groups of channel vectors."""
-        return -(-self.channels.vectors // GROUP)
+        return -(-self.channels.vectors // GROUP.value)
 
     @property
     def name(self) -> str:
@@ -163,12 +166,12 @@ class _Kernel:
     def groups(self, emit: Callable[[_Group], object]) -> None:
         """Emit the loop over groups of channels of cells."""
         channels = self.cells.channels
-        whole, rest = divmod(channels.full, GROUP)
+        whole, rest = divmod(channels.full, GROUP.value)
         last = [channels.piece] * rest + ([channels.rest] if channels.rest else [])
 
         def unit(number: Value) -> None:
             cell, group = self.n.divmod(number, self.cells.groups)
-            full = [channels.piece] * GROUP
+            full = [channels.piece] * GROUP.value
             if not whole or not last:
                 emit(self._group(cell, group, full if whole else last))
                 return
@@ -187,7 +190,7 @@ class _Kernel:
         height, width, rows, columns = self.sizes
         rest, x = n.divmod(cell, columns)
         image, y = n.divmod(rest, rows)
-        channel = n.value(n.mul(group, GROUP * channels.lanes))
+        channel = n.value(n.mul(group, GROUP.value * channels.lanes))
         (top, bottom), (left, right) = self.edges(y, height, rows), self.edges(x, width, columns)
         first = n.mul(image, height, width)
         pixel = Pixel(image, y, x, cell)

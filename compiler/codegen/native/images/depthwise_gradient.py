@@ -14,7 +14,12 @@ from compiler.codegen.native.images.depthwise import (
     tile_width,
 )
 from compiler.codegen.native.images.results import NO_EPILOGUE, NO_OUTPUT, Opened, begin
-from compiler.codegen.native.images.sliding import Windows, renamed, sliding_kernel
+from compiler.codegen.native.images.sliding import (
+    TILE_WINDOWS,
+    Windows,
+    renamed,
+    sliding_kernel,
+)
 from compiler.codegen.native.images.vectors import Piece
 from compiler.codegen.native.images.windows import Source, Tile, WindowBody
 from compiler.codegen.native.kernel import NativeKernel, entry
@@ -22,6 +27,7 @@ from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zer
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
+from compiler.thresholds import threshold
 
 _AddRow: TypeAlias = Callable[[Value, list[Value]], list[Value]]
 """Adds a row of taps, from the address of its elements and the sums of the row."""
@@ -115,6 +121,12 @@ def depthwise_filter_gradient(windows: Windows, multiplier: int = 1) -> Steps:
     return Steps((sums, _collect_kernel(plan)), (), {"partials": size})
 
 
+UNITS = threshold(
+    "depthwise_units", 16, "units",
+    "rows of windows are divided into parts until a depthwise filter gradient has so many", small=3,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class _Plan:
     """How the gradient by filters is divided: rows of windows in parts, rows of taps in groups."""
@@ -129,9 +141,9 @@ class _Plan:
     def make(windows: Windows, multiplier: int) -> _Plan:
         """As many rows of taps as leave registers for a tile's gradients."""
         registers = windows.channels.machine.registers
-        width = 8 if registers > 16 else 4
+        width = min(8 if registers > 16 else 4, TILE_WINDOWS.value)
         room = (registers - width - 2) // windows.columns.kernel
-        parts = -(-16 // windows.channels.vectors)
+        parts = -(-UNITS.value // windows.channels.vectors)
         if isinstance(windows.rows.count, int):
             parts = min(parts, windows.rows.count)
         return _Plan(windows, multiplier, parts, max(1, min(room, windows.rows.kernel)), width)

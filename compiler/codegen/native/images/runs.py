@@ -8,9 +8,12 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-RUN_BYTES = 1 << 14
-"""The bytes that a unit copies: some runs, or a part of a long one."""
+RUN_BYTES = threshold(
+    "run_bytes", 1 << 14, "bytes", "a unit of a copy has some runs of so many, or a part of one",
+    small=48,
+)  # fmt: skip
 
 
 def run_kernel(given: Transposition) -> NativeKernel:
@@ -34,7 +37,7 @@ class _Runs:
 
     def __init__(self, given: Transposition) -> None:
         self.given = given
-        self.room = RUN_BYTES // given.element.nbytes
+        self.room = RUN_BYTES.value // given.element.nbytes
         run = given.sizes[-1]
         self.is_short = isinstance(run, int) and run <= self.room
         self.group = max(1, self.room // run) if isinstance(run, int) else 1

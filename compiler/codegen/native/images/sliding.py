@@ -15,6 +15,11 @@ from compiler.codegen.native.products.contraction import Call
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import Size
+from compiler.thresholds import threshold
+
+TILE_WINDOWS = threshold(
+    "tile_windows", 8, "windows", "a tile of a sliding window has at most so many", small=2
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def sliding_kernel(
     """Return a kernel of windows over `arrays` that writes "out" and what the epilogue names.
 
     `make` gives the body and the arrays under the windows, `flops` the operations of a tap,
-    `width` the windows of a tile.
+    `width` the windows of a tile, at most.
     """
     label = "_".join(each for each in (name, windows.name, epilogue.label) if each)
     channels = windows.channels
@@ -78,7 +83,7 @@ def sliding_kernel(
     height, wide, out_height, out_wide = (k.n.of(each) for each in windows.sizes)
     loops = WindowLoops(
         k.f, k.n, windows.rows, windows.columns, (height, wide, out_height, out_wide), channels,
-        sources, k.results, body, width,
+        sources, k.results, body, min(width, TILE_WINDOWS.value),
     )  # fmt: skip
 
     def unit(number: Value, _: list[Value]) -> list[Value]:

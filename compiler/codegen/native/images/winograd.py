@@ -23,8 +23,24 @@ from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.ir.dims import Size
+from compiler.thresholds import threshold
 
 __all__ = ["BLOCK", "BlockedSteps", "pays", "winograd"]
+
+
+MIN_CHANNELS = threshold(
+    "winograd_channels", 16, "channels",
+    "convolutions with fewer channels or filters do not use Winograd's algorithm", small=3,
+)  # fmt: skip
+TRANSFORMS = threshold(
+    "winograd_transforms", 100, "percent of their cost",
+    "transforms cost so much where Winograd's algorithm is compared with direct convolution",
+    small=5,
+)  # fmt: skip
+OPEN = threshold(
+    "winograd_open_size", 32, "rows and columns", "images of open size are assumed to have so many",
+    small=6,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,22 +94,20 @@ def pays(N: Size, C: int, H: Size, W: Size, F: int, machine: Machine = AVX512) -
     A cost in vector operations: products of either algorithm, or the reading of filters from memory
     where that takes longer; loads, operations and stores of the transforms.
     """
-    if min(C, F) < 16:
+    if min(C, F) < MIN_CHANNELS.value:
         return 0
-    height, width = (each if isinstance(each, int) else OPEN for each in (H, W))
+    height, width = (each if isinstance(each, int) else OPEN.value for each in (H, W))
     lanes, images = machine.lanes(F32), N if isinstance(N, int) else 1
     channels, filters = -(-C // lanes), -(-F // lanes)
+    transforms = TRANSFORMS.value / 100
     costs = {0: float(9 * C * filters * max(images * height * width, _READ))}
     for m in (4, 2):
         tiles = images * -(-height // m) * -(-width // m)
         image, result = _TRANSFORMS[m]
         products = (m + 2) ** 2 * C * filters * max(1.1 * tiles, _READ)
-        costs[m] = products + tiles * (image * channels + result * filters)
+        costs[m] = products + tiles * (image * channels + result * filters) * transforms
     return min(costs, key=lambda each: costs[each])
 
-
-OPEN = 32
-"""Rows or columns that images of open size are assumed to have."""
 
 _READ = 10.0
 """The cost of a vector of filters from memory, in vector multiplications."""

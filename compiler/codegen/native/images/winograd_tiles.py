@@ -11,18 +11,25 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent
 from compiler.ir.dims import Dim, Size, product
+from compiler.thresholds import threshold
 
 BLOCK = Dim.named("block_of_tiles")
 """The number of the current block, an open size of kernels that run once for each block."""
 
-CACHE = 2_200_000
-"""Bytes of transformed elements and products of a block that are read again soon enough."""
-
-OPEN_BLOCKS, OPEN_TILES = (24, 48, 96, 192), 192
-"""Tiles of a block of open images, and how many tiles all images are assumed to have."""
-
-LAST_CACHE = 16_000_000
-"""Bytes of transformed filters that are read again without a trip to memory."""
+CACHE = threshold(
+    "winograd_block", 2_200_000, "bytes",
+    "transformed elements and products of a block of tiles have no more", small=9000,
+)  # fmt: skip
+LAST_CACHE = threshold(
+    "winograd_filters", 16_000_000, "bytes",
+    "blocks of tiles are larger where transformed filters have more", small=512,
+)  # fmt: skip
+OPEN_TILES = threshold(
+    "winograd_open_tiles", 192, "tiles",
+    "images of open size are assumed to have so many; a block of theirs has no more", small=8,
+)  # fmt: skip
+OPEN_BLOCKS = (8, 4, 2, 1)
+"""The blocks that those tiles may be divided into."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,9 @@ class WinogradTiles:
         """Choose the number of rows of tiles, or of tiles, in a block."""
         one = WinogradTiles(machine, element, m, batch, size, padding, channels, filters, 1)
         if one.is_open:
-            rows = min(OPEN_BLOCKS, key=lambda rows: _traffic(one, rows, OPEN_TILES, 1))
+            total = OPEN_TILES.value
+            sizes = (total // each for each in OPEN_BLOCKS)
+            rows = min(sizes, key=lambda rows: _traffic(one, rows, total, 1))
             return replace(one, rows=rows)
         height, width = map(_number, one.grid)
         total = one.total if isinstance(one.total, int) else height
@@ -223,7 +232,7 @@ def _traffic(tiles: WinogradTiles, rows: int, total: int, width: int) -> float:
     blocks = -(-total // rows)
     filters = positions * tiles.channels * tiles.padded_filters * nbytes
     row = positions * width * (tiles.channels + tiles.padded_filters) * nbytes
-    again = 1.0 if filters > LAST_CACHE else 0.2
-    beyond = 3.0 if rows * row > CACHE else 1.0
+    again = 1.0 if filters > LAST_CACHE.value else 0.2
+    beyond = 3.0 if rows * row > CACHE.value else 1.0
     few = 1.0 + 6.0 / (rows * width)
     return blocks * (filters * again * few + rows * row * beyond)

@@ -24,12 +24,19 @@ from compiler.codegen.native.products.parts import sum_of_parts
 from compiler.codegen.native.products.tiles import SECOND_CACHE, assumed, choose_tiling, extent
 from compiler.codegen.native.products.transposed_parts import transposed_sum_of_parts
 from compiler.ir.dims import Size, product
+from compiler.thresholds import threshold
 
-LEAST_STEPS = 1024
-"""Steps of the sum in a part, at least: fewer make the adding of parts dear."""
-
-MANY_ROWS, WIDE_ROW = 96, 256
-"""Rows of the filters' gradient, and bytes of a pixel, from which packing of d_out pays."""
+LEAST_STEPS = threshold(
+    "filter_gradient_steps", 1024, "steps of a sum",
+    "a part of a filter gradient has at least so many", small=6,
+)  # fmt: skip
+MANY_ROWS = threshold(
+    "filter_gradient_rows", 96, "rows", "those of a filter gradient from which d_out is packed",
+    small=6,
+)  # fmt: skip
+WIDE_ROW = threshold(
+    "filter_gradient_pixel", 256, "bytes", "pixels of d_out that are packed have more", small=8
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ def _summed(machine: Machine, spec: Contraction, names: tuple[str, str]) -> Step
     """The contraction; the output's gradient is packed first where many rows read it."""
     rows = product(axis.count for axis in spec.rows)
     columns = assumed(spec.columns.count)
-    if assumed(rows) >= MANY_ROWS and columns > WIDE_ROW // spec.element.nbytes:
+    if assumed(rows) >= MANY_ROWS.value and columns > WIDE_ROW.value // spec.element.nbytes:
         return packed_steps(spec, machine, False, names=names)
     tiling = choose_tiling(machine, spec.element, extent(spec), False)
     call = contraction_kernel(spec, machine, tiling)
@@ -77,7 +84,7 @@ def _summed(machine: Machine, spec: Contraction, names: tuple[str, str]) -> Step
 def _division(conv: Convolution) -> Division:
     """Parts that read no more than the second cache holds, but do enough steps."""
     nbytes = 4 * (conv.group_channels + conv.group_filters)
-    steps = max(LEAST_STEPS, SECOND_CACHE // nbytes)
+    steps = max(LEAST_STEPS.value, SECOND_CACHE.value // nbytes)
     pixels = product(conv.out_size)
     if not isinstance(pixels, int):
         return Division(1)

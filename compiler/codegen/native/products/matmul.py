@@ -22,9 +22,11 @@ from compiler.codegen.native.products.tiles import (
     few_rows_tiling,
 )
 from compiler.ir.dims import Size, is_multiple, product
+from compiler.thresholds import threshold
 
-FEW_ROWS = 24
-"""Rows up to which a right operand in rows is read where it is instead of being packed."""
+FEW_ROWS = threshold(
+    "few_rows", 24, "rows", "a right operand in rows is packed for a product of more", small=3
+)
 
 
 def matmul(
@@ -66,8 +68,8 @@ def _reads_in_place(machine: Machine, spec: Contraction) -> bool:
     if machine.registers == 32 and not (machine.has_masks or is_multiple(columns, lanes)):
         return False
     rows = product(axis.count for axis in spec.rows)
-    small = assumed(columns) * assumed(depth) * spec.element.nbytes <= FIRST_CACHE
-    return small or assumed(rows) <= FEW_ROWS
+    small = assumed(columns) * assumed(depth) * spec.element.nbytes <= FIRST_CACHE.value
+    return small or assumed(rows) <= FEW_ROWS.value
 
 
 def _contraction(

@@ -19,6 +19,11 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.place import Pointers
 from compiler.codegen.native.products.tiles import Tiling, assumed
 from compiler.ir.dims import Size, product
+from compiler.thresholds import threshold
+
+BLOCK = threshold(
+    "parts_block", 16_384, "elements", "a unit of a sum of partial results has so many", small=32
+)
 
 
 def sum_of_parts(
@@ -35,7 +40,7 @@ def sum_of_parts(
         {"parts": element, "out": element},
     )  # fmt: skip
     vectors = min(4, -(-assumed(columns.count) // machine.lanes(element)))
-    block = max(1, 16_384 // assumed(columns.count))
+    block = max(1, BLOCK.value // assumed(columns.count))
     return contraction_kernel(spec, machine, Tiling(vectors, 1, 1, 1, "tiles", block), _Sum)
 
 

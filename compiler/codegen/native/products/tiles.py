@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import gcd
 
@@ -20,6 +19,7 @@ from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.prefetching import results_read
 from compiler.ir.dims import Size, divisor
 from compiler.ir.dims import product as size_product
+from compiler.thresholds import cached_by_thresholds, threshold
 
 MOST_ROWS: dict[int, dict[int, int]] = {
     32: {1: 14, 2: 12, 3: 8, 4: 6},
@@ -31,8 +31,47 @@ FEW_ROWS_TILE: dict[int, tuple[int, int]] = {32: (2, 8), 16: (3, 4)}
 """By the number of registers: vectors and rows of the tiles of a product of few rows. Batches are
 mostly multiples of these rows, and smaller tiles of the rows left over wait for additions."""
 
-FIRST_CACHE, SECOND_CACHE = 32_000, 700_000
-"""Bytes of a core's caches that a kernel may fill."""
+TILE_VECTORS = threshold(
+    "tile_vectors", 4, "vectors", "a tile of a product has at most so many; more are panels",
+    small=1,
+)  # fmt: skip
+TILE_ROWS = threshold(
+    "tile_rows", 14, "rows", "a tile of a product has at most so many, or what registers hold",
+    small=3,
+)  # fmt: skip
+UNROLLED_STEPS = threshold(
+    "unrolled_steps", 7, "steps of a sum", "a longer innermost axis of a product is a loop", small=2
+)
+FIRST_CACHE = threshold(
+    "first_cache", 32_000, "bytes", "a larger right operand of a product is packed", small=256
+)
+SECOND_CACHE = threshold(
+    "second_cache", 700_000, "bytes",
+    "blocks of rows of a product, and parts of a filter gradient, read no more", small=512,
+)  # fmt: skip
+SMALL_RIGHT = threshold(
+    "right_operand", 100_000, "bytes",
+    "a smaller right operand of a product is read as a whole for each tile of rows", small=384,
+)  # fmt: skip
+SMALL_LEFT = threshold(
+    "left_operand", 1_200_000, "bytes",
+    "rows of a larger left operand of a product are divided into blocks", small=512,
+)  # fmt: skip
+UNITS = threshold(
+    "product_units", 16, "units", "a product is not divided into more for the sake of threads",
+    small=5,
+)  # fmt: skip
+SHARED_WORK = threshold(
+    "product_shared_work", 1_600_000, "floating-point operations",
+    "a product has as many units as it has times so many", small=96,
+)  # fmt: skip
+UNIT_WORK = threshold(
+    "product_unit_work", 200_000, "floating-point operations",
+    "a unit of a product takes as many tiles of rows as have at least so many", small=64,
+)  # fmt: skip
+FEW_ROWS_BLOCK = threshold(
+    "few_rows_block", 16, "rows", "those of a unit of a product of few rows", small=4
+)
 
 PAGE, WAYS = 4096, 8
 """Bytes between lines of the first cache that share a set, and the lines of a set."""
@@ -40,11 +79,14 @@ PAGE, WAYS = 4096, 8
 RESULT_WAYS = 12
 """Lines of a set that results, and what they are combined with, may need at a time."""
 
-OPEN = 96
-"""The steps that an axis of open size is assumed to have."""
-
-FEWEST = 32
-"""The least number that an open size is assumed to be instead, if it is a multiple of it."""
+OPEN = threshold(
+    "open_size", 96, "steps", "an axis of open size is assumed to have so many in a product",
+    small=6,
+)  # fmt: skip
+FEWEST = threshold(
+    "open_multiple", 32, "steps",
+    "an open size is assumed to be a number of which it is a multiple, from so many on", small=4,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,7 +135,7 @@ class Extent:
     results: int = 0
 
 
-@lru_cache(4096)
+@cached_by_thresholds(4096)
 def choose_tiling(machine: Machine, element: Type, extent: Extent, packed: bool) -> Tiling:
     """The tiling of least expected time for the sizes of a contraction."""
     vectors, high, wide = _best_tile(machine, element, extent)
@@ -105,27 +147,30 @@ def choose_tiling(machine: Machine, element: Type, extent: Extent, packed: bool)
 def few_rows_tiling(machine: Machine, steps: Size) -> Tiling:
     """The tiling of a product of an open, small number of rows; `steps` are those of its sum."""
     vectors, high = FEW_ROWS_TILE[machine.registers]
-    return Tiling(vectors, high, 1, _unroll(known(steps)), "panels", 16 // high, True)
+    block = max(1, FEW_ROWS_BLOCK.value // high)
+    return Tiling(vectors, high, 1, _unroll(known(steps)), "panels", block, True)
 
 
 def _unroll(inner: int | None) -> int:
     """Steps in an iteration of the innermost loop, without a remainder if possible."""
     if inner is None:
         return 4
-    if inner <= 7:
+    if inner <= UNROLLED_STEPS.value:
         return inner
     return next((each for each in (2, 3) if inner % each == 0), 2)
 
 
 def tile_shapes(machine: Machine) -> Iterator[tuple[int, int]]:
     """The most rows of a tile for each number of vectors, for this machine."""
-    yield from MOST_ROWS[machine.registers].items()
+    for vectors, rows in MOST_ROWS[machine.registers].items():
+        if vectors <= TILE_VECTORS.value:
+            yield vectors, min(rows, TILE_ROWS.value)
 
 
 def _best_tile(machine: Machine, element: Type, extent: Extent) -> tuple[int, int, int]:
     """Vectors, high and wide of the cheapest tile."""
     lanes = machine.lanes(element)
-    columns = -(-(extent.columns or OPEN) // lanes)
+    columns = -(-(extent.columns or OPEN.value) // lanes)
     candidates = (
         (vectors, high, wide)
         for vectors, most in tile_shapes(machine)
@@ -137,9 +182,9 @@ def _best_tile(machine: Machine, element: Type, extent: Extent) -> tuple[int, in
 
 def _row_tiles(extent: Extent, most: int) -> Iterator[tuple[int, int]]:
     """The shapes of at most that many rows; one axis at a time may be open."""
-    widest = min(most, extent.wide or OPEN)
+    widest = min(most, extent.wide or OPEN.value)
     for wide in range(1, widest + 1):
-        highest = min(most // wide, extent.high or OPEN)
+        highest = min(most // wide, extent.high or OPEN.value)
         if extent.wide is None:
             highest = 1
         for high in range(1, highest + 1):
@@ -150,18 +195,18 @@ def _cost(
     extent: Extent, columns: int, lanes: int, vectors: int, high: int, wide: int
 ) -> float:  # fmt: skip
     """Cycles of all tiles, the smaller ones at the edges included."""
-    depth = extent.depth or OPEN
+    depth = extent.depth or OPEN.value
     panel = depth * vectors * lanes * extent.nbytes
     total = 0.0
     for (width, panels), (h, highs), (w, wides) in product(
         _split(columns, vectors),
         _row_split(extent, high),
-        _split(extent.wide or OPEN, wide),
+        _split(extent.wide or OPEN.value, wide),
     ):
         step = step_cost(h * w, width, panel) + _conflicts(extent, h)
         ends = 1.5 + (16 if h * extent.results > RESULT_WAYS else 0)
         total += panels * highs * wides * (step * depth + 30 + ends * h * w * width)
-    kinds = sum(len(_split(n or OPEN, tile)) - 1 for n, tile in _tiled(extent, high, wide))
+    kinds = sum(len(_split(n or OPEN.value, tile)) - 1 for n, tile in _tiled(extent, high, wide))
     return total * (1 + 0.01 * kinds + (0.003 if high > 1 and wide > 1 else 0.0))
 
 
@@ -200,7 +245,7 @@ def _assumed_high(extent: Extent) -> int:
     """The rows on the last axis but one; of an open one, those of a single image or sentence."""
     if extent.high is not None:
         return extent.high
-    return extent.multiple if extent.multiple >= FEWEST else OPEN
+    return extent.multiple if extent.multiple >= FEWEST.value else OPEN.value
 
 
 def rests(size: int, multiple: int) -> list[int]:
@@ -218,21 +263,21 @@ def rests(size: int, multiple: int) -> list[int]:
 
 def step_cost(rows: int, vectors: int, panel: int) -> float:
     """Cycles of one step of the sum: multiplications, loads or their latency, the next cache."""
-    beyond = 0.35 * vectors if panel > FIRST_CACHE else 0.0
-    if panel > SECOND_CACHE:
+    beyond = 0.35 * vectors if panel > FIRST_CACHE.value else 0.0
+    if panel > SECOND_CACHE.value:
         beyond += 0.35 * vectors
     return max(rows * vectors * 0.5, (rows + vectors) * 0.6, 4.0) + beyond + 0.02 * (rows + vectors)
 
 
 def _order(extent: Extent, packed: bool) -> tuple[str, bool]:
     """The order of loops, and whether to prefetch the next panel."""
-    right = (extent.columns or OPEN) * (extent.depth or OPEN) * extent.nbytes
+    right = (extent.columns or OPEN.value) * (extent.depth or OPEN.value) * extent.nbytes
     rows = _known(extent.outer) * _known(extent.high) * _known(extent.wide)
     if rows == 1:
         return "panels", False
-    if right < 100_000:
+    if right < SMALL_RIGHT.value:
         return "tiles", False
-    if extent.outer == 1 and extent.left <= 1_200_000:
+    if extent.outer == 1 and extent.left <= SMALL_LEFT.value:
         return "panels", packed
     return "blocks", packed
 
@@ -240,23 +285,24 @@ def _order(extent: Extent, packed: bool) -> tuple[str, bool]:
 def _fitting(extent: Extent, high: int) -> int:
     """Tiles of rows that read no more of the left operand than half of the second cache."""
     wide = _known(extent.wide)
-    apart = SECOND_CACHE // 2 // (_known(extent.depth) * high * wide * extent.nbytes or 1)
-    together = (SECOND_CACHE // 2 - extent.window) // (high * extent.row or 1)
+    apart = SECOND_CACHE.value // 2 // (_known(extent.depth) * high * wide * extent.nbytes or 1)
+    together = (SECOND_CACHE.value // 2 - extent.window) // (high * extent.row or 1)
     return max(1, apart, together)
 
 
 def _known(size: int | None) -> int:
-    return OPEN if size is None else size
+    return OPEN.value if size is None else size
 
 
 def _block(extent: Extent, panel: int, high: int, order: str) -> int:
     """Tiles of rows in a unit: few enough to share the work, and to fit the second cache."""
     tiles = -(-_assumed_high(extent) // high)
-    panels = 1 if order == "tiles" else -(-(extent.columns or OPEN) // panel)
-    depth, columns = extent.depth or OPEN, extent.columns or OPEN
+    panels = 1 if order == "tiles" else -(-(extent.columns or OPEN.value) // panel)
+    depth, columns = extent.depth or OPEN.value, extent.columns or OPEN.value
     a_tile = 2 * depth * columns * high * _known(extent.wide)
-    wanted = max(1, min(16 // (panels * _known(extent.outer)), a_tile * tiles // 16 // 100_000))
-    block = max(1, -(-tiles // wanted), -(-200_000 * panels // a_tile))
+    shared = a_tile * tiles // SHARED_WORK.value
+    wanted = max(1, min(UNITS.value // (panels * _known(extent.outer)), shared))
+    block = max(1, -(-tiles // wanted), -(-UNIT_WORK.value * panels // a_tile))
     if order == "blocks":
         block = min(block, _fitting(extent, high))
     return min(block, tiles) if extent.high is not None else block
@@ -269,7 +315,7 @@ def known(size: Size) -> int | None:
 
 def assumed(size: Size) -> int:
     """A size, or what an open one is assumed to be."""
-    return size if isinstance(size, int) else OPEN
+    return size if isinstance(size, int) else OPEN.value
 
 
 def extent(spec: Contraction) -> Extent:
