@@ -128,7 +128,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.ir.text",
         "compiler.ir.conversion",
     ),
-    "compiler.ops": ("compiler.errors", "compiler.escape", "compiler.ir"),
+    "compiler.ops": ("compiler.errors", "compiler.escape", "compiler.thresholds", "compiler.ir"),
     "compiler.interpret": ("compiler.errors", "compiler.ir"),
     "compiler.autodiff": ("compiler.errors", "compiler.ir"),
     "compiler.plan": ("compiler.errors", "compiler.escape", "compiler.ir"),

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
+from compiler.thresholds import threshold
 
-CHUNK = 1024
-"""Rows that are sorted by counting, a power of two."""
+CHUNK = threshold(
+    "counted_rows", 1024, "rows",
+    "more rows of a sparse gradient are sorted in chunks, a power of two", small=8,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) ->
     count = rows.type.numel
     found = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
     indices = rows.reshaped((count,))
-    few = isinstance(count, int) and count <= CHUNK
+    few = isinstance(count, int) and count <= CHUNK.value
     ranked = None if few else _sorted_chunks(k, indices)
     (n,) = k.grid(count)
     mine = indices[n]
@@ -87,8 +90,8 @@ def _sorted_chunks(k: KernelBuilder, indices: DeviceOperand) -> tuple[DeviceOper
     count = indices.shape[0]
     chunks, ranks = k.scratch((count,), indices.type.dtype), k.scratch((count,), DType.INT32)
     (n,) = k.grid(count)
-    r = k.loop(CHUNK)
-    begin = k.div(n, CHUNK) * CHUNK
+    r = k.loop(CHUNK.value)
+    begin = k.div(n, CHUNK.value) * CHUNK.value
     place, mine = begin + r, indices[n]
     known = k.less(place, k.size(count))
     other = indices.at(place, where=known, other=0)
@@ -107,9 +110,9 @@ def _searched(
     An unknown number of chunks is taken as small: with an end, a loop takes narrow tiles.
     """
     count = chunks.shape[0]
-    number = (count + CHUNK - 1) // CHUNK
+    number = (count + CHUNK.value - 1) // CHUNK.value
     c = k.loop(number, None if isinstance(number, int) else k.size(number))
-    own = k.div(n, CHUNK)
+    own = k.div(n, CHUNK.value)
     below = _bound(k, chunks, c, lambda value: k.less(value, mine))
     upto = _bound(k, chunks, c, lambda value: value <= mine)
     rank, earlier, here = ranks[n], k.less(c, own), k.equal(c, own)
@@ -124,13 +127,13 @@ def _bound(
     k: KernelBuilder, chunks: DeviceOperand, c: Number, holds: Callable[[Number], Number]
 ) -> Number:
     """How many values at the beginning of a sorted chunk satisfy a condition."""
-    begin, size = c * CHUNK, k.size(chunks.shape[0])
+    begin, size = c * CHUNK.value, k.size(chunks.shape[0])
     found: Number = c * 0
-    step = CHUNK
+    step = CHUNK.value
     while step:
         next_one = found + step
         place = begin + next_one - 1
-        inside = (next_one <= CHUNK) & k.less(place, size)
+        inside = (next_one <= CHUNK.value) & k.less(place, size)
         value = chunks.at(place, where=inside, other=0)
         found = k.where(inside & holds(value), next_one, found)
         step //= 2

@@ -12,6 +12,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.duplicate_rows import merged
+from compiler.thresholds import threshold
 
 
 def fill(k: KernelBuilder, out: DeviceOperand, value: float) -> None:
@@ -26,13 +27,15 @@ def numbers_of(k: KernelBuilder, out: DeviceOperand, numbers: Sequence[Size | fl
     k.store(out.reshaped((out.type.numel,)), (i,), listed(k, i, numbers, out.type.dtype))
 
 
-LISTED = 64
-"""Most constants in a kernel's text."""
+LISTED = threshold(
+    "listed_constants", 64, "constants", "more are not written in a kernel's text, but on the host",
+    small=4,
+)  # fmt: skip
 
 
 def too_many(numbers: int) -> str:
     """The reason why a kernel cannot contain this many constants; empty if it can."""
-    return f"{numbers} numbers are too many for a kernel's text" * (numbers > LISTED)
+    return f"{numbers} numbers are too many for a kernel's text" * (numbers > LISTED.value)
 
 
 def listed(

@@ -10,6 +10,7 @@ from compiler.ir.dims import UNKNOWN, Dim, evaluate
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.image import im2col
+from compiler.thresholds import lowered
 from tests.codegen.support import module_of
 from tests.ops.generated import hold
 from tests.ops.samples import Sample, numbers
@@ -31,21 +32,19 @@ def output(images: Shape, filters: Shape, **attrs: Any) -> Shape:
 
 @pytest.mark.parametrize("elements", [1, 2500, 5000])
 @pytest.mark.parametrize("strides", [[1, 1], [2, 1]])
-def test_blocks_of_a_few_images(
-    monkeypatch: pytest.MonkeyPatch, elements: int, strides: list[int]
-) -> None:
+def test_blocks_of_a_few_images(elements: int, strides: list[int]) -> None:
     """Blocks of one image, of two and of four, the last of them not full."""
-    monkeypatch.setattr(im2col, "BLOCK_ELEMENTS", elements)
     attrs = {"groups": 2, "paddings": [1, 0], "strides": strides}
     sample = Sample("conv2d", MANY, attrs, ("Input", "Filter"))
-    check(forward(sample))
-    check(backward(sample))
+    with lowered({im2col.BLOCK_ELEMENTS.name: elements}):
+        check(forward(sample))
+        check(backward(sample))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
 def test_no_frame_is_shifted(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:
     """Gathering real places only is right everywhere, not just where it is chosen."""
-    monkeypatch.setattr(im2col, "MAX_UNUSED_PRODUCTS", 0)
+    monkeypatch.setattr(im2col.Geometry, "shifts", False)
     check(forward(sample))
     check(backward(sample))
 

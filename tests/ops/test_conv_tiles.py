@@ -7,8 +7,7 @@ import runtime
 from compiler.interpret import run
 from compiler.ir.opdef import find
 from compiler.ir.text.printer import parse
-from compiler.ops.image import conv_tiles as tiles
-from compiler.ops.image import im2col
+from compiler.thresholds import lowered
 from tests.codegen.support import inputs, module_of
 
 GRAPH = """graph main {{
@@ -56,14 +55,14 @@ def text(
 
 @pytest.mark.parametrize("places", [1, 20])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_tiles_equal_the_whole_gives(case, places, monkeypatch):
+def test_tiles_equal_the_whole_gives(case, places):
     assert find("conv2d")
-    monkeypatch.setattr(tiles, "MIN_TILE_POSITIONS", places)
-    monkeypatch.setattr(tiles, "COLUMN_ELEMENTS", 40)
-    monkeypatch.setattr(im2col, "BLOCK_ELEMENTS", 64)
+    small = {"tile_positions": places, "column_elements": 40, "image_block": 64}
     graph = parse(text(**case))
     feed, state = inputs(graph, 3)
-    got = runtime.load(module_of(text(**case)), params=dict(state), poison=True)(feed)
+    with lowered(small):
+        module = module_of(text(**case))
+    got = runtime.load(module, params=dict(state), poison=True)(feed)
     for var, mine, wanted in zip(graph.results, got, run(graph, feed, state), strict=True):
         np.testing.assert_allclose(mine, wanted, rtol=2e-5, atol=1e-4, err_msg=var.label)
 

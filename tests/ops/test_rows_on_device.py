@@ -77,8 +77,8 @@ def test_rows_that_repeat_count_as_their_sum(kind, height, width, data):
 
 
 def test_rows_of_several_chunks_are_merged():
-    rows = np.random.default_rng(1).integers(0, 400, CHUNK + 30)
-    rows[CHUNK - 3 : CHUNK + 3] = 5
+    rows = np.random.default_rng(1).integers(0, 400, CHUNK.default + 30)
+    rows[CHUNK.default - 3 : CHUNK.default + 3] = 5
     mine, theirs = both("adagrad_rows", 400, 2, rows)
     for name, array in theirs.items():
         np.testing.assert_allclose(mine[name], array, rtol=2e-5, atol=1e-6, err_msg=name)

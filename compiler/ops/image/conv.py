@@ -314,7 +314,7 @@ class Conv2d(Convolution, op="conv2d"):
         if (
             d_Filter is None
             or not isinstance(positions, int)
-            or positions < MIN_TILE_POSITIONS // 2
+            or positions < MIN_TILE_POSITIONS.value // 2
         ):
             return None, d_Filter
         function, share = k.function(product_gradient), k.scratch(matrix, g.images.dtype)

@@ -18,9 +18,12 @@ from compiler.ops.image.windows import (
     in_layout,
     is_channels_last,
 )
+from compiler.thresholds import threshold
 
-MIN_TILE_SIDE = 8
-"""Filters or channels per group below which tiles would be mostly empty."""
+MIN_TILE_SIDE = threshold(
+    "group_side", 8, "filters or channels of a group",
+    "convolutions with fewer do without tiles, which would be mostly empty", small=2,
+)  # fmt: skip
 
 CHANNEL_BLOCK = 8
 """Adjacent channels that are reduced together, a sector of float32, before the next tap."""
@@ -53,7 +56,8 @@ class Windows(WindowGeometry):
 
     def is_narrow(self, *sides: Size) -> bool:
         """True where a dimension of the per-group matrix product is too short for tiles."""
-        return self.groups > 1 and any(isinstance(n, int) and n < MIN_TILE_SIDE for n in sides)
+        least = MIN_TILE_SIDE.value
+        return self.groups > 1 and any(isinstance(n, int) and n < least for n in sides)
 
     def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
         """Number of filters, and number of channels that each of them reads."""

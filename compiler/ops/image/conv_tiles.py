@@ -21,12 +21,16 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.image.im2col import Geometry, at_once, nearest_power, sizes_text
+from compiler.thresholds import threshold
 
-MIN_TILE_POSITIONS = 768
-"""Minimum number of positions per tile, if there are that many: long products are fast."""
-
-COLUMN_ELEMENTS = 1 << 18
-"""Approximate number of elements gathered at once: 1 MiB of floats."""
+MIN_TILE_POSITIONS = threshold(
+    "tile_positions", 768, "positions",
+    "a tile of a convolution in NumPy has as many, if there are so many", small=8,
+)  # fmt: skip
+COLUMN_ELEMENTS = threshold(
+    "column_elements", 1 << 18, "elements",
+    "a convolution in NumPy gathers about so many at once, 1 MiB of floats", small=64,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,11 @@ def forward_tiling(g: Geometry) -> Tiling | None:
     width, count = g.grid[1], g.rows.count
     if not (isinstance(width, int) and isinstance(count, int) and isinstance(g.depth, int)):
         return None
-    if g.block > 1 or count * width * g.depth <= COLUMN_ELEMENTS:
+    if g.block > 1 or count * width * g.depth <= COLUMN_ELEMENTS.value:
         return None
-    elements = COLUMN_ELEMENTS * _stretch(g)
-    rows = max(-(-MIN_TILE_POSITIONS // (3 * width)), elements // (g.depth * width), _least_rows(g))
+    elements = COLUMN_ELEMENTS.value * _stretch(g)
+    least = max(-(-MIN_TILE_POSITIONS.value // (3 * width)), _least_rows(g))
+    rows = max(least, elements // (g.depth * width))
     return None if rows >= count else Tiling(g, 1, _even(count, rows), g.images.shape[1])
 
 
@@ -89,15 +94,14 @@ def backward_tiling(g: Geometry) -> Tiling:
     width, count, channels = g.grid[1], g.rows.count, g.images.shape[1]
     if not (isinstance(width, int) and isinstance(count, int) and isinstance(channels, int)):
         return Tiling(g, g.block, count, channels)
-    rows = min(count, max(-(-MIN_TILE_POSITIONS // width), _least_rows(g)))
+    rows = min(count, max(-(-MIN_TILE_POSITIONS.value // width), _least_rows(g)))
     rows = count if 2 * rows > count else _even(count, rows)
     taps = g.depth // channels
     if g.groups > 1 or not isinstance(taps, int):
         return Tiling(g, g.block if rows == count else 1, rows, channels)
-    images = (
-        max(g.block, nearest_power(MIN_TILE_POSITIONS // (count * width))) if rows == count else 1
-    )
-    fitting = max(1, COLUMN_ELEMENTS // (taps * images * rows * width))
+    fewest = nearest_power(MIN_TILE_POSITIONS.value // (count * width))
+    images = max(g.block, fewest) if rows == count else 1
+    fitting = max(1, COLUMN_ELEMENTS.value // (taps * images * rows * width))
     return Tiling(g, images, rows, _even(channels, min(channels, fitting)))
 
 

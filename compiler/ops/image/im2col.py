@@ -23,12 +23,17 @@ from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
+from compiler.thresholds import threshold
 
-BLOCK_ELEMENTS = 1 << 17
-"""Approximate working set of a block in elements: 512 KiB of floats, half an L2 cache."""
-
-MAX_UNUSED_PRODUCTS = 24
-"""Shift the frame if this many products cost no more than gathering one element by itself."""
+BLOCK_ELEMENTS = threshold(
+    "image_block", 1 << 17, "elements",
+    "a block of images of a convolution in NumPy works on about so many, half a second cache",
+    small=512,
+)  # fmt: skip
+MAX_UNUSED_PRODUCTS = threshold(
+    "unused_products", 24, "products for each used position",
+    "a convolution in NumPy that would waste more gathers windows one by one", small=2,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Geometry:
         idle = (self.area - used) * self.filters
         if not (isinstance(idle, int) and isinstance(used, int)):
             return True
-        return idle <= MAX_UNUSED_PRODUCTS * used
+        return idle <= MAX_UNUSED_PRODUCTS.value * used
 
     @property
     def grid(self) -> tuple[Size, Size]:
@@ -89,7 +94,7 @@ class Geometry:
         batch, channels, *_ = self.images.shape
         work = (self.depth + self.filters) * product(self.grid) + channels * self.area
         work = work + self.filters * self.depth
-        fitting = BLOCK_ELEMENTS // work + 1
+        fitting = BLOCK_ELEMENTS.value // work + 1
         if not isinstance(fitting, int):
             return 1
         block = nearest_power(fitting)

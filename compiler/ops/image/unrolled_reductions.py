@@ -14,9 +14,12 @@ from typing import Any
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
+from compiler.thresholds import threshold
 
-MAX_UNROLLED = 32
-"""Maximum number of unrolled iterations."""
+MAX_UNROLLED = threshold(
+    "unrolled_iterations", 32, "iterations", "a longer reduction of windows or taps is a loop",
+    small=3,
+)  # fmt: skip
 
 
 class UnrolledReduction:
@@ -25,7 +28,7 @@ class UnrolledReduction:
     def __init__(self, k: KernelBuilder, sizes: Sequence[Size]) -> None:
         self.k = k
         count = product(sizes)
-        few = isinstance(count, int) and count <= MAX_UNROLLED
+        few = isinstance(count, int) and count <= MAX_UNROLLED.value
         self.loop = None if few else k.loop(count)
         ranges = (range(size) for size in sizes if isinstance(size, int))
         written: list[tuple[Number, ...]] = [*every_pair(*ranges)] if few else []

@@ -15,12 +15,16 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import split_at
+from compiler.thresholds import threshold
 
-BLOCK = 1024
-"""Elements per block of the scan if the scanned axis is contiguous."""
-
-STRIDED_BLOCK = 128
-"""Elements per block of the scan if the scanned axis is strided."""
+BLOCK = threshold(
+    "scan_block", 1024, "elements", "a longer contiguous axis is scanned in blocks of so many",
+    small=4,
+)  # fmt: skip
+STRIDED_BLOCK = threshold(
+    "strided_scan_block", 128, "elements",
+    "a longer axis that is not contiguous is scanned in blocks of so many", small=4,
+)  # fmt: skip
 
 
 def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
@@ -61,7 +65,7 @@ class Cumsum(OpDef, op="cumsum"):
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
         x, out = X.reshaped(whole), Out.reshaped(whole)
         outer, size, inner = whole
-        part = BLOCK if inner == 1 else STRIDED_BLOCK
+        part = BLOCK.value if inner == 1 else STRIDED_BLOCK.value
         if isinstance(size, int) and size <= part:
             self.scan(k, x, out, size, None)
             return

@@ -13,15 +13,20 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
+from compiler.thresholds import threshold
 
-MAX_SELECTED = 16
-"""Largest k selected by repeated reductions; a larger k sorts the row."""
-
-MAX_SORTED = 4096
-"""Longest row sorted within one thread block; longer rows are sorted by counting ranks."""
-
-MAX_RANKED = 65536
-"""Longest row that is sorted by counting ranks (quadratic); longer ones run on the host."""
+MAX_SELECTED = threshold(
+    "selected_values", 16, "values", "a larger k is not selected by reductions: the row is sorted",
+    small=2,
+)  # fmt: skip
+MAX_SORTED = threshold(
+    "sorted_values", 4096, "values",
+    "a longer row is not sorted in one thread block: ranks are counted", small=5,
+)  # fmt: skip
+MAX_RANKED = threshold(
+    "ranked_values", 65536, "values",
+    "a longer row is sorted on the host, since counting ranks is quadratic", small=64,
+)  # fmt: skip
 
 
 def last_value(X: DeviceOperand, largest: bool) -> float:
@@ -52,7 +57,7 @@ def top_values(
     outer, size, inner = split_at(X.shape, axis)
     x = X.reshaped((outer, size, inner))
     values, indices = (each.reshaped((outer, count, inner)) for each in (Out, Indices))
-    if count > MAX_SELECTED:
+    if count > MAX_SELECTED.value:
         sort_rows(k, x, largest, values, indices, count)
         return
     for n in range(count):
@@ -102,16 +107,16 @@ def lowest(k: KernelBuilder, index: Number, r: Number) -> Number:
 def fits_one_sort(x: DeviceOperand) -> bool:
     """Return whether a row fits into one sort: at most MAX_SORTED values of at most 4 bytes."""
     size = x.shape[1]
-    return isinstance(size, int) and size <= MAX_SORTED and x.type.dtype.itemsize <= 4
+    return isinstance(size, int) and size <= MAX_SORTED.value and x.type.dtype.itemsize <= 4
 
 
 def host_reason(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
     """Return why the rows of X have no sorting kernel; empty if they have one."""
     X = types.get("X")
     size = None if X is None else X.shape[axis]
-    few = isinstance(count, int) and count <= MAX_SELECTED
-    long = isinstance(size, int) and size > MAX_RANKED and not few
-    return f"it sorts rows of more than {MAX_RANKED} values" if long else ""
+    few = isinstance(count, int) and count <= MAX_SELECTED.value
+    long = isinstance(size, int) and size > MAX_RANKED.value and not few
+    return f"it sorts rows of more than {MAX_RANKED.value} values" if long else ""
 
 
 def sort_rows(

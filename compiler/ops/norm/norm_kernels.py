@@ -10,9 +10,12 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import HALVES, DType, Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
+from compiler.thresholds import threshold
 
-TILE = 4096
-"""Maximum number of positions that a kernel holds at once."""
+TILE = threshold(
+    "norm_positions", 4096, "positions of a channel",
+    "channels with more are not normalized by a kernel that holds all of them", small=12,
+)  # fmt: skip
 
 Values: TypeAlias = Callable[[Number, Number], Sequence[Number]]
 """The summands for a channel and a position."""
@@ -46,7 +49,7 @@ class Channels:
     @property
     def fits(self) -> bool:
         """True if a kernel can hold all positions of a channel at once."""
-        return isinstance(self.places, int) and self.places <= TILE
+        return isinstance(self.places, int) and self.places <= TILE.value
 
     def expect(self, k: KernelBuilder, *vectors: DeviceOperand | None) -> None:
         """Require vectors to have an element for each channel, once sizes are known."""

@@ -14,15 +14,18 @@ from itertools import accumulate, pairwise
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.shared_kernels import split_at, window
+from compiler.thresholds import threshold
 
 SECTOR = 32
 """Bytes that a GPU moves at least."""
 
-MOST_PARTS = 8
-"""Most parts in a kernel: each element loads or stores once for each, all but one masked."""
-
-BLOCK = 1024
-"""Elements that are computed on one multiprocessor."""
+MOST_PARTS = threshold(
+    "joined_parts", 8, "tensors", "a kernel on a GPU joins or splits at most so many", small=2
+)
+BLOCK = threshold(
+    "split_block", 1024, "elements",
+    "rows with more, in whole sectors of memory, are split by a kernel for each part", small=64,
+)  # fmt: skip
 
 
 def concat_parts(
@@ -54,7 +57,7 @@ def _groups(
 ) -> Iterator[tuple[list[Size], list[DeviceOperand]]]:
     """The parts of each kernel, with where they start along the axis."""
     starts: list[Size] = [*accumulate((each.shape[axis] for each in parts), initial=0)]
-    most = MOST_PARTS if k.on_gpu and _share_sectors(parts, axis) else 1
+    most = MOST_PARTS.value if k.on_gpu and _share_sectors(parts, axis) else 1
     for first in range(0, len(parts), most):
         group = parts[first : first + most]
         yield starts[first : first + len(group)], list(group)
@@ -105,7 +108,7 @@ def _join_rows(
 def _rows_in_block(parts: Sequence[DeviceOperand], axis: int) -> int:
     """Rows whose runs are whole sectors in each part; 0 if they are more than a block."""
     rows = SECTOR // _width(parts[0])
-    return rows if rows * max(_run(each, axis) for each in parts) <= BLOCK else 0
+    return rows if rows * max(_run(each, axis) for each in parts) <= BLOCK.value else 0
 
 
 def _split_rows(

@@ -358,7 +358,7 @@ class RandomPermutation(OpDef, op="randperm"):
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why it has no device kernel; empty if it has one."""
-        return f"it sorts more than {MAX_RANKED} numbers" if self.n > MAX_RANKED else ""
+        return f"it sorts more than {MAX_RANKED.value} numbers" if self.n > MAX_RANKED.value else ""
 
     def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_permutation(k, Key, self.place, Out)

@@ -158,8 +158,8 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Return why a forward call has no device kernel; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
-        many = isinstance(rows, int) and rows > MAX_RANKED
-        return f"it sorts more than {MAX_RANKED} rows" if many else ""
+        many = isinstance(rows, int) and rows > MAX_RANKED.value
+        return f"it sorts more than {MAX_RANKED.value} rows" if many else ""
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,

@@ -13,9 +13,12 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import require_same_shape
+from compiler.thresholds import threshold
 
-MIN_TILE_SIDE = 16
-"""Adjacent elements of X, and of Out, from which a transpose moves tiles."""
+MIN_TILE_SIDE = threshold(
+    "transpose_side", 16, "adjacent elements of X and of Out",
+    "a transposition on a GPU moves tiles from so many on", small=3,
+)  # fmt: skip
 
 
 def moved(k: KernelBuilder, X: DeviceOperand, axes: Sequence[int], Out: DeviceOperand) -> None:
@@ -43,9 +46,10 @@ def tile_axes(shape: Shape, axes: Sequence[int]) -> list[int]:
     """
     inner, behind = axes[-1], list(range(axes[-1] + 1, len(axes)))
     run, side = product([shape[axis] for axis in behind]), shape[inner]
-    if not isinstance(run, int) or not isinstance(side, int) or run == 1 or side < MIN_TILE_SIDE:
+    least = MIN_TILE_SIDE.value
+    if not isinstance(run, int) or not isinstance(side, int) or run == 1 or side < least:
         return []
-    return [inner] if run >= MIN_TILE_SIDE else behind
+    return [inner] if run >= least else behind
 
 
 class Transposing(OpDef):
