@@ -15,9 +15,12 @@ from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, Plan, Step, Value
+from compiler.thresholds import threshold
 
-_SMALL = 2**31
-"""Element count below which kernels use 32-bit indices."""
+SMALL = threshold(
+    "narrow_elements", 2**31, "elements",
+    "kernels on a GPU whose tensors have so many use indices of 64 bits", small=64,
+)  # fmt: skip
 
 _TAKEN = frozenset(
     "torch triton tl addressed upload uploads download downloaded uploaded tensor_over room copies "
@@ -47,13 +50,13 @@ class TritonFrame(KernelFrame):
         counts = {type.numel for type in types if not type.is_open}
         fixed = max((n for n in counts if isinstance(n, int)), default=0)
         open_counts = sorted(str(n) for n in counts if isinstance(n, Dim))
-        if fixed >= _SMALL:
+        if fixed >= SMALL.value:
             self.setup.line("INDEX = tl.int64")
         elif not open_counts:
             self.setup.line("INDEX = tl.int32")
         else:
             largest = f"max({', '.join(open_counts)}, 0)"
-            self.setup.line(f"INDEX = tl.int32 if {largest} < {_SMALL} else tl.int64")
+            self.setup.line(f"INDEX = tl.int32 if {largest} < {SMALL.value} else tl.int64")
 
     # ---- values ----
 

@@ -38,21 +38,24 @@ from compiler.codegen.triton.tiling.tiles import (
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
+from compiler.thresholds import threshold
 
 GROUP = 8
 """Rows of tiles that consecutive programs traverse together."""
 
-TARGET_PROGRAMS = 512
-"""Target number of programs of a product that may be split."""
+TARGET_PROGRAMS = threshold(
+    "split_product_programs", 512, "programs",
+    "a product on a GPU is split along K while there are fewer", small=6,
+)  # fmt: skip
 
 _SPLIT_TILE = Tile(64, 64, 64)
 """The tile by whose number the parts of a split product are counted."""
 
-MIN_SPLIT_ITERATIONS = 512
-"""Fewest K iterations of a split."""
-
-MAX_SPLITS = 32
-"""Most parts in split-K."""
+MIN_SPLIT_ITERATIONS = threshold(
+    "split_iterations", 512, "iterations along K",
+    "a part of a split product has at least so many", small=8,
+)  # fmt: skip
+MAX_SPLITS = threshold("splits", 32, "parts", "a product is split into at most so many", small=3)
 
 _SPLIT_MULTIPLE = max(tile.inner for tile in (*HALF, *HALF_OF_SHORT_RUNS, *SINGLE, *WIDE))
 """A split's K range is a multiple of this, so that no tile crosses its end."""
@@ -93,8 +96,8 @@ def split_count(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -
     sides = [*stack, rows, columns]
     if any(isinstance(size, Dim) for size in sides):
         return 1
-    parts = TARGET_PROGRAMS // max(_SPLIT_TILE.count(stack, size_hint(rows), columns), 1)
-    return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS, MAX_SPLITS))
+    parts = TARGET_PROGRAMS.value // max(_SPLIT_TILE.count(stack, size_hint(rows), columns), 1)
+    return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS.value, MAX_SPLITS.value))
 
 
 def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> KernelSource:

@@ -1,32 +1,23 @@
 """Reductions in every form: tiles are made so small here that small shapes need many of them."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.codegen.triton.tiling import schedules, split_reductions
+from compiler.thresholds import all_thresholds, lowered
 from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled
 
 pytestmark = pytest.mark.device
 
-STEPS = {False: 8, True: 4}
-
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles():
-    """Let a program hold 32 numbers, and think of it as much."""
-    small = {"ELEMENTS": 32, "TARGET_PROGRAMS": 4, "LOOP_TILE": STEPS}
-    with (
-        mock.patch.multiple(
-            schedules, PERSISTENT_ELEMENTS=32, MIN_ELEMENTS=8, MIN_COALESCED=2, **small
-        ),
-        mock.patch.multiple(split_reductions, TARGET_PARTS=8, UNSPLIT_ELEMENTS=24, **small),
-    ):
+    """Let a program hold 32 numbers, and split reductions of more than 24."""
+    assert all_thresholds()["program_tile"].small == 32
+    with lowered({name: each.small for name, each in all_thresholds().items()}):
         yield
 
 

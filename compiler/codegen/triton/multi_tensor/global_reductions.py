@@ -49,7 +49,7 @@ def emit_global_reduction(
     )
     arguments, totals = dict[str, Argument](), dict[str, str]()
     if terms:
-        count = len(table.parts) * len(terms) * BLOCK_SIZE
+        count = len(table.parts) * len(terms) * BLOCK_SIZE.value
         sums = frame.scratch((count,), held, on_device=True)
         arguments["sums"] = Argument(POINTERS[held], sums.name)
         totals = _PARTIAL_SUMS | {
@@ -92,7 +92,9 @@ def _sums_kernel(
         place = f"(row * {len(terms)} + {number}) * LANES + block"
         lines.append(f"tl.store(sums + {place}, tl.sum({term}))")
     body = [*launch.opening([block]), *(f"    {line}" for line in lines)]
-    return launch.kernel_source([*function, *launch.kernel_text(body)], [block], most=BLOCK_SIZE)
+    return launch.kernel_source(
+        [*function, *launch.kernel_text(body)], [block], most=BLOCK_SIZE.value
+    )
 
 
 def _updates(

@@ -153,13 +153,15 @@ class Launch:
         """The kernel and its launch, with `most` programs per part, or one per block."""
         each = self._launch_tables(most)
         extra = "".join(f", {argument.value}" for argument in self.arguments.values())
-        launch = f"{self.name}[(len({each}[1]),)](*{each}{extra}, LANES={BLOCK_SIZE}, INDEX=INDEX)"
+        launch = (
+            f"{self.name}[(len({each}[1]),)](*{each}{extra}, LANES={BLOCK_SIZE.value}, INDEX=INDEX)"
+        )
         helpers = list(dict.fromkeys(name for block in blocks for name in block.helpers))
         types = {"table": "*i64", "places": "*i32"}
         types |= {name: argument.kind for name, argument in self.arguments.items()}
         traffic = self._cost(blocks)
         return KernelSource(
-            self.name, lines, helpers, launch, types, {"LANES": BLOCK_SIZE}, traffic
+            self.name, lines, helpers, launch, types, {"LANES": BLOCK_SIZE.value}, traffic
         )
 
     def _cost(self, blocks: Sequence[Block]) -> Traffic:
@@ -191,7 +193,7 @@ class Launch:
             names = "".join(f"{column.parts[number].name}, " for column in columns)
             writer.line(f"    ({names.rstrip()}),")
         writer.line(")")
-        writer.line(f"{each} = addressed({rows}, {BLOCK_SIZE}{f', {most}' if most else ''})")
+        writer.line(f"{each} = addressed({rows}, {BLOCK_SIZE.value}{f', {most}' if most else ''})")
         return each
 
     def _writer(self) -> Writer:

@@ -19,39 +19,55 @@ from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.strides import iterations_are_strided
 from compiler.ir.dims import Dim, Size, evaluate, product
+from compiler.thresholds import threshold
 
-BLOCK_SIZE = 1024
-"""Elements of a program (thread block) without loops."""
-
-ELEMENTS = 4096
-"""Elements times iterations of a tile of four warps."""
-
-PERSISTENT_ELEMENTS = 4 * ELEMENTS
-"""Tile size that sixteen warps can keep in registers; twice that with a single operand."""
-
-MIN_ELEMENTS = 1024
-"""Tile size below which more programs bring no gain."""
-
-TARGET_PROGRAMS = 132
-"""Target number of programs for a large GPU."""
-
-MIN_COALESCED = 16
-"""Fewest adjacent elements of a program for coalesced reads along elements."""
+BLOCK_SIZE = threshold(
+    "program_elements", 1024, "elements",
+    "a program of a GPU kernel without loops has so many, a power of two", small=16,
+)  # fmt: skip
+ELEMENTS = threshold(
+    "program_tile", 4096, "elements times iterations",
+    "a tile of a GPU kernel has so many, a power of two", small=32,
+)  # fmt: skip
+PERSISTENT_ELEMENTS = threshold(
+    "persistent_tile", 16384, "elements times iterations",
+    "a larger tile is not kept in registers: a reduction is a loop", small=32,
+)  # fmt: skip
+MIN_ELEMENTS = threshold(
+    "least_tile", 1024, "elements times iterations",
+    "a tile is not made smaller for the sake of more programs", small=8,
+)  # fmt: skip
+TARGET_PROGRAMS = threshold(
+    "programs", 132, "programs", "tiles are smaller, and reductions split, while there are fewer",
+    small=4,
+)  # fmt: skip
+MIN_COALESCED = threshold(
+    "coalesced", 16, "adjacent elements",
+    "a program has at least so many if its iterations are not contiguous", small=2,
+)  # fmt: skip
 
 MIN_MOMENTS = 2
 """Fewest elements of a program that computes moments: Triton 3.6 fails to compile some with one."""
 
-LOOP_TILE = {False: 1024, True: 64}
-"""Iterations of a tile of a looped reduction, for contiguous and for strided iterations."""
+LOOP_TILE = threshold(
+    "loop_tile", 1024, "contiguous iterations",
+    "a longer reduction that is not kept in registers is a loop over tiles of so many", small=8,
+)  # fmt: skip
+STRIDED_LOOP_TILE = threshold(
+    "strided_loop_tile", 64, "strided iterations",
+    "a longer reduction is a loop over tiles of so many", small=4,
+)  # fmt: skip
 
 SECTOR = 32
 """Bytes that a GPU moves at least."""
 
-RAGGED_TILE = 32
-"""Iterations of a tile of a loop whose end differs between elements."""
+RAGGED_TILE = threshold(
+    "ragged_tile", 32, "iterations",
+    "a tile of a loop whose end differs between elements has so many, a power of two", small=4,
+)  # fmt: skip
 
-WARPS = 4
-"""Warps of a program by default."""
+WARPS, MAX_WARPS = 4, 16
+"""Warps of a program by default, and at most."""
 
 ASSUMED_SIZE = 64
 """The value assumed for symbolic dims in decisions that affect only speed."""
@@ -81,7 +97,7 @@ def size_hint(size: Size, assumed: int = ASSUMED_SIZE) -> int:
 def choose_schedule(kernel: KernelBody) -> Schedule:
     """Choose the schedule of a kernel."""
     if not kernel.loops:
-        return Schedule(BLOCK_SIZE)
+        return Schedule(BLOCK_SIZE.value)
     if kernel.ends:
         return _ragged_schedule(kernel)
     across = iterations_are_strided(kernel) and not _persistent_loops(kernel, "order")
@@ -93,10 +109,12 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
         power_of_two(size) if is_persistent and isinstance(size, int) else _loop_tile(size, across)
         for size, is_persistent in zip(sizes, persistent, strict=True)
     ]
-    elements = ELEMENTS if all(persistent) or not _computes_moments(kernel) else ELEMENTS // 2
-    least = MIN_COALESCED if across else MIN_MOMENTS if _computes_moments(kernel) else 1
+    elements = ELEMENTS.value
+    if not all(persistent) and _computes_moments(kernel):
+        elements //= 2
+    least = MIN_COALESCED.value if across else MIN_MOMENTS if _computes_moments(kernel) else 1
     count = _elements_per_program(product(kernel.shape), max(iterations), least, elements)
-    padded = _padded_part(kernel, count, elements // LOOP_TILE[True]) if across else 0
+    padded = _padded_part(kernel, count, elements // STRIDED_LOOP_TILE.value) if across else 0
     count = max(count, padded)
     room = max(1, elements // count)
     iterations = [
@@ -106,7 +124,7 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
     persistent = tuple(
         isinstance(s, int) and s <= n for s, n in zip(sizes, iterations, strict=True)
     )
-    warps = min(16, max(WARPS, count * max(iterations) // (ELEMENTS // WARPS)))
+    warps = min(MAX_WARPS, max(WARPS, count * max(iterations) // (ELEMENTS.value // WARPS)))
     return Schedule(count, tuple(iterations), persistent, across, warps, padded)
 
 
@@ -128,32 +146,37 @@ def _ragged_schedule(kernel: KernelBody) -> Schedule:
     """The schedule of a kernel with data-dependent loop ends: few iterations, more elements."""
     sizes = [kernel.trip_count(n) for n in range(len(kernel.loops))]
     persistent = tuple(
-        isinstance(size, int) and size <= ELEMENTS and n not in kernel.ends
+        isinstance(size, int) and size <= ELEMENTS.value and n not in kernel.ends
         for n, size in enumerate(sizes)
     )
+    tiles = [(RAGGED_TILE if n in kernel.ends else LOOP_TILE).value for n in range(len(sizes))]
     iterations = tuple(
-        _bound(size) if is_persistent else RAGGED_TILE if n in kernel.ends else LOOP_TILE[False]
-        for n, (size, is_persistent) in enumerate(zip(sizes, persistent, strict=True))
+        _bound(size) if is_persistent else tile
+        for size, is_persistent, tile in zip(sizes, persistent, tiles, strict=True)
     )
-    return Schedule(max(1, ELEMENTS // 4 // max(iterations)), iterations, persistent)
+    return Schedule(max(1, ELEMENTS.value // 4 // max(iterations)), iterations, persistent)
 
 
 def _bound(size: Size) -> int:
     """The smallest power of two that is at least `size`; a large one if it is symbolic."""
-    return power_of_two(size) if isinstance(size, int) else ELEMENTS
+    return power_of_two(size) if isinstance(size, int) else ELEMENTS.value
+
+
+def loop_tile(across: bool) -> int:
+    """Iterations of a tile of a looped reduction; they are strided if elements lie `across`."""
+    return (STRIDED_LOOP_TILE if across else LOOP_TILE).value
 
 
 def _loop_tile(size: Size, across: bool) -> int:
-    return min(LOOP_TILE[across], _bound(size))
+    return min(loop_tile(across), _bound(size))
 
 
 def _most_iterations(kernel: KernelBody, repeated: bool, across: bool) -> int:
     """Most iterations of a persistent tile: as many as fit, if the loop is repeated."""
     if not repeated:
-        return LOOP_TILE[True] if across else ELEMENTS
-    return (PERSISTENT_ELEMENTS // MIN_COALESCED if across else PERSISTENT_ELEMENTS) * (
-        1 + _has_single_load(kernel)
-    )
+        return STRIDED_LOOP_TILE.value if across else ELEMENTS.value
+    most = PERSISTENT_ELEMENTS.value // (MIN_COALESCED.value if across else 1)
+    return most * (1 + _has_single_load(kernel))
 
 
 def _has_single_load(kernel: KernelBody) -> bool:
@@ -189,8 +212,7 @@ def _elements_per_program(count: Size, iterations: int, least: int, elements: in
     if isinstance(count, Dim):
         return width
     width = min(width, power_of_two(count))
-    while (
-        width > least and width * iterations > MIN_ELEMENTS and -(-count // width) < TARGET_PROGRAMS
-    ):
+    least_tile, programs = MIN_ELEMENTS.value, TARGET_PROGRAMS.value
+    while width > least and width * iterations > least_tile and -(-count // width) < programs:
         width //= 2
     return width

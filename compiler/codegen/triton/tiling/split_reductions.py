@@ -9,19 +9,21 @@ from compiler.codegen.kernel.analysis import reduction_levels
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.split_reductions import Scratch, Split, split_by
 from compiler.codegen.triton.tiling.schedules import (
-    ELEMENTS,
-    LOOP_TILE,
     TARGET_PROGRAMS,
     choose_schedule,
+    loop_tile,
     size_hint,
 )
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-TARGET_PARTS = 16 * TARGET_PROGRAMS
-"""Target number of programs of a split reduction."""
-
-UNSPLIT_ELEMENTS = 4 * ELEMENTS
-"""Reduced elements per program and level below which splitting does not pay."""
+TARGET_PARTS = threshold(
+    "split_programs", 2112, "programs", "a split reduction has at most so many", small=8
+)
+UNSPLIT_ELEMENTS = threshold(
+    "unsplit_elements", 16384, "elements of a program and level",
+    "reductions of more are split into parts, if there are few programs", small=24,
+)  # fmt: skip
 
 
 def split_kernel(kernel: KernelBody, scratch: Scratch) -> list[KernelBody]:
@@ -38,12 +40,11 @@ def _choose_split(kernel: KernelBody) -> Split | None:
         return None
     schedule, size = choose_schedule(kernel), kernel.loops[0]
     programs, iterations = max(1, -(-count // schedule.elements)), size_hint(size)
-    if 2 * programs > TARGET_PROGRAMS or min(
-        count, schedule.elements
-    ) * iterations <= UNSPLIT_ELEMENTS * len(levels):
+    work = min(count, schedule.elements) * iterations
+    if 2 * programs > TARGET_PROGRAMS.value or work <= UNSPLIT_ELEMENTS.value * len(levels):
         return None
-    step = LOOP_TILE[schedule.across]
-    parts = min(TARGET_PARTS // programs, -(-iterations // (2 * step)))
+    step = loop_tile(schedule.across)
+    parts = min(TARGET_PARTS.value // programs, -(-iterations // (2 * step)))
     part = -(-size // (parts * step)) * step
     if isinstance(size, int) and isinstance(part, int):
         parts = -(-size // part)

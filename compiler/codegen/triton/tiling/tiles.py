@@ -14,12 +14,15 @@ from itertools import pairwise
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.schedules import WARPS, size_hint
 from compiler.ir.dims import Dim, Size, product
+from compiler.thresholds import threshold
 
 STAGES = 3
 """Stages of Triton's software pipeline by default."""
 
-ENOUGH_PROGRAMS = 96
-"""Programs of a product from which larger tiles are faster than more programs."""
+ENOUGH_PROGRAMS = threshold(
+    "product_programs", 96, "programs",
+    "a product on a GPU has larger tiles if there are still so many", small=2,
+)  # fmt: skip
 
 MIN_SIDE = 16
 """Smallest side of a tile that `tl.dot` accepts."""
@@ -107,14 +110,14 @@ def choices(
 
 def _chosen(tiles: Sequence[Tile], stack: Sequence[Size], rows: int, columns: Size) -> Tile:
     """The largest tile of which there are enough, or the smallest."""
-    enough = (t for t in reversed(tiles) if t.count(stack, rows, columns) >= ENOUGH_PROGRAMS)
+    enough = (t for t in reversed(tiles) if t.count(stack, rows, columns) >= ENOUGH_PROGRAMS.value)
     return next(enough, tiles[0])
 
 
 def _most_rows(tile: Tile, stack: Sequence[Size], columns: Size) -> int:
     """The most rows of which there are too few of these tiles."""
     in_a_row = max(1, tile.count(stack, 1, columns))
-    return (-(-ENOUGH_PROGRAMS // in_a_row) - 1) * tile.rows
+    return (-(-ENOUGH_PROGRAMS.value // in_a_row) - 1) * tile.rows
 
 
 def few_rows(found: Sequence[Choice], rows: Size) -> list[Choice]:
