@@ -8,6 +8,7 @@ import pytest
 from compiler.errors import ShapeError
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
+from compiler.ops.metric.metric import pair_weights
 from tests.ops.samples import integers, numbers
 
 
@@ -175,3 +176,26 @@ def test_a_state_continues_only_if_there_is_one():
         found = run("detection_map", given, class_num=3)
         assert found["AccumPosCount"].ravel().tolist() == [2 * times, times, 0]
         assert np.diff(found["AccumFalsePos_lod"][0]).tolist() == [3 * times, times, 0]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 200])
+def test_pairs_are_counted_without_a_matrix_of_them(levels: int) -> None:
+    random = np.random.default_rng(levels)
+    rows = 200
+    score = random.integers(0, 9, rows).astype("float32")
+    score[::17] = np.nan
+    label, query = random.integers(0, levels, rows) / 2, random.integers(-2, 3, rows)
+    weight = random.random(rows).astype("float32")
+    first, second = np.triu_indices(rows, 1)
+    pairs = (query[first] == query[second]) & (label[first] != label[second])
+    first, second = first[pairs], second[pairs]
+    lead = score[first] - score[second]
+    ordered = lead * (label[first] - label[second]) > 0
+    weights = 0.5 * (weight[first].astype("f8") + weight[second])
+    expected = [weights[of].sum() for of in (ordered, ~ordered, lead == 0)]
+    np.testing.assert_allclose(pair_weights(score, label, query, weight), expected, rtol=1e-9)
+
+
+def test_no_rows_have_no_pairs() -> None:
+    none = np.zeros(0)
+    assert pair_weights(none, none, none.astype("int64"), none) == [0, 0, 0]

@@ -263,6 +263,36 @@ class PrecisionRecall(OpDef, op="precision_recall"):
         }
 
 
+def pair_weights(score: Array, label: Array, query: Array, weight: Array) -> list[float]:
+    """Return the weights of pairs in order, of all others, and of those of equal scores, summed.
+
+    Pairs are rows of one query with different labels; each counts with the mean of its weights.
+    Takes memory in proportion to the rows: labels that differ do so in one highest bit of their
+    ranks, and for each bit the pairs of a row are ranges of rows sorted by score.
+    """
+    ranks = np.unique(label, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    queries = np.unique(query, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    totals = [0.0, 0.0, 0.0]
+    for bit in range(int(ranks.max(initial=0)).bit_length()):
+        group = queries * (ranks.max() + 1) + (ranks >> bit + 1)
+        order = np.lexsort((score, group))
+        s, g, w = score[order], group[order], weight[order].astype(np.float64)
+        is_first = np.append(True, g[1:] != g[:-1])
+        key = np.cumsum(is_first | np.append(True, s[1:] != s[:-1]))
+        bounds = np.append(np.flatnonzero(is_first), len(g))
+        number = np.cumsum(is_first) - 1
+        upper = (ranks[order] >> bit & 1).astype(bool)
+        sums, lower = np.append(0.0, np.cumsum(w[~upper])), key[~upper]
+        own, weights, number = key[upper], w[upper], number[upper]
+        start = np.searchsorted(lower, key[bounds[number]])
+        less, same = np.searchsorted(lower, own), np.searchsorted(lower, own, "right")
+        end = np.searchsorted(lower, key[bounds[number + 1] - 1], "right")
+        behind = np.where(np.isnan(s[upper]), start, less)
+        for place, (a, b) in enumerate(((start, behind), (behind, end), (less, same))):
+            totals[place] += 0.5 * float((weights * (b - a) + sums[b] - sums[a]).sum())
+    return totals
+
+
 class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     """Counts of row pairs of the same query whose scores are ordered as their labels.
 
@@ -311,13 +341,7 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     ) -> dict[str, Array]:
         score, label, query = Score[:, self.column], Label.reshape(-1), QueryID.reshape(-1)
         weight = np.ones_like(score) if Weight is None else Weight.reshape(-1)
-        first, second = np.triu_indices(len(score), 1)
-        pairs = (query[first] == query[second]) & (label[first] != label[second])
-        first, second = first[pairs], second[pairs]
-        lead = score[first] - score[second]
-        ordered = lead * (label[first] - label[second]) > 0
-        weights = 0.5 * (weight[first] + weight[second])
-        counts = [weights[of].sum() for of in (ordered, ~ordered, lead == 0)]
+        counts = pair_weights(score, label, query, weight)
         before = AccumulatePositivePair, AccumulateNegativePair, AccumulateNeutralPair
         return {
             name: np.array([count], Score.dtype) + (0 if so_far is None else so_far.reshape(1))
