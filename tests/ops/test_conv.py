@@ -1,5 +1,6 @@
 """Convolution in blocks of images, with sizes that are named, and given what does not fit."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from compiler.errors import BadAttribute, CompileError, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim, evaluate
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.ops.image import im2col
+from compiler.ops.image import conv_numpy, im2col
 from compiler.thresholds import lowered
 from tests.codegen.support import module_of
 from tests.ops.generated import hold
@@ -150,3 +151,23 @@ def test_filters_that_overhang_by_less_than_a_stride_have_one_place(
     sample = Sample("conv2d", given, attrs, ("Input", "Filter"))
     check(forward(sample))
     check(backward(sample))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_taps_of_the_reference_implementation_are_gathered_in_blocks(
+    monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """Columns of all taps would take many times the memory of images and long filters."""
+    images, filters = numbers(2, 4, 7, 6), numbers(6, 4 // groups, 3, 2)
+    axes = [(3, 2, 1, 1, 1, 4), (2, 1, 1, 0, 0, 5)]
+    d_outputs = numbers(2, 6, 4, 5)
+    calls = (
+        lambda: conv_numpy.convolution(images, filters, axes, groups),
+        lambda: conv_numpy.convolution_image_gradient(d_outputs, filters, axes, groups, (7, 6)),
+        lambda: conv_numpy.convolution_filter_gradient(images, d_outputs, axes, groups),
+    )
+    whole = [call() for call in calls]
+    monkeypatch.setattr(conv_numpy, "tap_blocks", partial(conv_numpy.tap_blocks, limit=200))
+    assert len(conv_numpy.tap_blocks(4, axes)) == 3
+    for call, expected in zip(calls, whole, strict=True):
+        np.testing.assert_allclose(call(), expected, rtol=1e-5, atol=1e-6)

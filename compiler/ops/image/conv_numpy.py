@@ -1,8 +1,9 @@
 """Reference implementation of N-D convolution, as functions that generated modules carry.
 
 Each image separately: the windows of the padded image are gathered as columns [C·taps, positions],
-and filters times columns are the output (im2col). The gradients are the transposed products; the
-image gradient scatters columns back (col2im), which is also what a transposed convolution does.
+and filters times columns are the output (im2col), some taps at a time where columns are large. The
+gradients are the transposed products; the image gradient scatters columns back (col2im), which is
+also what a transposed convolution does.
 Images are [N, C, …], filters [F, C/groups, …]. An axis is
 (kernel, stride, dilation, before, after, count).
 """
@@ -61,30 +62,55 @@ def tap_index(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
     return (slice(None), *found)
 
 
-def gather_columns(padded: Array, axes: Axes) -> Array:
-    """Gather all windows of a padded image into columns [C, taps, …positions] (im2col)."""
+def tap_blocks(channels: int, axes: Axes, limit: int = 1 << 25) -> list[tuple[int, int]]:
+    """Split the taps of a window into ranges whose columns have at most `limit` elements.
+
+    >>> tap_blocks(2, [(5, 1, 1, 0, 0, 10)], limit=40)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    taps = int(np.prod([axis[0] for axis in axes]))
+    each = max(1, channels * int(np.prod([axis[5] for axis in axes])))
+    step = max(1, limit // each)
+    return [(first, min(first + step, taps)) for first in range(0, taps, step)]
+
+
+def gather_columns(padded: Array, axes: Axes, first: int = 0, end: int | None = None) -> Array:
+    """Gather all windows of a padded image into columns [C, taps, …positions] (im2col).
+
+    `first` and `end` select a range of the taps.
+    """
     taps, positions = [axis[0] for axis in axes], [axis[5] for axis in axes]
-    columns = np.empty((len(padded), int(np.prod(taps)), *positions), padded.dtype)
-    for number, tap in enumerate(np.ndindex(*taps)):
-        columns[:, number] = padded[tap_index(tap, axes)]
+    end = int(np.prod(taps)) if end is None else end
+    columns = np.empty((len(padded), end - first, *positions), padded.dtype)
+    for number in range(first, end):
+        tap = [int(place) for place in np.unravel_index(number, taps)]
+        columns[:, number - first] = padded[tap_index(tap, axes)]
     return columns
 
 
-def scatter_columns(columns: Array, padded: Array, axes: Axes) -> None:
-    """Add columns [C, taps, …positions] to their positions in a padded image (col2im)."""
-    for number, tap in enumerate(np.ndindex(*[axis[0] for axis in axes])):
+def scatter_columns(columns: Array, padded: Array, axes: Axes, first: int = 0) -> None:
+    """Add columns [C, taps, …positions] to their positions in a padded image (col2im).
+
+    Their first tap is `first`.
+    """
+    taps = [axis[0] for axis in axes]
+    for number in range(columns.shape[1]):
+        tap = [int(place) for place in np.unravel_index(first + number, taps)]
         padded[tap_index(tap, axes)] += columns[:, number]
 
 
 def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array:
     """Return the convolution of images with filters: [N, F, …positions]."""
     positions = [axis[5] for axis in axes]
-    matrix = filters.reshape(groups, len(filters) // groups, -1)
-    outputs = np.empty((len(images), len(filters), *positions), images.dtype)
+    rows, depth = len(filters) // groups, filters.shape[1]
+    taps = filters.reshape(groups, rows, depth, -1)
+    outputs = np.zeros((len(images), len(filters), *positions), images.dtype)
     for image, output in zip(images, outputs, strict=True):
-        columns = gather_columns(pad_image(image, axes), axes)
-        columns = columns.reshape(groups, matrix.shape[2], -1)
-        np.matmul(matrix, columns, out=output.reshape(groups, matrix.shape[1], -1))
+        padded, total = pad_image(image, axes), output.reshape(groups, rows, -1)
+        for first, end in tap_blocks(len(image), axes):
+            columns = gather_columns(padded, axes, first, end)
+            matrix = taps[..., first:end].reshape(groups, rows, -1)
+            total += matrix @ columns.reshape(groups, matrix.shape[2], -1)
     return outputs
 
 
@@ -92,14 +118,16 @@ def convolution_image_gradient(
     d_outputs: Array, filters: Array, axes: Axes, groups: int, sizes: Sequence[int]
 ) -> Array:
     """Return the gradient of images of these sizes: for each element, the sum over its windows."""
-    matrix = filters.reshape(groups, len(filters) // groups, -1)
-    depth, positions = groups * filters.shape[1], [axis[5] for axis in axes]
+    rows, depth = len(filters) // groups, groups * filters.shape[1]
+    taps, positions = filters.reshape(groups, rows, filters.shape[1], -1), [a[5] for a in axes]
     padded = [n + axis[3] + axis[4] for n, axis in zip(sizes, axes, strict=True)]
     images = np.empty((len(d_outputs), depth, *sizes), d_outputs.dtype)
     for image, upstream in zip(images, d_outputs, strict=True):
-        columns = matrix.mT @ upstream.reshape(groups, matrix.shape[1], -1)
         frame = np.zeros((depth, *padded), images.dtype)
-        scatter_columns(columns.reshape(depth, -1, *positions), frame, axes)
+        for first, end in tap_blocks(depth, axes):
+            matrix = taps[..., first:end].reshape(groups, rows, -1)
+            columns = matrix.mT @ upstream.reshape(groups, rows, -1)
+            scatter_columns(columns.reshape(depth, end - first, *positions), frame, axes, first)
         image[...] = without_padding(frame, axes)
     return images
 
@@ -108,9 +136,12 @@ def convolution_filter_gradient(images: Array, d_outputs: Array, axes: Axes, gro
     """Return the filter gradient [F, C/groups, …]: output gradient times windows, summed."""
     taps, rows = [axis[0] for axis in axes], d_outputs.shape[1] // groups
     depth = images.shape[1] // groups
-    total = np.zeros((groups, rows, depth * int(np.prod(taps))), images.dtype)
+    total = np.zeros((groups, rows, depth, int(np.prod(taps))), images.dtype)
     for image, upstream in zip(images, d_outputs, strict=True):
-        columns = gather_columns(pad_image(image, axes), axes)
-        columns = columns.reshape(groups, total.shape[2], -1)
-        total += upstream.reshape(groups, rows, -1) @ columns.mT
+        padded = pad_image(image, axes)
+        for first, end in tap_blocks(len(image), axes):
+            columns = gather_columns(padded, axes, first, end)
+            columns = columns.reshape(groups, depth * (end - first), -1)
+            products = upstream.reshape(groups, rows, -1) @ columns.mT
+            total[..., first:end] += products.reshape(groups, rows, depth, end - first)
     return total.reshape(groups * rows, depth, *taps)
