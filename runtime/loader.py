@@ -38,7 +38,8 @@ from runtime.gpu.launches import Launcher
 from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement
-from runtime.memory.limit import check_limit
+from runtime.memory.limit import check_limit, check_machine
+from runtime.memory.machine_memory import machine_memory
 from runtime.memory.params import Params, state_arrays
 from runtime.native.bounds import CheckedCode
 from runtime.native.sequence import NativeCode
@@ -113,10 +114,10 @@ def load(
     are cached; `poison` fills the arena with 0xFF at every binding, to expose reads of
     uninitialised memory. `names` are extra globals of the source: the Python functions of
     `py_func`, a clock, the rings that its collectives use. `memory_limit` is the maximum number of
-    bytes of a step, by default that of the module; binding sizes that need more raises
-    MemoryLimitExceeded. `device` runs kernels that were compiled before, such as `ptx:80`, by
-    default that of the place. Raises PlaceError if the place does not run the module's target and
-    ParseError if the source defines no `bind`.
+    bytes of a step, by default that of the module, or on a CPU the memory of the machine; binding
+    sizes that need more raises MemoryLimitExceeded. `device` runs kernels that were compiled
+    before, such as `ptx:80`, by default that of the place. Raises PlaceError if the place does not
+    run the module's target and ParseError if the source defines no `bind`.
     """
     where = place or CPUPlace()
     expect_target(module.target, where)
@@ -292,6 +293,8 @@ class Executable:
         if self._memory_limit is not None:
             height = placement.height
             check_limit(self.module, self._memory_limit, sizes, lives, height, self._params)
+        elif not self._device and (memory := machine_memory()) is not None:
+            check_machine(self.module, memory, sizes, lives, placement.height)
         if self._memory.outgrown(placement):
             self._bindings.clear()  # their views would keep the old memory alive
             self._latest = None

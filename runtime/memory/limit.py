@@ -66,20 +66,54 @@ def check_limit(
     total = arena + sum(weight.nbytes for weight in edges)
     if total <= limit:
         return
-    largest = sorted([*edges, *_buffers(module, sizes, lives)], key=lambda each: -each.nbytes)[
-        :SHOWN
-    ]
     parts = [f"{bytes_text(arena)} for temporaries"]
     for kind, plural in _KINDS.items():
         of_kind = [each.nbytes for each in edges if each.kind == kind]
         if of_kind or kind != "prepared":
             parts.append(f"{bytes_text(sum(of_kind))} for {plural}")
+    raise _exceeded(
+        f"the memory limit of {bytes_text(limit)}",
+        (total, parts, [*edges, *_buffers(module, sizes, lives)]),
+        "feed a smaller batch, or raise the memory limit",
+    )
+
+
+def check_machine(
+    module: Module,
+    memory: int,
+    sizes: Mapping[str, int],
+    lives: Sequence[Lifetime],
+    arena: int,
+) -> None:
+    """Raise MemoryLimitExceeded if a step would allocate more bytes than the machine has.
+
+    Counted are the arena and the copies of fetches; feeds and parameters exist already, and those
+    in mapped files take no memory of the machine. Arguments as for `check_limit`.
+    """
+    fetches = [*_edges("fetch", module.fetches, sizes)]
+    copies = sum(each.nbytes for each in fetches)
+    if arena + copies <= memory:
+        return
+    parts = [f"{bytes_text(arena)} for temporaries", f"{bytes_text(copies)} for fetches"]
+    raise _exceeded(
+        f"the {bytes_text(memory)} of this machine",
+        (arena + copies, parts, [*fetches, *_buffers(module, sizes, lives)]),
+        "feed a smaller batch, or check the shapes that are broadcast",
+    )
+
+
+def _exceeded(
+    limit: str, needed: tuple[int, Sequence[str], Sequence[Weight]], hint: str
+) -> MemoryLimitExceeded:
+    """The error with the bytes in total and by kind, and the largest variables with their lines."""
+    total, parts, weights = needed
+    largest = sorted(weights, key=lambda each: -each.nbytes)[:SHOWN]
     listed = "".join(f"\n    {each}" for each in largest if each.nbytes)
-    raise MemoryLimitExceeded(
-        f"a step takes {bytes_text(total)}, more than the memory limit of {bytes_text(limit)}: "
-        f"{', '.join(parts)}; the largest are{listed}",
+    return MemoryLimitExceeded(
+        f"a step takes {bytes_text(total)}, more than {limit}: {', '.join(parts)}; the largest "
+        f"are{listed}",
         source=next((each.source for each in largest if each.source), ""),
-        hint="feed a smaller batch, or raise the memory limit",
+        hint=hint,
     )
 
 

@@ -12,6 +12,7 @@ import fluid
 import runtime
 from compiler.options import Options
 from runtime.errors import MemoryLimitExceeded, TooLarge
+from runtime.memory import machine_memory
 from runtime.memory.limit import bytes_text
 from tests.runtime.test_loader import small
 
@@ -81,6 +82,40 @@ def test_the_message_names_the_limit_and_what_weighs_most(monkeypatch: Any) -> N
         executor.run(feed=batch(20_000), fetch_list=[scores])
     check_message(caught.value)
     executor.run(feed=batch(4), fetch_list=[scores])
+
+
+def test_results_larger_than_the_memory_of_the_machine_are_refused(monkeypatch: Any) -> None:
+    x = fluid.layers.data(name="x", shape=[-1, 1], append_batch_size=False)
+    y = fluid.layers.data(name="y", shape=[1, -1], append_batch_size=False)
+    result = fluid.layers.elementwise_sub(x, y)
+    executor = fluid.Executor(fluid.CPUPlace())
+    side = 1 << 22
+    tracemalloc.start()
+    feed = {"x": np.ones((side, 1), "float32"), "y": np.ones((1, side), "float32")}
+    with pytest.raises(MemoryLimitExceeded) as caught:
+        executor.run(feed=feed, fetch_list=[result])
+    assert tracemalloc.get_traced_memory()[1] < 8 * 4 * side
+    tracemalloc.stop()
+    assert "of this machine" in str(caught.value)
+    assert f"float32 of shape ({side}, {side}): 64.00 TiB" in str(caught.value)
+    assert "test_memory_limit.py:" in caught.value.source
+    monkeypatch.setattr("runtime.loader.machine_memory", lambda: None)
+    small = {name: each.reshape(-1)[:2].reshape((each.shape[0] > 1 and (2, 1)) or (1, 2))
+             for name, each in feed.items()}  # fmt: skip
+    assert executor.run(feed=small, fetch_list=[result])[0].shape == (2, 2)
+
+
+def test_the_memory_of_a_container_is_that_of_its_limit(tmp_path: Path, monkeypatch: Any) -> None:
+    total, limit = tmp_path / "meminfo", tmp_path / "memory.max"
+    monkeypatch.setattr(machine_memory, "_MEMINFO", total)
+    monkeypatch.setattr(machine_memory, "_CONTAINER", (limit, tmp_path / "missing"))
+    found = machine_memory.machine_memory.__wrapped__
+    assert found() is None
+    total.write_text("MemTotal:  1000 kB\nMemFree: 5 kB\nSwapTotal: 24 kB\n")
+    assert found() == 1024 * 1024
+    for text, expected in (("max", 1 << 20), ("4096", 4096), ("9223372036854771712", 1 << 20)):
+        limit.write_text(text + "\n")
+        assert found() == expected
 
 
 def test_a_predictor_has_a_limit(tmp_path: Path) -> None:
