@@ -191,12 +191,14 @@ TILES = [
 ]
 
 
-def _tile(machine: Machine, element: Type, vectors: int, wide: int, high: int) -> str:
+def _tile(
+    machine: Machine, element: Type, vectors: int, wide: int, high: int, channels: int = 32
+) -> str:
     """The assembly of a convolution's tile over a window of 3 × 3."""
     lanes = machine.lanes(element)
     names = dict.fromkeys(("a", "b", "out"), element)
     rows = (Axis(high * 3, {"a": 20 * 32, "out": 20 * 64}), Axis(wide * 3, {"a": 32, "out": 64}))
-    sums = (Axis(3, {"a": 20 * 32}), Axis(3, {"a": 32}), Axis(32, {"a": 1}))
+    sums = (Axis(3, {"a": 20 * 32}), Axis(3, {"a": 32}), Axis(channels, {"a": 1}))
     columns = Axis(vectors * lanes * 2, {"out": 1})
     spec = Contraction("tile", element, (), rows, sums, columns, names, panels="b")
     call = contraction_kernel(spec, machine, Tiling(vectors, high, wide, 4, "panels", 1, True))
@@ -216,6 +218,29 @@ def test_nothing_spills_in_the_inner_loop(
     lines = [line for line in text.splitlines() if re.search(vector, line)]
     assert lines
     assert not [line for line in lines if re.search(stack, line)]
+
+
+@pytest.mark.parametrize("machine", [AVX512, AVX2], ids=lambda each: each.name)
+def test_blocks_of_a_long_sum_are_added_outside_the_inner_loop(machine: Machine) -> None:
+    vectors, rows = 2, MOST_ROWS[machine.registers][2]
+    lines = _tile(machine, F32, vectors, rows, 1, channels=2048).splitlines()
+    labels = {line.split(":")[0]: place for place, line in enumerate(lines) if ":" in line}
+    jumps = [(n, re.search(r"\bj\w+\s+(\S+)", line)) for n, line in enumerate(lines)]
+    loops = [lines[labels[to[1]] : n] for n, to in jumps if to and labels.get(to[1], n) < n]
+    inner = min((loop for loop in loops if "vfmadd" in "".join(loop)), key=len)
+    assert sum("vfmadd" in line for line in inner) >= 4 * vectors * rows
+    assert not [line for line in inner if re.search(r"%[yz]mm\d.*\(%rsp|\(%rsp.*%[yz]mm\d", line)]
+
+
+@on_machines
+@pytest.mark.parametrize("is_open", [False, True])
+def test_long_sums_lose_no_more_than_short_ones(machine: Machine, is_open: bool) -> None:
+    random = np.random.default_rng(0)
+    a, b = random.random((3, 50_003), np.float32), random.random((50_003, 17), np.float32)
+    steps = matmul(machine, F32, (), 3, K if is_open else 50_003, 17)
+    arrays = {"a": a, "b": b, "out": np.zeros((3, 17), np.float32)}
+    result = run_steps(steps, machine, arrays, {"K": 50_003})["out"]
+    np.testing.assert_allclose(result, a.astype(np.float64) @ b, rtol=1e-6)
 
 
 @pytest.mark.skipif(AVX512 not in RUNNABLE, reason="needs AVX-512")

@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from compiler.codegen.native.llvm_ir import I1, I32, I64, Index, Type, Value, constant, lane_numbers
+from compiler.codegen.native.llvm_ir import (
+    I1,
+    I32,
+    I64,
+    Index,
+    LoopBody,
+    Type,
+    Value,
+    constant,
+    lane_numbers,
+)
 from compiler.codegen.native.loops.forms import Axis, Form
 from compiler.codegen.native.loops.values import Values
 from compiler.ir.dims import Size
@@ -30,9 +40,27 @@ CopiesIteration: TypeAlias = Callable[[Carried, int], Carried]
 
 
 SUM_BLOCK = threshold(
-    "sum_block", 16, "unrolled iterations",
-    "so many are summed up before they are added to the total", small=2,
+    "sum_block", 128, "iterations", "so many are summed up before they are added to the total",
+    small=2,
 )  # fmt: skip
+
+
+def block_of(sizes: Sequence[Size], count: int) -> tuple[int, int]:
+    """The loop of a nest that is divided into blocks, and the iterations of one; -1 for none.
+
+    The innermost loop runs `count` iterations at a time. A loop of unknown size is divided.
+
+    >>> block_of([64, 3, 3], 1), block_of([64, 3, 3], 8), block_of([5, 1000], 8)
+    ((0, 14), (0, 14), (1, 128))
+    """
+    depth = 1
+    for level in range(len(sizes) - 1, -1, -1):
+        size, most = sizes[level], max(1, SUM_BLOCK.value // depth)
+        if not isinstance(size, int) or size > most:
+            step = count if depth == 1 else 1
+            return level, -(-most // step) * step
+        depth *= size
+    return -1, 0
 
 
 @dataclass
@@ -77,11 +105,8 @@ class Loops(Values):
         stop = self.bound_of(axis)
         self.mark()
 
-        def iteration(index: Value, held: Carried) -> Carried:
-            with self.level((axis, index)):
-                return self.over(rest, body, held)
-
-        return self.f.loop_if_any(0, stop, 1, iteration, carried)
+        each = self._each(axis, lambda carried: self.over(rest, body, carried))
+        return self.f.loop_if_any(0, stop, 1, each, carried)
 
     def over_copies(
         self, axes: Sequence[Axis], count: int, body: CopiesIteration, start: Carried, join: Join
@@ -91,27 +116,49 @@ class Loops(Values):
         `count` is a power of two; the iterations are copies, the first of them outermost. Blocks
         of iterations begin from `start` and are joined, so that rounding errors stay small.
         """
-        *outer, inner = axes
+        blocked, steps = block_of([axis.size for axis in axes], count)
 
-        def innermost(held: Carried) -> Carried:
-            stop = self.bound_of(inner)
-            whole = self._multiple(stop, count)
-            block_size = SUM_BLOCK.value * count
+        def nest(level: int, carried: Carried) -> Carried:
+            axis, is_inner = axes[level], level == len(axes) - 1
+            stop = self.bound_of(axis)
+            whole, step = (self._multiple(stop, count), count) if is_inner else (stop, 1)
             self.mark()
-            some, one = self._copies(inner, count, body), self._copies(inner, 1, body)
-
-            def block(first: Value, total: Carried) -> Carried:
-                last, end = self.f.index(whole), self.f.add(first, constant(I64, block_size))
-                end = self.f.select(self.f.compare("slt", end, last), end, last)
-                return join(total, self.f.loop_if_any(first, end, count, some, start))
-
-            if isinstance(whole, int) and whole <= block_size:
-                held = join(held, self.f.loop_if_any(0, whole, count, some, start))
+            one = self._copies(axis, 1, body)
+            each = self._copies(axis, count, body)
+            if not is_inner:
+                each = self._each(axis, lambda carried: nest(level + 1, carried))
+            if level == blocked:
+                carried = self._in_blocks((whole, step, steps), each, carried, start, join)
             else:
-                held = self.f.loop_if_any(0, whole, block_size, block, held)
-            return self.f.loop_if_any(whole, stop, 1, one, held)
+                carried = self.f.loop_if_any(0, whole, step, each, carried)
+            return self.f.loop_if_any(whole, stop, 1, one, carried) if is_inner else carried
 
-        return self.over(outer, innermost, start)
+        return nest(0, start)
+
+    def _in_blocks(
+        self, span: tuple[Index, int, int], each: LoopBody, carried: Carried, start: Carried,
+        join: Join,
+    ) -> Carried:  # fmt: skip
+        """A loop in blocks that begin from `start`: `span` is its end, step and that of blocks."""
+        stop, step, block = span
+        if isinstance(stop, int) and stop <= block:
+            return join(carried, self.f.loop_if_any(0, stop, step, each, start))
+
+        def emit(first: Value, total: Carried) -> Carried:
+            last, end = self.f.index(stop), self.f.add(first, constant(I64, block))
+            end = self.f.select(self.f.compare("slt", end, last), end, last)
+            return join(total, self.f.loop_if_any(first, end, step, each, start))
+
+        return self.f.loop_if_any(0, stop, block, emit, carried)
+
+    def _each(self, axis: Axis, body: Iteration) -> LoopBody:
+        """One iteration of an axis."""
+
+        def iteration(index: Value, carried: Carried) -> Carried:
+            with self.level((axis, index)):
+                return body(carried)
+
+        return iteration
 
     def _copies(
         self, axis: Axis, count: int, body: CopiesIteration

@@ -76,7 +76,7 @@ class Reductions(Keeping):
         """Reduce with an accumulator for each copy, or several if there are few."""
         scans = each.scans()
         count = _iterations_at_once(len(self.copies) * len(parts), each)
-        if axes and not scans and count > 1:
+        if axes and not scans:
             return self._in_unrolled_loops(parts, axes, count)
         starts = [
             self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in (*parts, *scans)

@@ -2,14 +2,17 @@
 
 The tile's sums are `rows` × `vectors` vectors. A step of the sum loads the vectors of the right
 operand, broadcasts one element of the left operand for each row, and multiplies all pairs into
-the sums. Then each vector goes through `finish` and to the outputs.
+the sums. Long sums begin from zero for each block of steps, and the blocks are added up: rounding
+errors grow with the steps of a block and the number of blocks, not with their product. At last
+each vector goes through `finish` and to the outputs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import Function, Index, Value, zero
 from compiler.codegen.native.machine import Machine
@@ -18,6 +21,15 @@ from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Place, Pointers
 from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch
+from compiler.thresholds import threshold
+
+BLOCK_STEPS = threshold(
+    "product_block", 512, "steps of a sum", "products are added up in blocks of so many", small=4
+)
+
+
+Steps: TypeAlias = "Callable[[Index, Index, list[Value]], list[Value]]"
+"""Emits the steps of an axis of the sum from one to another; returns the values after them."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ class TileBody(ABC):
         self.unroll = unroll
         self.type = machine.vector(spec.element)
         self.lanes = machine.lanes(spec.element)
+        self.blocks = -1, 0
 
     @abstractmethod
     def emit(
@@ -92,6 +105,7 @@ class Microkernel(TileBody):
         sums, right = self._sums(places, pointers["b"])
         state = [right, *([ahead.pointer] if ahead else []), *sums]
         if 0 not in counts:
+            self.blocks = self._blocks(counts)
             state = self._axes(0, counts, pointers["a"], state)
         self._finish(places, state[len(state) - len(sums) :])
 
@@ -153,7 +167,41 @@ class Microkernel(TileBody):
                 inner[0] = self._step(right, "b", axis, 1)
             return [self._step(left, "a", axis, 1), *inner]
 
-        return self.indices.repeat(0, counts[level], body, [left, *state])[1:]
+        def loop(start: Index, stop: Index, carried: list[Value]) -> list[Value]:
+            return self.indices.repeat(start, stop, body, carried)
+
+        return self._in_blocks(level, counts[level], loop, [left, *state])[1:]
+
+    def _blocks(self, counts: Sequence[Index]) -> tuple[int, int]:
+        """The axis whose steps are added up in blocks, and the steps of a block; -1 for none."""
+        depth = 1
+        for level in range(len(counts) - 1, -1, -1):
+            count, most = counts[level], max(1, BLOCK_STEPS.value // depth)
+            if not isinstance(count, int) or count > most:
+                return level, -(-most // self.unroll) * self.unroll if depth == 1 else most
+            depth *= count
+        return -1, 0
+
+    def _in_blocks(
+        self, level: int, count: Index, loop: Steps, carried: list[Value]
+    ) -> list[Value]:
+        """A loop over an axis of the sum, in blocks that begin from zero if it is that axis."""
+        blocked, steps = self.blocks
+        if level != blocked:
+            return loop(0, count, carried)
+        places = len(self.offsets) * self.panel.vectors
+
+        def block(start: Index, carried: list[Value]) -> list[Value]:
+            totals = carried[-places:]
+            stop = self.indices.least(self.indices.add(start, steps), count)
+            after = loop(start, stop, [*carried[:-places], *(zero(self.type) for _ in totals)])
+            sums = after[-places:]
+            return [
+                *after[:-places],
+                *(self.function.add(a, b) for a, b in zip(totals, sums, strict=True)),
+            ]
+
+        return self.function.loop_if_any(0, count, steps, block, carried)
 
     def _step(self, pointer: Value, name: str, axis: Axis, steps: int) -> Value:
         stride = self.indices.of(axis.stride(name))
@@ -163,21 +211,27 @@ class Microkernel(TileBody):
         """The innermost axis in iterations of several steps, then the rest."""
         steps = min(self.unroll, count) if isinstance(count, int) else self.unroll
         whole = self.indices.mul(self.indices.divide(count, steps), steps)
-        carried = self._iterations(0, whole, steps, [left, *state])
+
+        def loop(start: Index, stop: Index, carried: list[Value]) -> list[Value]:
+            return self._iterations((start, stop), whole, steps, carried)
+
+        carried = self._in_blocks(len(self.spec.sums) - 1, whole, loop, [left, *state])
         if isinstance(count, int) and isinstance(whole, int):
             rest = count - whole
             return self._iteration(rest, carried)[1:] if rest else carried[1:]
-        return self._iterations(whole, count, 1, carried)[1:]
+        return self._iterations((whole, count), count, 1, carried)[1:]
 
     def _iterations(
-        self, start: Index, stop: Index, step: int, carried: list[Value]
+        self, span: tuple[Index, Index], count: Index, step: int, carried: list[Value]
     ) -> list[Value]:
+        """Iterations of some steps over a span of the `count` steps of the innermost axis."""
+        start, stop = span
         if isinstance(start, int) and isinstance(stop, int) and stop - start <= step:
             return self._iteration(step, carried) if stop > start else carried
 
         def iteration(at: Value, held: list[Value]) -> list[Value]:
             if self.prefetch:
-                self.prefetch.emit(at, stop, step)
+                self.prefetch.emit(at, count, step)
             return self._iteration(step, held)
 
         return self.function.loop_if_any(start, stop, step, iteration, carried)

@@ -63,6 +63,7 @@ class OneColumn(Microkernel):
         self.offsets = [self._offset("a", *row) for row in rows]
         state = [pointers["b"], *([zero(self.type)] * len(rows))]
         if 0 not in counts:
+            self.blocks = self._blocks(counts)
             state = self._axes(0, counts, pointers["a"], state)
         totals = [self._total(each) for each in state[1:]]
         if self.spec.start:
@@ -80,7 +81,11 @@ class OneColumn(Microkernel):
         whole, rest = divmod(count, self.lanes)
         steps = min(self.unroll, whole)
         done = whole // steps * steps
-        carried = self._iterations(0, done, steps, [left, *state])
+
+        def loop(start: Index, stop: Index, carried: list[Value]) -> list[Value]:
+            return self._iterations((start, stop), done, steps, carried)
+
+        carried = self._in_blocks(len(self.spec.sums) - 1, done, loop, [left, *state])
         if whole > done:
             carried = self._iteration(whole - done, carried)
         if rest:
