@@ -43,12 +43,12 @@ def resnet18(fluid):
     return images.resnet18(fluid, image=112, classes=1000)
 
 
-def lstm(fluid):
-    """One LSTM layer over 50 steps, and the mean square of its states' distance to a target."""
-    steps = fluid.layers.data(name="x", shape=[WIDTH], dtype="float32", lod_level=1)
-    target = fluid.layers.data(name="y", shape=[WIDTH], dtype="float32")
-    gates = fluid.layers.fc(steps, size=4 * WIDTH)
-    states, _ = fluid.layers.dynamic_lstm(gates, size=4 * WIDTH, use_peepholes=False)
+def lstm(fluid, width=WIDTH):
+    """One LSTM layer over sequences, and the mean square of its states' distance to a target."""
+    steps = fluid.layers.data(name="x", shape=[width], dtype="float32", lod_level=1)
+    target = fluid.layers.data(name="y", shape=[width], dtype="float32")
+    gates = fluid.layers.fc(steps, size=4 * width)
+    states, _ = fluid.layers.dynamic_lstm(gates, size=4 * width, use_peepholes=False)
     return fluid.layers.mean(fluid.layers.square_error_cost(states, target)), states
 
 
