@@ -32,6 +32,9 @@ from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
 
+MAX_ROW_OF_TAPS = 64
+"""Most columns of filters whose sums are kept in registers and in code, a variable each."""
+
 
 class Axis(Protocol):
     """The windows on an image axis, as ops describe them."""
@@ -284,6 +287,8 @@ def emit_filter_gradient(
     """Append the gradient of a convolution by its filters."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
     if _is_depthwise(conv) and not conv.filters_last:
+        if conv.kernel[-1] > MAX_ROW_OF_TAPS:
+            raise NotLowered("its kernels would keep a sum for each of many taps")
         windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
         steps = k.made(depthwise_filter_gradient, windows, each)
         found = {"images": images, "d_out": outputs, "d_filters": filters}

@@ -22,8 +22,16 @@ from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import NEON, Machine
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.target import NativeTarget
+from compiler.freeze import freeze
 from compiler.ir.dims import Dim
+from compiler.ir.graph import Graph
+from compiler.ir.types import DType, TensorType
 from compiler.ops.image import pool_numpy
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
 from tests.codegen.native import images_support as support
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 
@@ -308,6 +316,18 @@ def test_tiles_are_found_without_a_walk_over_the_axis() -> None:
     assert known_tiles(WindowAxis(size, size, 1, 1, 0, 1), 8) is None
     assert known_tiles(WindowAxis(1, size, size, 1, 0, size), 8) is None
     assert WindowAxis(1, size, 1, 1, size - 1, size, size).taps(Integers(None), 5, 1)[0] == size - 6
+
+
+def test_the_gradient_of_wide_depthwise_filters_has_no_sum_in_code_for_each_tap() -> None:
+    types = {"Input": (1, 2, 300, 4), "Filter": (4, 1, 1, 200), "Output@GRAD": (1, 2, 101, 4)}
+    graph = Graph()
+    fed = {s: [graph.feed(s, TensorType(DType.FP32, shape))] for s, shape in types.items()}
+    gradients = {f"{s}@GRAD": [graph.var(f"d_{s}", fed[s][0].type)] for s in ("Input", "Filter")}
+    graph.op("depthwise_conv2d_grad", fed, gradients, {"groups": 4, "data_format": "NHWC"})
+    graph.results = [var for vars in gradients.values() for var in vars]
+    target = NativeTarget()
+    run_passes(graph, pipeline(Options(), target), Context())
+    assert len(target.emit(freeze(graph)).source) < 60_000
 
 
 @on_machines

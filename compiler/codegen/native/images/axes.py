@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.ir.dims import Size
+from compiler.thresholds import threshold
 
 Use = tuple[int, tuple[tuple[int, int], ...]]
 """An image position, and the pairs of a window of the tile and its tap that read it."""
 
 
-MAX_UNROLLED = 1024
-"""Maximum taps and windows in the code of one row of tiles; longer kernels are loops."""
+UNROLLED_TAPS = threshold(
+    "unrolled_taps", 1024, "taps and windows",
+    "the code of a row of tiles has at most so many; wider windows are loops over their taps",
+    small=16,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,12 @@ class Tiles:
     uses: tuple[Use, ...]
 
 
-def known_tiles(axis: WindowAxis, width: int, limit: int = MAX_UNROLLED) -> list[Tiles] | None:
+def known_tiles(axis: WindowAxis, width: int) -> list[Tiles] | None:
     """Tiles of at most `width` windows that cover an axis of known size.
 
-    None for an axis of open size, and where the code of the tiles would have more than `limit` taps
-    and windows.
+    None for an axis of open size, and where the code of the tiles would be too long.
     """
+    limit = UNROLLED_TAPS.value
     if not isinstance(axis.count, int) or not isinstance(axis.size, int):
         return None
     width = -(-axis.count // -(-axis.count // width))

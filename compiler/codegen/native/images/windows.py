@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.axes import (
-    MAX_UNROLLED,
+    UNROLLED_TAPS,
     Tiles,
     Use,
     WindowAxis,
@@ -142,7 +142,7 @@ class _Row:
                 self.tiles(tiles)
             return
         _, width, _, count = loops.sizes
-        if columns.up > 1 or columns.kernel * loops.width > MAX_UNROLLED:
+        if columns.up > 1 or columns.kernel * loops.width > UNROLLED_TAPS.value:
             loops.f.loop_if_any(0, count, 1, self.single)
             return
         inner, end = inner_tiles(columns, loops.n, width, count, loops.width)
