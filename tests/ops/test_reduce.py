@@ -5,10 +5,22 @@ import re
 import numpy as np
 import pytest
 
+import runtime
+from compiler.codegen.native.host import detected
+from compiler.codegen.native.target import NativeTarget
+from compiler.codegen.numpy import NumpyTarget
 from compiler.errors import ShapeError
+from compiler.freeze import freeze
 from compiler.ir.dims import Dim
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
+from tests.ops.test_generated import NOBODY, Case, graph_of
+
+TARGETS = [NumpyTarget(), *([NativeTarget()] if detected() else [])]
 
 
 def infer(kind, shape, dtype=DType.FP32, **attrs):
@@ -57,6 +69,29 @@ def test_gradient_of_a_product_with_zeros_is_finite():
     given = {"X": X, "Out": np.zeros(2, np.float32), "Out@GRAD": np.ones(2, np.float32)}
     found = find("reduce_prod_grad")({"dim": [1]}).evaluate(given)["X@GRAD"]
     np.testing.assert_array_equal(found, [[0.0, 6.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("scale", [1.0, 1e6], ids=["near 1", "parts overflow"])
+def test_products_of_many_factors_are_exact(target, scale):
+    """Each rounding to float32 would add up, and parts of the product be infinite or zero."""
+    X = np.random.default_rng(1).uniform(0.999, 1.001, (20000, 2)).astype(np.float32)
+    X[:20] *= np.float32(scale)
+    X[-20:] /= np.float32(scale)
+    wide = X.astype(np.float64)
+    whole = wide.prod(axis=0)
+    given = {"X": X, "Out": whole.astype(np.float32), "Out@GRAD": np.ones(2, np.float32)}
+    forward = Case("reduce_prod", {"dim": [0]}, {"X": X}, {"Out": given["Out"]})
+    others = (whole / wide).astype(np.float32)
+    backward = Case("reduce_prod_grad", {"dim": [0]}, given, {"X@GRAD": others})
+    for case in (forward, backward):
+        (slot,) = case.results
+        graph, feed = graph_of(case, [slot], NOBODY)
+        run_passes(graph, pipeline(Options(), target), Context())
+        (found,) = runtime.load(target.emit(freeze(graph)))(feed)
+        np.testing.assert_allclose(found, case.results[slot], rtol=2e-7)
+        meant = find(case.op)(case.attrs).evaluate(case.values)[slot]
+        np.testing.assert_allclose(meant, case.results[slot], rtol=2e-7)
 
 
 def test_logsumexp_of_large_numbers_is_finite():

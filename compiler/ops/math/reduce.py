@@ -151,6 +151,10 @@ class UfuncReduction(Reduction):
         """Return the number of elements of X reduced to one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
 
+    def accumulator(self, dtype: DType) -> DType:
+        """Return the type in which results of a type are accumulated."""
+        return dtype
+
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.type.rank)
         if len(axes) == X.type.rank:
@@ -158,8 +162,9 @@ class UfuncReduction(Reduction):
         else:
             source, axis, target = str(X), str(axes), Out.view(self.spread(X.shape))
         options = f"axis={axis}, keepdims=True, out={target}"
-        if Out.type.dtype is not X.type.dtype:
-            options += f", dtype=np.{Out.type.dtype.numpy.name}"
+        wide = self.accumulator(Out.type.dtype)
+        if wide is not X.type.dtype:
+            options += f", dtype=np.{wide.numpy.name}"
         k.line(f"np.{self.ufunc}.reduce({source}, {options})")
         if self.averages:
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
@@ -167,9 +172,9 @@ class UfuncReduction(Reduction):
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         loop, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
-        value = X[whole]
-        if Out.type.dtype is not X.type.dtype:
-            value = k.astype(value, Out.type.dtype)
+        value, wide = X[whole], self.accumulator(Out.type.dtype)
+        if wide is not X.type.dtype:
+            value = k.astype(value, wide)
         folds = {
             "add": k.sum, "multiply": k.prod, "maximum": k.max, "minimum": k.min,
             "logical_and": k.min, "logical_or": k.max,
@@ -178,6 +183,7 @@ class UfuncReduction(Reduction):
         if self.averages:
             count = k.astype(k.size(self.count(X.shape)), Out.type.dtype)
             result = k.astype(result / count, Out.type.dtype)
+        result = result if wide is Out.type.dtype else k.astype(result, Out.type.dtype)
         k.store(Out.reshaped(self.spread(X.shape)), left, result)
 
     def divisor(self, k: SourceBuilder, X: Shape, like: Operand) -> str:
@@ -330,16 +336,18 @@ class ReduceMin(MinMaxReduction, op="reduce_min"):
         return reduce_axes(np.minimum, X, axes, self.keep_dim, self.out_dtype)
 
 
-def products_excluding_self(X: Array, axes: Any) -> Array:
-    """Return for each element the product of the other elements reduced with it, in X's shape."""
-    kept = [axis for axis in range(X.ndim) if axis not in axes]
-    order = [*kept, *axes]
-    rows = X.transpose(order).reshape(*[X.shape[axis] for axis in kept], -1)
-    before, after = np.ones_like(rows), np.ones_like(rows)
-    np.multiply.accumulate(rows[..., :-1], axis=-1, out=before[..., 1:])
-    np.multiply.accumulate(rows[..., :0:-1], axis=-1, out=after[..., -2::-1])
-    permuted = (before * after).reshape([X.shape[axis] for axis in order])
-    return permuted.transpose(np.argsort(order))
+def product_gradient(X: Array, d_Out: Array, axes: Any) -> Array:
+    """Return the gradient of a product: d_Out times the product of the other elements.
+
+    That is the product of the elements but zeros, in float64, divided by the element; 0 if another
+    element is zero.
+    """
+    is_zero = X == 0
+    factors = np.where(is_zero, 1.0, X.astype(np.float64))
+    whole = np.multiply.reduce(factors, axis=axes, keepdims=True)
+    alone = is_zero.sum(axis=axes, keepdims=True) == is_zero
+    others = np.where(alone, whole / factors, 0.0)
+    return (expand_reduced(d_Out, X.shape, axes) * others).astype(X.dtype)
 
 
 class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
@@ -351,26 +359,37 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
 
     ufunc = "multiply"
 
+    def accumulator(self, dtype: DType) -> DType:
+        """Return float64 for floats: errors of a million factors add up, and parts overflow."""
+        return DType.FP64 if dtype.is_float else dtype
+
     def numpy(self, X: Array) -> Array:
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
-        return reduce_axes(np.multiply, X, axes, self.keep_dim, self.out_dtype)
+        dtype = element_type(self.out_dtype, X)
+        wide = "float64" if "float" in dtype else dtype
+        found = np.multiply.reduce(X, axis=axes, keepdims=self.keep_dim, dtype=wide)
+        return np.atleast_1d(found).astype(dtype)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
-        return {"X": expand_reduced(d_Out, X.shape, axes) * products_excluding_self(X, axes)}
+        return {"X": product_gradient(X, d_Out, axes)}
 
     def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        axes, own = self.axes(X.type.rank), k.grid(*X.shape)
-        reduced_sizes = [X.shape[axis] for axis in axes]
-        r = k.loop(product(reduced_sizes))
-        loop_indices = dict(zip(axes, k.unravel(r, reduced_sizes), strict=True))
-        other_index = tuple(loop_indices.get(axis, index) for axis, index in enumerate(own))
-        others = [k.not_equal(loop_indices[axis], own[axis]) for axis in axes]
-        differs = others[0]
-        for each in others[1:]:
-            differs = differs | each
-        result = k.prod(k.where(differs, X[other_index], 1), r)
-        left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
-        k.store(d_X, own, d_Out.reshaped(self.spread(X.shape))[left] * result)
+        axes, spread = self.axes(X.type.rank), self.spread(X.shape)
+        whole, zeros = k.scratch(spread, DType.FP64), k.scratch(spread, DType.INT32)
+        loop, at, left = reduction_kernel(k, X.shape, axes)
+        k.store(whole, left, k.prod(_factor(k, X[at]), loop))
+        k.store(zeros, left, k.sum(k.astype(k.equal(X[at], 0), DType.INT32), loop))
+        at = k.grid(*X.shape)
+        left = tuple(0 if axis in axes else index for axis, index in enumerate(at))
+        alone = k.equal(zeros[left], k.astype(k.equal(X[at], 0), DType.INT32))
+        others = k.where(alone, whole[left] / _factor(k, X[at]), 0.0)
+        upstream = k.astype(d_Out.reshaped(spread)[left], DType.FP64)
+        k.store(d_X, at, k.astype(upstream * others, d_X.type.dtype))
+
+
+def _factor(k: KernelBuilder, value: Number) -> Number:
+    """Return a value in float64, or 1 if it is zero."""
+    return k.where(k.equal(value, 0), 1.0, k.astype(value, DType.FP64))
