@@ -590,6 +590,25 @@ def test_reductions_over_outer_and_inner_axes_are_split(
     np.testing.assert_array_equal(arrays["max"], given.max(axes))
 
 
+@on_machines
+@pytest.mark.parametrize("sizes", [(1, 3_000_017), (3_000_017, 1), (40_009, 75)])
+def test_errors_of_sums_do_not_grow_with_their_length(
+    machine: Machine, sizes: tuple[int, int]
+) -> None:
+    """Sums of many positive numbers, along lanes and along a loop."""
+    case = Case((sizes[1] if sizes[1] < 100 else 1,))
+    (j,) = case.indices
+    r = case.k.loop(max(sizes))
+    x = case.ref("X", sizes)
+    case.k.store(case.ref("Out", case.k.shape), (j,),
+                 case.k.sum(x[r, j] if sizes[0] > 1 else x[j, r], r))  # fmt: skip
+    values = np.random.default_rng(0).random(sizes, np.float32)
+    arrays = {"X": values, "Out": np.zeros(case.k.shape, np.float32)}
+    result = run(case.k, machine, arrays)["Out"]
+    expected = values.sum(int(sizes[0] == 1), np.float64)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
 def test_parts_of_a_reduction_are_not_lanes() -> None:
     """Each part has its own number of iterations, which lanes cannot have."""
     case = Case((4,))

@@ -40,27 +40,42 @@ CopiesIteration: TypeAlias = Callable[[Carried, int], Carried]
 
 
 SUM_BLOCK = threshold(
-    "sum_block", 128, "iterations", "so many are summed up before they are added to the total",
-    small=2,
+    "sum_block", 64, "additions to an accumulator",
+    "a block of so many begins from zero and is added to the total", small=2,
 )  # fmt: skip
 
 
-def block_of(sizes: Sequence[Size], count: int) -> tuple[int, int]:
-    """The loop of a nest that is divided into blocks, and the iterations of one; -1 for none.
+@dataclass(frozen=True)
+class Blocks:
+    """How a reduction is added up in blocks, so that rounding errors stay small.
 
-    The innermost loop runs `count` iterations at a time. A loop of unknown size is divided.
-
-    >>> block_of([64, 3, 3], 1), block_of([64, 3, 3], 8), block_of([5, 1000], 8)
-    ((0, 14), (0, 14), (1, 128))
+    Blocks of `steps` iterations of loop `level` of its nest, -1 for none, begin from `start`, and
+    are joined to the total.
     """
-    depth = 1
-    for level in range(len(sizes) - 1, -1, -1):
-        size, most = sizes[level], max(1, SUM_BLOCK.value // depth)
-        if not isinstance(size, int) or size > most:
-            step = count if depth == 1 else 1
-            return level, -(-most // step) * step
-        depth *= size
-    return -1, 0
+
+    level: int
+    steps: int
+    start: Carried
+    join: Join
+
+    @staticmethod
+    def of(sizes: Sequence[Size], start: Carried, join: Join) -> Blocks:
+        """The blocks of loops of some sizes; one of unknown size is divided.
+
+        >>> [Blocks.of(sizes, [], max).level for sizes in ([64, 3, 3], [5, 1000], [3, 3])]
+        [0, 1, -1]
+        """
+        depth = 1
+        for level in range(len(sizes) - 1, -1, -1):
+            size, steps = sizes[level], max(1, SUM_BLOCK.value // depth)
+            if not isinstance(size, int) or size > steps:
+                return Blocks(level, steps, start, join)
+            depth *= max(size, 1)
+        return Blocks(-1, 0, start, join)
+
+    def at(self, level: int) -> Blocks | None:
+        """Itself for the loop that is divided."""
+        return self if self.level == level else None
 
 
 @dataclass
@@ -97,7 +112,10 @@ class Loops(Values):
         found = self.extent(axis)
         return found if isinstance(found, int | Value) else self.size(found)
 
-    def over(self, axes: Sequence[Axis], body: Iteration, carried: Carried) -> Carried:
+    def over(
+        self, axes: Sequence[Axis], body: Iteration, carried: Carried,
+        blocks: Blocks | None = None, level: int = 0,
+    ) -> Carried:  # fmt: skip
         """Loops over axes, the first outermost, one iteration at a time."""
         if not axes:
             return body(carried)
@@ -105,60 +123,50 @@ class Loops(Values):
         stop = self.bound_of(axis)
         self.mark()
 
-        each = self._each(axis, lambda carried: self.over(rest, body, carried))
-        return self.f.loop_if_any(0, stop, 1, each, carried)
+        def iteration(index: Value, carried: Carried) -> Carried:
+            with self.level((axis, index)):
+                return self.over(rest, body, carried, blocks, level + 1)
+
+        here = None if blocks is None else blocks.at(level)
+        return self._loop(stop, 1, iteration, carried, here)
 
     def over_copies(
         self, axes: Sequence[Axis], count: int, body: CopiesIteration, start: Carried, join: Join
     ) -> Carried:
         """Reduce over axes, `count` iterations of the innermost at a time, then the rest singly.
 
-        `count` is a power of two; the iterations are copies, the first of them outermost. Blocks
-        of iterations begin from `start` and are joined, so that rounding errors stay small.
+        `count` is a power of two; the iterations are copies, the first of them outermost.
         """
-        blocked, steps = block_of([axis.size for axis in axes], count)
+        *outer, inner = axes
+        size = inner.size // count if isinstance(inner.size, int) else inner.size
+        blocks = Blocks.of([*(axis.size for axis in outer), size], start, join)
 
-        def nest(level: int, carried: Carried) -> Carried:
-            axis, is_inner = axes[level], level == len(axes) - 1
-            stop = self.bound_of(axis)
-            whole, step = (self._multiple(stop, count), count) if is_inner else (stop, 1)
+        def innermost(carried: Carried) -> Carried:
+            stop = self.bound_of(inner)
+            whole = self._multiple(stop, count)
             self.mark()
-            one = self._copies(axis, 1, body)
-            each = self._copies(axis, count, body)
-            if not is_inner:
-                each = self._each(axis, lambda carried: nest(level + 1, carried))
-            if level == blocked:
-                carried = self._in_blocks((whole, step, steps), each, carried, start, join)
-            else:
-                carried = self.f.loop_if_any(0, whole, step, each, carried)
-            return self.f.loop_if_any(whole, stop, 1, one, carried) if is_inner else carried
+            some, one = self._copies(inner, count, body), self._copies(inner, 1, body)
+            carried = self._loop(whole, count, some, carried, blocks.at(len(outer)))
+            return self.f.loop_if_any(whole, stop, 1, one, carried)
 
-        return nest(0, start)
+        return self.over(outer, innermost, start, blocks)
 
-    def _in_blocks(
-        self, span: tuple[Index, int, int], each: LoopBody, carried: Carried, start: Carried,
-        join: Join,
-    ) -> Carried:  # fmt: skip
-        """A loop in blocks that begin from `start`: `span` is its end, step and that of blocks."""
-        stop, step, block = span
-        if isinstance(stop, int) and stop <= block:
-            return join(carried, self.f.loop_if_any(0, stop, step, each, start))
+    def _loop(
+        self, stop: Index, step: int, each: LoopBody, carried: Carried, blocks: Blocks | None
+    ) -> Carried:
+        """A loop from 0 on, in blocks if there are any."""
+        if blocks is None:
+            return self.f.loop_if_any(0, stop, step, each, carried)
+        size = blocks.steps * step
+        if isinstance(stop, int) and stop <= size:
+            return blocks.join(carried, self.f.loop_if_any(0, stop, step, each, blocks.start))
 
-        def emit(first: Value, total: Carried) -> Carried:
-            last, end = self.f.index(stop), self.f.add(first, constant(I64, block))
+        def block(first: Value, total: Carried) -> Carried:
+            last, end = self.f.index(stop), self.f.add(first, constant(I64, size))
             end = self.f.select(self.f.compare("slt", end, last), end, last)
-            return join(total, self.f.loop_if_any(first, end, step, each, start))
+            return blocks.join(total, self.f.loop_if_any(first, end, step, each, blocks.start))
 
-        return self.f.loop_if_any(0, stop, block, emit, carried)
-
-    def _each(self, axis: Axis, body: Iteration) -> LoopBody:
-        """One iteration of an axis."""
-
-        def iteration(index: Value, carried: Carried) -> Carried:
-            with self.level((axis, index)):
-                return body(carried)
-
-        return iteration
+        return self.f.loop_if_any(0, stop, size, block, carried)
 
     def _copies(
         self, axis: Axis, count: int, body: CopiesIteration
@@ -178,14 +186,17 @@ class Loops(Values):
 
     # ---- lanes ----
 
-    def over_lanes(self, axis: Axis, unroll: int, body: LaneIteration, carried: Carried) -> Carried:
+    def over_lanes(
+        self, axis: Axis, unroll: int, body: LaneIteration, carried: Carried,
+        blocks: Blocks | None = None,
+    ) -> Carried:  # fmt: skip
         """A loop of vectors along an axis: `unroll` at a time, then single ones, then the rest."""
         stop, width = self.bound_of(axis), self.lane_width
         self.mark()
         done: Index = 0
         if unroll > 1:
             done = self._multiple(stop, width * unroll)
-            carried = self._vectors(axis, (0, done), unroll, body, carried)
+            carried = self._vectors(axis, (0, done), unroll, body, carried, blocks)
         if self.machine.has_masks:
             return self._masked_rest(axis, done, stop, body, carried)
         whole = self._multiple(stop, width)
@@ -205,6 +216,7 @@ class Loops(Values):
         count: int,
         body: LaneIteration,
         carried: Carried,
+        blocks: Blocks | None = None,
     ) -> Carried:
         """Whole vectors, `count` of them in an iteration."""
 
@@ -217,6 +229,8 @@ class Loops(Values):
         start, stop = span
         if isinstance(start, int) and isinstance(stop, int) and stop - start == step:
             return iteration(constant(I64, start), carried)
+        if start == 0:
+            return self._loop(stop, step, iteration, carried, blocks)
         return self.f.loop_if_any(start, stop, step, iteration, carried)
 
     def _masked_rest(

@@ -17,7 +17,7 @@ from compiler.codegen.native.functions import arithmetic
 from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.loops.forms import Axis
 from compiler.codegen.native.loops.keeping import Keeping
-from compiler.codegen.native.loops.loops import Carried
+from compiler.codegen.native.loops.loops import Blocks, Carried, Join
 from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
 from compiler.codegen.trace import Expr
@@ -153,10 +153,26 @@ class Reductions(Keeping):
                 self.keep(kept, reduced_loop(parts[0]))
             return found
 
-        held = self.over(
-            outer, lambda held: self.over_lanes(lane, unroll, iteration, held), vectors + singles
-        )
+        def join(a: Carried, b: Carried) -> Carried:
+            vectors = [part for part in parts for _ in range(unroll)]
+            every = [*vectors, *(parts if singles else ())]
+            return [self._join(*each) for each in zip(every, a, b, strict=True)]
+
+        blocks = self._blocks_of_lanes(outer, lane, unroll, vectors + singles, join)
+
+        def over_lanes(carried: Carried) -> Carried:
+            return self.over_lanes(lane, unroll, iteration, carried, blocks.at(len(outer)))
+
+        held = self.over(outer, over_lanes, vectors + singles, blocks)
         return [self._folded(p, n, held, unroll, len(vectors)) for n, p in enumerate(parts)]
+
+    def _blocks_of_lanes(
+        self, outer: Sequence[Axis], lane: Axis, unroll: int, start: Carried, join: Join
+    ) -> Blocks:
+        """The blocks of a reduction along lanes, whose loop runs some vectors at a time."""
+        size = lane.size if lane.outer is None else lane.chunk
+        iterations = size // (unroll * self.lane_width) if isinstance(size, int) else size
+        return Blocks.of([*(axis.size for axis in outer), iterations], start, join)
 
     def _folded(self, part: Expr, number: int, held: Carried, unroll: int, vectors: int) -> Value:
         """Combine the accumulators of a reduction into one number."""
