@@ -117,6 +117,11 @@ class KernelBody(Tracer):
         self.split_size: Size | None = None
         self.stores: list[Store] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """True if a size of its grid is 0: it computes nothing."""
+        return 0 in self.shape
+
     def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
         """Create a scalar node; equal ones are one object."""
         return self._node(fn, args, (), dtype, extra)

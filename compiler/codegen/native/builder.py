@@ -119,6 +119,8 @@ class NativeKernelBuilder(SpecialBuilder):
 def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:
     """Append a kernel of products: fused, or one after the other, or else as loops."""
     frame.check_sizes(kernel, exactly=True)
+    if kernel.is_empty:
+        return
     try:
         with frame.attempt():
             emit_product(frame, kernel)

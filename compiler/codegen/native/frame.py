@@ -322,6 +322,8 @@ class NativeFrame(KernelFrame):
         Raises NotLowered for what loops cannot compute.
         """
         self.check_sizes(kernel, exactly)
+        if kernel.is_empty:
+            return
         for made in lower(kernel, self.machine, self.scratch):
             self.command(made.kernel, made.arguments)
 
