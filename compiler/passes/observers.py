@@ -15,7 +15,7 @@ from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
-from compiler.ir.text.printer import lines_with_ops
+from compiler.ir.text.printer import lines_with_ops, show
 from compiler.ir.types import TOKEN, Array, TensorType
 from compiler.passes.base import Context, Pass
 from compiler.record import MissedNote, OpNote, Stage, VarNote
@@ -133,6 +133,7 @@ class Guard:
         self.params = params
         self.tolerance = tolerance
         self._expected: list[Array] = []
+        self._known: tuple[str, frozenset[str], list[Array]] | None = None
         self._ctx = Context()
 
     def start(self, g: Graph, ctx: Context) -> None:
@@ -157,7 +158,13 @@ class Guard:
                 raise VerifyError(f"pass {each.name!r} changed {var.label!r} by up to {worst:.3g}")
 
     def _numbers(self, g: Graph) -> list[Array]:
-        """Return the results, then the updated state."""
+        """Return the results, then the updated state; those of before for an unchanged graph."""
+        text, names = show(g), frozenset(self._ctx.params or ())
+        if self._known is None or self._known[:2] != (text, names):
+            self._known = (text, names, self._interpreted(g))
+        return self._known[2]
+
+    def _interpreted(self, g: Graph) -> list[Array]:
         params = {**(self.params or {}), **(self._ctx.params or {})}
         state = {name: np.array(array) for name, array in params.items()}
         results = run(g, self.feed or {}, state)

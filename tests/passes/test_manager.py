@@ -2,8 +2,10 @@
 
 import pytest
 
+from compiler import interpret
 from compiler.errors import PassOrderError, VerifyError
 from compiler.ir.text.printer import parse
+from compiler.passes import observers
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.manager import check_order, run_passes
 from compiler.passes.observers import Guard, Recorder, Timer
@@ -108,6 +110,24 @@ class _MovesANumber(Pass):
 def test_guard_stops_at_the_pass_that_moves_a_number():
     with pytest.raises(VerifyError, match=r"pass 'moves' changed 'b' by up to"):
         run_passes(parse(GRAPH), [_MovesANumber()], Context(), [Guard()])
+
+
+class _Idle(Pass):
+    """Changes nothing."""
+
+    name = "idle"
+
+    def run(self, g, ctx):
+        pass
+
+
+def test_guard_interprets_an_unchanged_graph_once(monkeypatch):
+    runs = []
+    monkeypatch.setattr(
+        observers, "run", lambda *given: runs.append(given) or interpret.run(*given)
+    )
+    run_passes(parse(GRAPH), [_Idle(), _Idle()], Context(), [Guard()])
+    assert len(runs) == 1
 
 
 def test_losing_a_fact_wipes_its_labels():
