@@ -166,6 +166,7 @@ def compile_graph(
         plan = replace(
             freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
             winograd=settings.winograd, captured=_is_captured(settings, context),
+            compared=settings.check >= 2,
         )  # fmt: skip
         plan = _with_constants(plan, params or {}, watch_state)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)

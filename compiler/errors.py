@@ -64,6 +64,10 @@ class PlanError(CompileError):
     """A plan overwrites a value before it is read, or stores one in invalid memory."""
 
 
+class WrongResult(CompileError):
+    """Generated code computes other numbers than the reference implementation of its ops."""
+
+
 class PassOrderError(CompileError):
     """A pipeline runs a pass before the passes that it requires."""
 

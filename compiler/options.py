@@ -31,7 +31,10 @@ class Options:
     memory with NaN (or the smallest integer) after the last step that needs it, so that a late read
     shows, and native kernels compare every access with the bounds of its array; 2 also runs the
     interpreter before and after each pass on generated feeds and stops at the first pass that
-    changes a number. `typical` is the value assumed for unknown sizes when schedules are compared.
+    changes a number, and compares what each native step computes, in every run, with the reference
+    implementations of its ops: a difference raises WrongResult. Its kernels are those of ordinary
+    runs, without checks of bounds. `typical` is the value assumed for unknown sizes when schedules
+    are compared.
 
     `memory_budget` is the maximum bytes of live temporaries, as a number, as text with a unit
     (`"300MB"`), or as a percentage of what they would otherwise take (`"60%"`): cheap values are
@@ -118,7 +121,8 @@ class Options:
         if check not in ("0", "1", "2"):
             raise ValueError(
                 f"FLUID_CHECK is {check!r}, expected 0 (off), 1 (poison freed memory, and check "
-                "bounds in native kernels) or 2 (also compare numbers before and after each pass)"
+                "bounds in native kernels) or 2 (poison freed memory, and compare numbers before "
+                "and after each pass, and those of each native step with the reference)"
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         dump = environ.get("FLUID_DUMP") or None

@@ -140,7 +140,8 @@ class Plan:
     values never change, `watched` those whose values change only between runs, and are watched for
     it. `in_order` requires sums to be accumulated in the same order in every run,
     `tf32` lets float32 products round their operands to 10 bits of mantissa, `winograd` lets
-    convolutions use Winograd's algorithm. `captured` lets a step be captured as a CUDA graph.
+    convolutions use Winograd's algorithm. `captured` lets a step be captured as a CUDA graph;
+    `compared` compares the outputs of native steps with the reference implementations of their ops.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Plan:
     tf32: bool = False
     winograd: bool = True
     captured: bool = False
+    compared: bool = False
 
     def __str__(self) -> str:
         return _show(self)

@@ -12,6 +12,7 @@ from traceback import walk_tb
 
 import numpy as np
 
+from compiler.errors import WrongResult
 from runtime.errors import OutOfBounds, StepError, TooLarge
 
 _PACKAGES = Path(np.__file__).parent.parent
@@ -26,7 +27,7 @@ def raise_step_error(error: Exception, filename: str, source: str) -> None:
     `filename` is the name that the code was compiled under, `source` its text. An error of the
     user's function that `py_func` called only gets a note; one that names its op stays as it is.
     """
-    if isinstance(error, OutOfBounds):
+    if isinstance(error, OutOfBounds | WrongResult):
         return
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     comments = _comments(error, filename, source)

@@ -21,6 +21,7 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import lower
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.reference_rows import CHECKS, checks_lines
 from compiler.codegen.native.sequences import (
     Argument,
     Call,
@@ -41,7 +42,7 @@ from compiler.plan import Place, Plan, PlannedOp
 
 STEP_DEPTH = 2
 """The depth of the lines of a step, inside `bind`."""
-_TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR"})
+_TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR", CHECKS, "StepChecks"})
 """Names that the module uses itself, in addition to those of NumPy code."""
 
 
@@ -69,6 +70,10 @@ class NativeFrame(KernelFrame):
         self.constants = plan.constants | plan.watched
         self.winograd = plan.winograd
         self.watched = plan.watched
+        self.compares = plan.compared
+        if plan.compared:
+            self.globals += checks_lines(plan.name)
+        self.uncompared: dict[str, str] = {}
         self.costs: list[Call] = []
         self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
@@ -270,8 +275,10 @@ class NativeFrame(KernelFrame):
         return operand.name in self._prepared or (place is Place.PARAM and home in self.constants)
 
     def finish(self) -> None:
-        """End the sequence begun."""
+        """End the sequence begun, and the comparisons of the step, if it is compared."""
         self.end_sequence()
+        if self.compares:
+            self.line(f"{CHECKS}.finish({self.uncompared!r})")
 
     def end_sequence(self) -> None:
         """Write the sequence begun: its commands in `bind`, its call in the step."""

@@ -21,6 +21,7 @@ from compiler.codegen.native.llvm_ir import I8
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.dots import dot_of
+from compiler.codegen.native.step_checks import compared_with_reference
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
@@ -75,9 +76,11 @@ class NativeTarget:
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget.
 
-        With `poison`, kernels also compare every load and store with the bounds of its array.
+        With `poison`, kernels also compare every load and store with the bounds of its array; not
+        if the plan is `compared`, whose kernels are those of ordinary runs.
         """
-        frame = NativeFrame(plan, self._machine or host_machine(), poison, self._on_kernel)
+        bounds = poison and not plan.compared
+        frame = NativeFrame(plan, self._machine or host_machine(), bounds, self._on_kernel)
         frame.expects_numbers = check_numbers
         return _module(plan, frame, poison)
 
@@ -119,7 +122,7 @@ def _emit(frame: Frame, step: Step) -> None:
     """Emit kernels for a step of native ops; NumPy for other ops, and where lowering refuses."""
     assert isinstance(frame, NativeFrame)
     if not step.ops[0].target:
-        emit_step(frame, step)
+        _emit_in_numpy(frame, step)
         frame.define_output_sizes(step)
         return
     named = replace(step, ops=tuple(map(frame.named, step.ops)))
@@ -127,14 +130,21 @@ def _emit(frame: Frame, step: Step) -> None:
     try:
         with frame.attempt():
             check_values(frame, named)
-            _emit_native(frame, named)
+            with compared_with_reference(frame, named):
+                _emit_native(frame, named)
     except NotLowered as why:
         frame.fallbacks[step.index] = str(why)
         frame.line(f"# in NumPy: {one_line(str(why))}")
-        emit_step(frame, step)
+        _emit_in_numpy(frame, step)
     else:
         check_outputs(frame, named)
     frame.define_output_sizes(step)
+
+
+def _emit_in_numpy(frame: NativeFrame, step: Step) -> None:
+    kinds = (op.kind for op in step.ops if op.kind != "delete_var")
+    frame.uncompared |= dict.fromkeys(kinds, "in NumPy")
+    emit_step(frame, step)
 
 
 def _emit_native(frame: NativeFrame, step: Step) -> None:
