@@ -1,9 +1,10 @@
 """Ops without numbers of their own: what programs may say with them."""
 
+import numpy as np
 import pytest
 
 from compiler.errors import BadAttribute, MissingSlot
-from compiler.ir.opdef import find
+from compiler.ir.opdef import find, type_of
 from compiler.ir.opdef.type_inference import bind, check_slots
 from compiler.ir.program import BlockRef, OpDesc
 
@@ -35,3 +36,35 @@ def test_work_for_the_host_is_never_removed(kind):
 def test_feed_and_fetch_need_a_column(kind):
     with pytest.raises(BadAttribute, match="needs the attribute 'col'"):
         find(kind)({})
+
+
+def merged(true: int, false: int):
+    """The result of merging so many rows of each branch, 2 of 3 true; X has 5 rows."""
+    given = {
+        "X": np.zeros((5, 1), np.float32),
+        "Mask": np.array([[True], [False], [True]]),
+        "InTrue": np.arange(true).reshape(-1, 1),
+        "InFalse": 10 + np.arange(false).reshape(-1, 1),
+    }
+    op = find("merge_lod_tensor")({})
+    types = {slot: type_of(array) for slot, array in given.items()}
+    return op.infer_types(types)["Out"].shape, op.evaluate(given)["Out"]
+
+
+def test_branches_are_merged_in_as_many_rows_as_the_mask_has():
+    """X has the LoD alone, as in PaddlePaddle 1.8.5."""
+    shape, found = merged(2, 1)
+    assert shape == found.shape == (3, 1)
+    assert found.ravel().tolist() == [0, 10, 1]
+
+
+@pytest.mark.parametrize(
+    ("true", "false", "message"),
+    [
+        (3, 1, "InTrue has 3 entries, but Mask is True for 2 of 3"),
+        (2, 0, "InFalse has 0 entries, but Mask is False for 1 of 3"),
+    ],
+)
+def test_branches_unlike_the_mask_are_refused(true, false, message):
+    with pytest.raises(ValueError, match=message):
+        merged(true, false)

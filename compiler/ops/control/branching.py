@@ -147,12 +147,12 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
 
     def infer(
         self,
-        X: TensorType,
         X_lod: list[TensorType] | None,
+        Mask: TensorType,
         InTrue: TensorType,
         InTrue_lod: list[TensorType] | None,
     ) -> dict[str, Any]:
-        rows = UNKNOWN if InTrue_lod else X.shape[0]
+        rows = UNKNOWN if InTrue_lod else Mask.shape[0]
         inner = [OFFSETS] * len(InTrue_lod or ())
         Out_lod = [*(X_lod or [])[: self.level], *inner]
         return {"Out": InTrue.with_shape((rows, *InTrue.shape[1:])), "Out_lod": Out_lod}
@@ -166,6 +166,8 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
         InFalse: Array,
         InFalse_lod: list[Array] | None,
     ) -> dict[str, Any]:
+        require_entries(Mask, InTrue_lod[0][1:] if InTrue_lod else InTrue, "InTrue", True)
+        require_entries(Mask, InFalse_lod[0][1:] if InFalse_lod else InFalse, "InFalse", False)
         both = behind(InTrue_lod or [], InFalse_lod or [])
         levels, rows = picked(both, merging_order(Mask.reshape(-1)))
         Out_lod = [*(X_lod or [])[: self.level], *levels]
@@ -187,6 +189,15 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
             "OutFalse": [grad(name) for name in op.inputs["InFalse"]],
         }
         return [OpDesc("split_lod_tensor", inputs, outputs, op.attrs)]
+
+
+def require_entries(mask: Array, entries: Array, slot: str, kind: bool) -> None:
+    """Raise ValueError unless a branch has as many entries as the mask selects for it."""
+    wanted = int(np.count_nonzero(mask == kind))
+    if len(entries) != wanted:
+        raise ValueError(
+            f"{slot} has {len(entries)} entries, but Mask is {kind} for {wanted} of {mask.size}"
+        )
 
 
 def merging_order(mask: Any) -> Array:
