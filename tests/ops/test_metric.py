@@ -178,6 +178,17 @@ def test_a_state_continues_only_if_there_is_one():
         assert np.diff(found["AccumFalsePos_lod"][0]).tolist() == [3 * times, times, 0]
 
 
+def test_a_state_of_other_classes_is_refused():
+    state = {
+        "PosCount": np.ones((2, 1), np.int32),
+        "TruePos": np.zeros((0, 2), np.float32),
+        "TruePos_lod": [np.zeros(3, np.int64)],
+        "HasState": np.ones(1, np.int32),
+    }
+    with pytest.raises(ValueError, match=r"counts of 2 classes.*scores of 2: expected 3"):
+        run("detection_map", {**DETECTED, **state}, class_num=3)
+
+
 @pytest.mark.parametrize("levels", [1, 2, 5, 200])
 def test_pairs_are_counted_without_a_matrix_of_them(levels: int) -> None:
     random = np.random.default_rng(levels)

@@ -88,10 +88,19 @@ def previous_state(
     TruePos_lod: list[Array] | None,
     kinds: int,
 ) -> tuple[Array, list[Array], list[Array]]:
-    """Return the accumulated ground truth counts by class, scores, and correctness flags."""
+    """Return the accumulated ground truth counts by class, scores, and correctness flags.
+
+    Raises ValueError unless there is one of each for every class.
+    """
     nothing = [np.zeros(0, np.float32) for _ in range(kinds)]
     if HasState is None or not HasState.any() or PosCount is None or not TruePos_lod:
         return np.zeros(kinds, np.int64), nothing, list(nothing)
+    counts = PosCount.size, len(TruePos_lod[-1]) - 1
+    if counts != (kinds, kinds):
+        raise ValueError(
+            f"PosCount has the counts of {counts[0]} classes, TruePos the scores of {counts[1]}: "
+            f"expected {kinds}, 'class_num'"
+        )
     kept = np.zeros((0, 2)) if TruePos is None else TruePos
     scores, right = (split_sequences(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
     return PosCount.reshape(-1).astype(np.int64), scores, right
