@@ -110,12 +110,7 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     kept = [
         QuantizedProducts(bytewise) if type(each) is QuantizedProducts else each for each in kept
     ]
-    kept = [
-        Layout(permutes_filters=True)
-        if target and target.on_device and type(each) is Layout
-        else each
-        for each in kept
-    ]
+    kept = [_layout(target.on_device) if target and type(each) is Layout else each for each in kept]
     kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
     as_written = options.check_numbers or Schedule.name in options.disable
     kept = [Schedule(search=not as_written) if type(each) is Schedule else each for each in kept]
@@ -127,6 +122,13 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     device = [NameSizes(), keys] if target.on_device else [keys]
     last = [CaptureStep()] if options.cuda_graph and target.on_device else []
     return [*kept[:place], *device, AssignTargets(target), *kept[place:], *last]
+
+
+def _layout(on_device: bool) -> Layout:
+    """Return the pass that chooses layouts; on a CPU a convolution in the original one takes as
+    long as dozens of reads of its images.
+    """
+    return Layout(permutes_filters=True) if on_device else Layout(extra_reads=64)
 
 
 def _bucketing(options: Options) -> BucketAllReduces:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import fluid
 import runtime
+from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
@@ -117,3 +118,20 @@ def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():
         run_passes(graph, pipeline(Options(), target), Context())
         turned.append(show(graph).count("NHWC"))
     assert turned == [2, 0]
+
+
+def test_on_a_cpu_a_lone_convolution_is_channels_last_too():
+    """In the original layout it takes a hundred times as long, and two transposes are cheap."""
+    text = """graph main {
+  feed x: f32[2, 8, 16, 16]
+  param w: f32[8, 8, 3, 3]
+  (Output=y: f32[2, 8, 16, 16]) = conv2d(Input=x, Filter=w) {'paddings': [1, 1]}
+  return y
+}
+"""
+    layouts = {}
+    for target in (NativeTarget(), TritonTarget()):
+        graph = parse(text)
+        run_passes(graph, pipeline(Options(), target), Context())
+        layouts[target.name] = [op.kind for op in graph.ops()]
+    assert layouts == {"native": ["transpose", "conv2d", "transpose"], "triton": ["conv2d"]}

@@ -2,8 +2,8 @@
 
 A device reads images as matrices whose rows are channels: contiguous channels make long contiguous
 tile loads. Which ops use channels-last is chosen to minimise bytes: a convolution that keeps the
-original layout reads its images one extra time; an image written in one layout and read in the
-other costs a transpose, one read and one write. That is a minimum cut, found exactly.
+original layout costs as much as some extra reads of its images; an image written in one layout and
+read in the other costs a transpose, one read and one write. That is a minimum cut, found exactly.
 """
 
 from __future__ import annotations
@@ -41,20 +41,24 @@ class Layout(Pass):
     transposed at compile time by `fold_constants`, and with `permutes_filters` those of training in
     each step, by the kernel that casts them to half precision if one does. Not for NumPy, whose
     products prefer channels first.
+
+    A convolution in the original layout costs `extra_reads` reads of its images: one on a GPU, many
+    on a CPU, where it has no products of tiles.
     """
 
     name = "layout"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, permutes_filters: bool = False) -> None:
+    def __init__(self, permutes_filters: bool = False, extra_reads: int = 1) -> None:
         self.permutes_filters = permutes_filters
+        self.extra_reads = extra_reads
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Collect candidates, compute the cut, rewrite the chosen ops, and report the others."""
         candidates = {
             op: permuted for op in g.ops() if (permuted := _permuted_form(g, op)) is not None
         }
-        chosen = _minimum_cut(g, candidates, ctx.typical)
+        chosen = _minimum_cut(g, candidates, ctx.typical, self.extra_reads)
         kept = {op: candidates[op] for op in candidates if op in chosen}
         for op, why in _unchanged(g, candidates, kept):
             ctx.note_missed(self.name, op, why)
@@ -94,7 +98,9 @@ def _may_be_permuted(g: Graph, var: Var, rank: int) -> bool:
 # ---- minimum cut ----
 
 
-def _minimum_cut(g: Graph, candidates: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
+def _minimum_cut(
+    g: Graph, candidates: Mapping[Op, PermutedOp], typical: int, extra_reads: int
+) -> set[Op]:
     """Return the ops to convert so that the fewest bytes are moved (minimum cut)."""
     net: nx.DiGraph[_Node] = nx.DiGraph()
     net.add_nodes_from((_PERMUTED, _ORIGINAL))
@@ -102,7 +108,8 @@ def _minimum_cut(g: Graph, candidates: Mapping[Op, PermutedOp], typical: int) ->
         net.add_edge(op, _ORIGINAL, capacity=1)  # ties: the original layout
         if op.defn.reads_tiles():
             images = dict.fromkeys(layout_operands(op, permuted))
-            net.add_edge(_PERMUTED, op, capacity=sum(nbytes(var.type, typical) for var in images))
+            size = sum(nbytes(var.type, typical) for var in images)
+            net.add_edge(_PERMUTED, op, capacity=extra_reads * size)
     for var in dict.fromkeys(
         var for op in candidates for var in layout_operands(op, candidates[op])
     ):
