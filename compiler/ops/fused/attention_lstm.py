@@ -7,47 +7,86 @@ import numpy as np
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence.sequence import count_of, require_one_level, require_rank
-from compiler.ops.sequence.time_steps import activate, require_activations, require_shape
+from compiler.ops.sequence.sequence import count_of, require_one_level, require_rank, run_rows
+from compiler.ops.sequence.time_steps import (
+    activate,
+    by_time_step,
+    parts,
+    require_activations,
+    require_shape,
+)
 from compiler.ops.type_checks import require_same_dtype
 
+LONG_SEQUENCE = 64
+"""The length from which on the mean over a sequence is a matrix product of its own."""
 
-def attend(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
-    """Return the mean of rows [length, m], weighted by the softmax of relu(scores) [length]."""
-    weights = np.maximum(scores, 0.0)
+
+def attention_weights(
+    scores: Array, offsets: Array, scalar: Array | None, bias: Array | None
+) -> Array:
+    """Return the softmax of relu(scores) [rows] within each sequence; none may be empty."""
+    weights, starts, lengths = np.maximum(scores, 0.0), offsets[:-1], np.diff(offsets)
     if scalar is not None:
         weights = weights * scalar.reshape(())
         weights = np.maximum(weights + (0.0 if bias is None else bias.reshape(())), 0.0)
-    powers = np.exp(weights - weights.max())
-    return (powers / powers.sum()).astype(rows.dtype) @ rows
+    powers = np.exp(weights - np.repeat(np.maximum.reduceat(weights, starts), lengths))
+    sums = np.add.reduceat(powers, starts, dtype=np.float64).astype(powers.dtype)
+    return powers / np.repeat(sums, lengths)
 
 
-def attend_sequence(
+def weighted_sums(rows: Array, weights: Array, offsets: Array) -> Array:
+    """Return the weighted sum of the rows [rows, m] of each sequence: [sequences, m].
+
+    Sequences are sorted by descending length, and none is empty.
+    """
+    result = np.empty((len(offsets) - 1, rows.shape[1]), rows.dtype)
+    long = np.count_nonzero(np.diff(offsets) >= LONG_SEQUENCE)
+    for index in range(long):
+        one = slice(offsets[index], offsets[index + 1])
+        np.matmul(weights[one], rows[one], out=result[index])
+    if long < len(result):
+        first = offsets[long]
+        products = rows[first:] * weights[first:, None]
+        np.add.reduceat(products, offsets[long:-1] - first, axis=0, out=result[long:])
+    return result
+
+
+def attend_sequences(
     rows: Array,
+    offsets: Array,
     state: Array,
     cell: Array,
     attention: tuple[Array, Array | None, Array | None, Array | None],
     memory: tuple[Array, Array],
     kinds: tuple[str, str, str],
 ) -> tuple[Array, Array]:
-    """Return hidden states and cells [length, width] for one sequence of rows [length, m]."""
-    (weight, bias, scalar, scalar_bias), (matrix, gate_bias), width = attention, memory, len(cell)
-    by_row, by_cell = np.split(weight.reshape(-1), [rows.shape[1]])
-    found: list[Array] = []
+    """Return hidden states and cells [rows, width] for each row of the sequences [rows, m].
+
+    Each step computes the sequences that are long enough for it all at once.
+    """
+    (weight, bias, scalar, scalar_bias), (matrix, gate_bias) = attention, memory
+    (by_row, by_cell), width = np.split(weight.reshape(-1), [rows.shape[1]]), cell.shape[1]
+    order, steps, _ = by_time_step(offsets, False)
+    begins, ends = offsets[order], np.append(0, np.cumsum(np.diff(offsets)[order]))
+    rows = rows[run_rows(begins, np.diff(ends))]  # the rows of the longest sequence first
+    state, cell = state[order], cell[order]
+    hidden, cells = np.empty((2, len(rows), width), rows.dtype)
     scores = rows @ by_row + (0.0 if bias is None else bias.reshape(()))
-    for _ in rows:
-        attended = attend(rows, scores + cell @ by_cell, scalar, scalar_bias)
+    for step, live in enumerate(np.diff(steps).tolist()):
+        bounds, state, cell = ends[: live + 1], state[:live], cell[:live]
+        added = np.repeat(cell @ by_cell, np.diff(bounds))
+        weights = attention_weights(scores[: bounds[-1]] + added, bounds, scalar, scalar_bias)
+        attended = weighted_sums(rows[: bounds[-1]], weights, bounds)
         gates = state @ matrix[:width] + attended @ matrix[width:] + gate_bias.reshape(-1)
-        activate(gates[: 3 * width], kinds[0])
-        activate(gates[3 * width :], kinds[2])
-        forget, inlet, outlet, candidate = np.split(gates, 4)
+        activate(gates[:, : 3 * width], kinds[0])
+        activate(gates[:, 3 * width :], kinds[2])
+        forget, inlet, outlet, candidate = parts(gates, 4)
         cell = forget * cell + inlet * candidate
         active = cell.copy()
         activate(active, kinds[1])
         state = active * outlet
-        found.append(np.stack([state, cell]))
-    both = np.array(found, rows.dtype).reshape(len(rows), 2, width)
-    return both[:, 0], both[:, 1]
+        hidden[begins[:live] + step], cells[begins[:live] + step] = state, cell
+    return hidden, cells
 
 
 class AttentionLstmBase(OpDef):
@@ -137,12 +176,7 @@ class AttentionLstmSteps(AttentionLstmBase, op="attention_lstm_steps"):
         kinds = self.gate_activation, self.cell_activation, self.candidate_activation
         memory = LSTMWeight, LSTMBias
         states = np.zeros_like(C0) if H0 is None else H0
-        hidden, cells = np.empty((2, len(X), C0.shape[1]), X.dtype)
-        for index in range(len(offsets) - 1):
-            rows = slice(int(offsets[index]), int(offsets[index + 1]))
-            hidden[rows], cells[rows] = attend_sequence(
-                X[rows], states[index], C0[index], attention, memory, kinds
-            )
+        hidden, cells = attend_sequences(X, offsets, states, C0, attention, memory, kinds)
         return {"Hidden": hidden, "Cell": cells}
 
 
