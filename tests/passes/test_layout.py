@@ -133,5 +133,5 @@ def test_on_a_cpu_a_lone_convolution_is_channels_last_too():
     for target in (NativeTarget(), TritonTarget()):
         graph = parse(text)
         run_passes(graph, pipeline(Options(), target), Context())
-        layouts[target.name] = [op.kind for op in graph.ops()]
-    assert layouts == {"native": ["transpose", "conv2d", "transpose"], "triton": ["conv2d"]}
+        layouts[target.name] = sum(op.kind == "transpose" for op in graph.ops())
+    assert layouts == {"native": 2, "triton": 0}
