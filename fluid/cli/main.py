@@ -37,6 +37,7 @@ start here:
   fluid infer out/demo/model --input out/demo/digits.npy
   fluid run train.py                run your own script that imports paddle 1.x
   fluid profile train.py            run it, and show the time of each op
+  fluid selftest                    compare native kernels with the reference, two minutes
   fluid launch --nproc_per_node 2 train.py      the same in two processes
   fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
 
@@ -53,6 +54,7 @@ COMMANDS = {
     "infer": ("fluid.cli.commands.infer", "add_infer"),
     "run": ("fluid.cli.commands.run", "add_run"),
     "profile": ("fluid.cli.commands.profile", "add_profile"),
+    "selftest": ("fluid.cli.commands.selftest", "add_selftest"),
     "launch": ("fluid.cli.commands.launch", "add_launch"),
     "launch_ps": ("fluid.cli.commands.launch", "add_launch_ps"),
     "ps": ("fluid.cli.ps", "add_ps"),

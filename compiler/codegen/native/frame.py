@@ -68,11 +68,9 @@ class NativeFrame(KernelFrame):
         self.fallbacks: dict[int, str] = {}
         self.comments: list[str] = []
         self.constants = plan.constants | plan.watched
-        self.winograd = plan.winograd
-        self.watched = plan.watched
+        self.winograd, self.watched = plan.winograd, plan.watched
         self.compares = plan.compared
-        if plan.compared:
-            self.globals += checks_lines(plan.name)
+        self.globals += checks_lines(plan)
         self.uncompared: dict[str, str] = {}
         self.costs: list[Call] = []
         self._made: dict[Hashable, Steps] = {}

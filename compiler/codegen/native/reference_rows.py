@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from compiler.ir.opdef import OpDef
 from compiler.ir.types import DType
-from compiler.plan import Place, PlannedOp, Step, Storage, Value
+from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 
 CHECKS = "step_checks"
 """The global name of a module's checks; `runtime.load` may be given others under it."""
@@ -76,9 +76,11 @@ def reference_row(step: Step) -> tuple[Any, ...]:
     return ([*map(_op_row, step.ops)], read, written, _inner_types(step.ops))
 
 
-def checks_lines(program: str) -> list[str]:
-    """The lines that import a module's checks and make those of a program."""
+def checks_lines(plan: Plan) -> list[str]:
+    """The lines that import a module's checks and make those of a plan; none if not compared."""
+    if not plan.compared:
+        return []
     return [
         "from compiler.debugging.step_checks import StepChecks",
-        f"{CHECKS} = globals().get({CHECKS!r}) or StepChecks({program!r})",
+        f"{CHECKS} = globals().get({CHECKS!r}) or StepChecks({plan.name!r})",
     ]

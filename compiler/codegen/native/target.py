@@ -44,15 +44,22 @@ class NativeTarget:
 
     `machine` is the CPU to generate for, by default the most capable level that this one has.
     `on_kernel`, if not None, is called with the name, the IR text and the machine of each kernel as
-    soon as it is written; one whose op then runs in NumPy is not in the module.
+    soon as it is written; one whose op then runs in NumPy is not in the module. With
+    `compares`, all plans are `compared`.
     """
 
     name = "native"
     on_device = False
 
-    def __init__(self, machine: Machine | None = None, on_kernel: OnKernel | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine | None = None,
+        on_kernel: OnKernel | None = None,
+        compares: bool = False,
+    ) -> None:
         self._machine = machine
         self._on_kernel = on_kernel
+        self._compares = compares
 
     @property
     def multiplies_bytes(self) -> bool:
@@ -79,6 +86,7 @@ class NativeTarget:
         With `poison`, kernels also compare every load and store with the bounds of its array; not
         if the plan is `compared`, whose kernels are those of ordinary runs.
         """
+        plan = replace(plan, compared=plan.compared or self._compares)
         bounds = poison and not plan.compared
         frame = NativeFrame(plan, self._machine or host_machine(), bounds, self._on_kernel)
         frame.expects_numbers = check_numbers
