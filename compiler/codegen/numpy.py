@@ -24,6 +24,7 @@ from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.types import DType
 from compiler.plan import Plan, PlannedOp, Step, Tensor, Value, tensor
+from compiler.thresholds import threshold
 
 _NUMBERS = "from math import inf, nan"
 _BFLOAT16 = "import ml_dtypes  # registers 'bfloat16' with NumPy"
@@ -236,16 +237,16 @@ def _definitions(frame: Frame) -> list[str]:
     return [line for source in frame.functions for line in ("", "", source.rstrip())]
 
 
-CLOSURE = 1000
-"""Most variables a step captures as a closure; beyond, CPython's compiler takes quadratic time, so
-they become default arguments.
-"""
+CLOSURE = threshold(
+    "captured_variables", 1000, "variables",
+    "a step captures no more as a closure: CPython's compiler would take quadratic time", small=3,
+)  # fmt: skip
 
 
 def _parameters(frame: Frame, arguments: Sequence[str]) -> list[str]:
     names = (line.partition(" = ")[0].strip() for line in frame.setup.lines)
     valid = [name for name in names if name.isidentifier()]
-    return [*arguments, *(f"{name}={name}" for name in valid if len(valid) > CLOSURE)]
+    return [*arguments, *(f"{name}={name}" for name in valid if len(valid) > CLOSURE.value)]
 
 
 def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> list[str]:

@@ -31,9 +31,12 @@ from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
+from compiler.thresholds import threshold
 
-MAX_ROW_OF_TAPS = 64
-"""Most columns of filters whose sums are kept in registers and in code, a variable each."""
+MAX_ROW_OF_TAPS = threshold(
+    "row_of_taps", 64, "columns of filters",
+    "wider filters have no sum in registers for each column in their gradient", small=2,
+)  # fmt: skip
 
 
 class Axis(Protocol):
@@ -287,7 +290,7 @@ def emit_filter_gradient(
     """Append the gradient of a convolution by its filters."""
     conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
     if _is_depthwise(conv) and not conv.filters_last:
-        if conv.kernel[-1] > MAX_ROW_OF_TAPS:
+        if conv.kernel[-1] > MAX_ROW_OF_TAPS.value:
             raise NotLowered("its kernels would keep a sum for each of many taps")
         windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
         steps = k.made(depthwise_filter_gradient, windows, each)

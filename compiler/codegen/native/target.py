@@ -31,6 +31,7 @@ from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
 from compiler.plan import Plan, Step
+from compiler.thresholds import threshold
 
 _SCRIPT = Path(__file__).with_name("script.py.txt").read_text(encoding="utf-8")
 """The code that runs when a module is executed as a script."""
@@ -119,8 +120,10 @@ def _code(frame: NativeFrame) -> list[str]:
     return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.written.texts)]
 
 
-MANY_OPERANDS = 256
-"""Most tensors of an op with kernels, whose code grows with each; it runs in NumPy beyond that."""
+MANY_OPERANDS = threshold(
+    "operands", 256, "tensors", "an op with more runs in NumPy: its kernels would grow with each",
+    small=24,
+)  # fmt: skip
 
 
 # ---- steps -------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ def _emit_in_numpy(frame: NativeFrame, step: Step) -> None:
 
 def _emit_native(frame: NativeFrame, step: Step) -> None:
     first, *others = step.ops
-    if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS:
+    if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS.value:
         raise NotLowered(f"the code of its kernels would grow with each of its {count} tensors")
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
         for kernel in global_reduction(frame, first):

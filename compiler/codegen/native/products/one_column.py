@@ -19,12 +19,16 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.place import Pointers
 from compiler.codegen.native.products.tiles import Tiling, assumed
 from compiler.ir.dims import product
+from compiler.thresholds import threshold
 
-ROWS = 8
-"""Rows of a tile: enough sums in flight to hide the latency of an addition."""
-
-WORK = 200_000
-"""Multiplications in a unit of work."""
+ROWS = threshold(
+    "one_column_rows", 8, "rows",
+    "a tile of a product with one column has so many, whose sums are in flight", small=3,
+)  # fmt: skip
+WORK = threshold(
+    "one_column_work", 200_000, "multiplications",
+    "a unit of a product with one column has so many", small=64,
+)  # fmt: skip
 
 
 def is_one_column(spec: Contraction, machine: Machine) -> bool:
@@ -42,8 +46,8 @@ def one_column_steps(
     """The kernel of a contraction that `is_one_column`; `names` are its operands for a and b."""
     spec = replace(spec, sums=merged(spec.sums))
     row = product(axis.count for axis in (*spec.rows[-1:], *spec.sums))
-    block = max(1, WORK // assumed(row))
-    tiling = Tiling(1, 1, ROWS, 4, "tiles", block)
+    block = max(1, WORK.value // assumed(row))
+    tiling = Tiling(1, 1, ROWS.value, 4, "tiles", block)
     call = contraction_kernel(spec, machine, tiling, OneColumn)
     return Steps((replace(call, arguments=(*names, *call.arguments[2:])),))
 
