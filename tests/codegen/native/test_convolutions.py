@@ -16,6 +16,7 @@ from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.ir.dims import Dim, Size, evaluate
+from compiler.thresholds import all_thresholds, lowered
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.support import run_steps
 
@@ -169,6 +170,13 @@ def test_gradients(machine: Machine, conv: Convolution) -> None:
         steps = filter_gradient(machine, F32, conv)
         got = run_steps(steps, machine, arrays, VALUES, (30, 55))["out"]
         close(got, stored(conv, by_filter), 2e-5)
+
+
+@on_machines
+def test_parts_of_a_sum_over_one_axis_differ_in_size(machine: Machine) -> None:
+    """The filter gradient of long rows, in parts of which the last has fewer positions."""
+    with lowered({name: each.small for name, each in all_thresholds().items()}):
+        test_gradients(machine, _conv(1, 6, (29,), 20, 3))
 
 
 def test_the_cost_of_a_gradient_is_that_of_its_images_not_of_whole_parts() -> None:

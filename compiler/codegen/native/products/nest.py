@@ -347,8 +347,8 @@ class _Nest:
         ), lines)  # fmt: skip
 
     def _iterations(self) -> int:
-        """Iterations of the innermost loop of the sum."""
-        counts = [each for each in self.counts if isinstance(each, int)]
+        """Iterations of the innermost loop of the sum; those of a whole part if it is divided."""
+        counts = [each.count for each in self.spec.sums if isinstance(each.count, int)]
         inner = counts[-1]
         iterations = inner // min(self.tiling.unroll, inner) + bool(
             inner % min(self.tiling.unroll, inner)
