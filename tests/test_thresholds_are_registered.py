@@ -45,6 +45,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.ops.collective.buckets.ALIGNED": HARDWARE,
     "compiler.ops.detection.yolo_loss.MAX_ANCHORS": LIMIT,
     "compiler.ops.detection.nms.POLYGONS": "the numbers of coordinates that boxes may have",
+    "compiler.ops.fused.attention_lstm.LONG_SEQUENCE": "NumPy code; its own test crosses it",
     "compiler.ops.image.interpolate.EXACT": "the denominator of a scale",
     "compiler.ops.matching.term_hashes.FILTER_MAGIC": "the first bytes of a file",
     "compiler.ops.matching.term_hashes.MAX_HASHES": LIMIT,
