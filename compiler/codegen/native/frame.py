@@ -14,6 +14,7 @@ from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
+from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
 from compiler.codegen.native.element_types import dtype_of
 from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
 from compiler.codegen.native.kernel import KernelTexts, NativeKernel, OnKernel
@@ -21,7 +22,6 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import lower
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
-from compiler.codegen.native.reference_rows import CHECKS, checks_lines
 from compiler.codegen.native.sequences import (
     Argument,
     Call,

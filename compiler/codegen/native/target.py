@@ -13,6 +13,7 @@ from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module, ir_lines
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.native.builder import NativeKernelBuilder
+from compiler.codegen.native.checks.step_checks import compared_with_reference
 from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
@@ -21,7 +22,6 @@ from compiler.codegen.native.llvm_ir import I8
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.dots import dot_of
-from compiler.codegen.native.step_checks import compared_with_reference
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step

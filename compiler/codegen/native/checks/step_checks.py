@@ -10,14 +10,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from compiler.codegen.bind_and_run import shape_text
-from compiler.codegen.native.frame import NativeFrame
-from compiler.codegen.native.reference_rows import (
+from compiler.codegen.native.checks.reference_rows import (
     CHECKS,
     has_plain_attributes,
     reference_row,
     step_inputs,
     step_outputs,
 )
+from compiler.codegen.native.frame import NativeFrame
 from compiler.plan import Step
 
 
