@@ -52,7 +52,7 @@ class IsInf(TensorTest, op="isinf"):
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         found = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
+        k.store(Out, (one,), k.greater(k.max(found, r), 0))
 
 
 class IsNan(TensorTest, op="isnan"):
@@ -65,7 +65,7 @@ class IsNan(TensorTest, op="isnan"):
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         found = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
+        k.store(Out, (one,), k.greater(k.max(found, r), 0))
 
 
 class ElementTest(Pointwise):
