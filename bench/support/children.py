@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import resource
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,11 +18,19 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes of address space of a child, and seconds for each of its calls and for the first."""
+    """Bytes of address space of a child, and seconds for each of its calls and for the first.
+
+    No call starts after `total_seconds`.
+    """
 
     memory: int = 3 << 30
     seconds: float = 5.0
     first_seconds: float = 60.0
+    total_seconds: float = math.inf
+
+
+def ignore(index: int, result: Any) -> None:
+    """Report nothing."""
 
 
 def call_in_children(
@@ -29,17 +39,26 @@ def call_in_children(
     limits: Limits,
     lost: Callable[[int, str], Any],
     workers: int = 2,
+    report: Callable[[int, Any], None] = ignore,
 ) -> list[Any]:
     """Results of `function(0)` … `function(count - 1)`, computed in `workers` child processes.
 
     Results must be picklable. If the child dies or takes too long the result is `lost(index, why)`,
     and the next call gets a new child. The children are forks, so `function` may be any callable,
-    and its imports are done once, before.
+    and its imports are done once, before. `report(index, result)` is called as results come, one at
+    a time; the results of calls that the limits leave no time for are None.
     """
     results: list[Any] = [None] * count
+    lock, end = threading.Lock(), time.monotonic() + limits.total_seconds
+
+    def done(index: int, result: Any) -> None:
+        with lock:
+            results[index] = result
+            report(index, result)
+
     shares = [range(start, count, workers) for start in range(workers)]
     threads = [
-        threading.Thread(target=_drive, args=(function, share, limits, lost, results))
+        threading.Thread(target=_drive, args=(function, share, limits, lost, done, end))
         for share in shares
     ]
     for thread in threads:
@@ -54,15 +73,19 @@ def _drive(
     indices: Sequence[int],
     limits: Limits,
     lost: Callable[[int, str], Any],
-    results: list[Any],
+    done: Callable[[int, Any], None],
+    end: float,
 ) -> None:
     child = _Child(function, limits)
     for index in indices:
+        if time.monotonic() >= end:
+            break
         try:
-            results[index] = child.call(index)
+            result = child.call(index)
         except _Lost as error:
-            results[index] = lost(index, str(error))
+            result = lost(index, str(error))
             child = _Child(function, limits)
+        done(index, result)
     child.end()
 
 

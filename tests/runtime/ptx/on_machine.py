@@ -51,8 +51,8 @@ def module_of(case, batch=NOBODY, dtype="fp32"):
     return TARGET.emit(replace(freeze(graph), tf32=dtype == "tf32")), feed, wanted
 
 
-def on_machine(module, library):
-    """An executable of a module whose kernels the machine runs."""
+def on_machine(module, library, params=None):
+    """An executable of a module whose kernels the machine runs, with its state in `params`."""
     gpu = gpus(f"cuda:{library.capability}")
     ((built),) = build([module], gpu, CACHE, 2 * 10**9, processes=1)
     driver = Driver("cuda", 0, library)
@@ -62,7 +62,8 @@ def on_machine(module, library):
     names = {"tl": SimpleNamespace(int32="int32", int64="int64"), **launchers}
     plain = replace(module, source=without_kernels(module.source))
     device = f"ptx:{library.capability}"
-    return runtime.load(plain, runtime.CUDAPlace(0), names=names, poison=True, device=device)
+    place = runtime.CUDAPlace(0)
+    return runtime.load(plain, place, params, names=names, poison=True, device=device)
 
 
 def _row(each):
