@@ -1,0 +1,146 @@
+"""Native kernels give NumPy's numbers where small arrays are beyond every threshold of sizes.
+
+Cases of other modules again, with each threshold as small as tests lower it. `bench.size_mutants`
+breaks the code beyond each threshold, which these tests must notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compiler.codegen.native.llvm_ir import F32, I8, I32
+from compiler.codegen.native.machine import Machine
+from compiler.ir.dims import Size
+from compiler.ir.types import DType
+from compiler.thresholds import all_thresholds, lowered
+from tests.codegen.native import (
+    test_convolutions,
+    test_image_transposes,
+    test_image_winograd,
+    test_images,
+    test_loops,
+    test_products,
+)
+from tests.codegen.native.compiled_kernels import on_machines
+
+open_or_known = pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    """Lower every threshold."""
+    with lowered({name: each.small for name, each in all_thresholds().items()}):
+        yield
+
+
+# ---- loops ----
+
+
+@on_machines
+@open_or_known
+def test_elements(machine: Machine, is_open: bool) -> None:
+    test_loops.test_one_axis(machine, 1003, is_open)
+
+
+@on_machines
+@pytest.mark.parametrize("kept", [7, 5, 2])
+def test_elements_of_several_axes(machine: Machine, kept: int) -> None:
+    test_loops.test_broadcasting_over_every_axis(machine, (3, 5, 41), kept)
+
+
+@on_machines
+def test_lanes_apart(machine: Machine) -> None:
+    test_loops.test_transpose(machine, (37, 70))
+    test_loops.test_gather_rows(machine, DType.INT64, 40)
+    test_loops.test_index_as_number(machine)
+
+
+@on_machines
+@open_or_known
+@pytest.mark.parametrize("sizes", [(2, 5, 70), (3, 103, 4), (1, 1003, 1), (2, 50, 1), (3, 13, 1)])
+def test_reductions(machine: Machine, sizes: tuple[int, int, int], is_open: bool) -> None:
+    for fn in ("sum", "max", "prod"):
+        test_loops.test_middle_axis(machine, fn, sizes, is_open)
+
+
+@on_machines
+@pytest.mark.parametrize("sizes", [(5, 130), (3, 45)])
+def test_rows(machine: Machine, sizes: tuple[int, int]) -> None:
+    test_loops.test_softmax(machine, sizes)
+    test_loops.test_layer_norm(machine, sizes)
+
+
+@on_machines
+@pytest.mark.parametrize("sizes", [(3, 4, 5, 7), (17, 2, 3, 5), (2, 3, 1, 103)])
+def test_split_reductions(machine: Machine, sizes: tuple[int, int, int, int]) -> None:
+    test_loops.test_reductions_over_outer_and_inner_axes_are_split(machine, sizes, DType.FP32)
+
+
+# ---- products ----
+
+
+M, K, N = test_products.M, test_products.K, test_products.N
+
+
+@on_machines
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "sizes", [(37, 53, 101), (M, K, N), (13, K, 33), (37, 53, 1), (M, 100, 1)], ids=str
+)
+def test_matrices(machine: Machine, sizes: tuple[Size, Size, Size], transposed: bool) -> None:
+    for constant in (False, True):
+        test_products.test_products_with_a_bias(machine, sizes, transposed, constant)
+
+
+@on_machines
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 8, 11, 12, 15])
+def test_convolutions_and_gradients(machine: Machine, number: int) -> None:
+    conv = test_convolutions.CASES[number]
+    test_convolutions.test_convolutions(machine, conv)
+    test_convolutions.test_gradients(machine, conv)
+
+
+# ---- images ----
+
+
+@on_machines
+@open_or_known
+@pytest.mark.parametrize("name", ["same padding", "stride 2, rest of channels", "two filters"])
+def test_depthwise(machine: Machine, is_open: bool, name: str) -> None:
+    case = next(each for key, each in test_images.DEPTHWISE.items() if name in key)
+    test_images.test_depthwise_is_the_sum_of_products(machine, F32, is_open, case)
+    test_images.test_depthwise_gradients(machine, F32, is_open, case)
+
+
+@on_machines
+@open_or_known
+@pytest.mark.parametrize("name", ["3x3 by 2", "5x5 by 3"])
+def test_pooling(machine: Machine, is_open: bool, name: str) -> None:
+    test_images.test_pooling_is_that_of_the_op(machine, F32, is_open, test_images.POOLS[name])
+
+
+@on_machines
+@open_or_known
+@pytest.mark.parametrize("name", ["whole image", "uneven cells"])
+def test_cells(machine: Machine, is_open: bool, name: str) -> None:
+    test_images.test_cells_are_pooled_as_by_the_op(machine, F32, is_open, test_images.CELLS[name])
+
+
+@on_machines
+@pytest.mark.parametrize("opened", ["", "N", "HW"])
+@pytest.mark.parametrize("name", ["rests everywhere", "one side padded"])
+def test_winograd(machine: Machine, opened: str, name: str) -> None:
+    case = test_image_winograd.CASES[name]
+    test_image_winograd.test_winograd_is_the_convolution(machine, 4, "OIHW", opened, case)
+
+
+@on_machines
+@pytest.mark.parametrize("is_open", ["known", "all"])
+@pytest.mark.parametrize("number", [1, 3, 5, 8, 11])
+def test_transposes(machine: Machine, is_open: str, number: int) -> None:
+    for element in (I8, I32):
+        test_image_transposes.test_a_transpose_is_numpys(
+            machine, element, *test_image_transposes.CASES[number], is_open
+        )

@@ -1,0 +1,111 @@
+"""Kernels on a GPU give the reference's numbers where small arrays are beyond every threshold.
+
+They run in Triton's interpreter. `bench.size_mutants` breaks the code beyond each threshold, which
+these tests must notice.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from compiler.thresholds import all_thresholds, lowered
+from tests.codegen.families.support import hold
+from tests.codegen.test_triton import compare, module_of
+from tests.ops.samples import Sample, numbers
+from tests.ops.samples.norm import normalisation
+from tests.ops.test_rows_on_device import both
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    """Lower every threshold."""
+    with lowered({name: each.small for name, each in all_thresholds().items()}):
+        yield
+
+
+@pytest.mark.parametrize("batch", ["13", "N"])
+def test_elements(batch: str) -> None:
+    compare(f"""graph main {{
+  feed x: f32[{batch}, 5]
+  (Out=y: f32[{batch}, 5]) = tanh(X=x)
+  return y
+}}
+""", size=7)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "left"),
+    [("3, 103", [1], "3"), ("103, 3", [0], "3"), ("7, 3, 31", [0, 2], "3")],
+)
+def test_split_reductions(shape: str, axes: list[int], left: str) -> None:
+    module = compare(f"""graph main {{
+  feed x: f32[{shape}]
+  (Out=a: f32[{left}]) = reduce_sum(X=x) {{'dim': {axes}}}
+  (Out=b: f32[{left}]) = reduce_min(X=x) {{'dim': {axes}}}
+  return a, b
+}}
+""", steps=1)  # fmt: skip
+    assert "first" in module.source
+
+
+@pytest.mark.parametrize(("batch", "index"), [("13", "tl.int64"), ("N", "else tl.int64")])
+def test_indices_of_large_tensors_have_64_bits(batch: str, index: str) -> None:
+    source = module_of(f"""graph main {{
+  feed x: f32[{batch}, 5]
+  (Out=y: f32[{batch}, 5]) = tanh(X=x)
+  return y
+}}
+""").source  # fmt: skip
+    assert any(
+        line.strip().startswith("INDEX =") and line.endswith(index) for line in source.splitlines()
+    )
+
+
+@pytest.mark.parametrize("inner", [385, 400])
+def test_split_products(inner: int) -> None:
+    module = compare(f"""graph main {{
+  feed x: f32[5, {inner}]
+  param w: f32[{inner}, 7]
+  (Out=y: f32[5, 7]) = mul(X=x, Y=w)
+  return y
+}}
+""", steps=1, rtol=1e-4, atol=1e-4)  # fmt: skip
+    assert "    first = " in module.source, "the product is split"
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sums(axis: int) -> None:
+    hold(Sample("cumsum", {"X": numbers(11, 9)}, {"axis": axis}, ("X",)))
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # of the interpreter
+def test_sorted_rows() -> None:
+    x = np.random.default_rng(0).integers(0, 4, (3, 11)).astype(np.float32)
+    hold(Sample("top_k", {"X": x}, {"k": 2}))
+    hold(Sample("top_k", {"X": x}, {"k": 5}))
+    hold(Sample("argsort", {"X": x}, {"axis": 1}))
+
+
+def test_joined_and_split_rows() -> None:
+    parts = [numbers(9, n, seed=n) for n in (3, 5, 2, 4, 1)]
+    hold(Sample("concat", {"X": parts}, {"axis": 1}, ("X",)))
+    hold(Sample("split", {"X": numbers(9, 10)}, {"axis": 1, "sections": [3, 5, 2]}, ("X",)))
+
+
+def test_rows_of_several_chunks() -> None:
+    rows = np.random.default_rng(1).integers(0, 9, 27)
+    mine, theirs = both("adagrad_rows", 9, 2, rows)
+    for name, array in theirs.items():
+        np.testing.assert_allclose(mine[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+def test_windows() -> None:
+    attrs = {"pooling_type": "avg", "ksize": [2, 3], "strides": [2, 2]}
+    hold(Sample("pool2d", {"X": numbers(2, 3, 6, 7)}, attrs, ("X",)))
+
+
+def test_batch_norm() -> None:
+    hold(normalisation((3, 4, 5, 2), 4, data_layout="NCHW"), loosely=10)
