@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Dim, evaluate
+from runtime.native.bounds import CheckedCode
 from tests.codegen.native.compiled_kernels import load
 
 MARGIN = 64
@@ -63,4 +65,22 @@ def run_steps(
         margins = np.concatenate([buffer[: MARGIN + 1], buffer[MARGIN + 1 + array.size :]])
         kept = np.full_like(margins, unlikely(margins.dtype))
         assert margins.tobytes() == kept.tobytes(), f"the kernel wrote around {name!r}"
+    return inside
+
+
+def run_checked_steps(
+    steps: Any, machine: Machine, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """Run all calls with checks of bounds; OutOfBounds if one leaves an array."""
+    scratch = {name: np.zeros(evaluate(size, sizes)) for name, size in steps.scratch.items()}
+    dtype = next(iter(arrays.values())).dtype
+    inside = {name: each.astype(dtype) for name, each in {**arrays, **scratch}.items()}
+    for call in (*steps.prepare, *steps.calls):
+        arguments = [
+            evaluate(each, sizes) if isinstance(each, Dim | int) else inside[each]
+            for each in call.arguments
+        ]
+        name, units = call.kernel.name, evaluate(call.kernel.units, sizes)
+        code = CheckedCode({name: with_bounds_checks(call.kernel.text())}, machine.name)
+        code([(name, arguments, units)])()
     return inside

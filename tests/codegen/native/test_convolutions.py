@@ -18,7 +18,7 @@ from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.ir.dims import Dim, Size, evaluate
 from compiler.thresholds import all_thresholds, lowered
 from tests.codegen.native.compiled_kernels import assembly, on_machines
-from tests.codegen.native.support import run_steps
+from tests.codegen.native.support import run_checked_steps, run_steps
 
 N, H = Dim.named("N"), Dim.named("H")
 VALUES = {"N": 5, "H": 11}
@@ -177,6 +177,21 @@ def test_parts_of_a_sum_over_one_axis_differ_in_size(machine: Machine) -> None:
     """The filter gradient of long rows, in parts of which the last has fewer positions."""
     with lowered({name: each.small for name, each in all_thresholds().items()}):
         test_gradients(machine, _conv(1, 6, (29,), 20, 3))
+
+
+@on_machines
+@pytest.mark.parametrize("images", [2, 23])
+def test_packing_a_divided_sum_stays_within_the_gradient(machine: Machine, images: int) -> None:
+    """Of an open number of images, the last part has fewer than the others."""
+    conv = _conv(N, 64, (7, 7), 256, 3, padding=(1, 1))
+    x, w, d_out = drawn(replace(conv, images=images))
+    steps = filter_gradient(machine, F32, conv)
+    names = [call.kernel.name for call in (*steps.prepare, *steps.calls)]
+    assert any(name.startswith("pack_rows") for name in names)
+    arrays = {"input": x, "d_out": d_out, "out": np.zeros_like(stored(conv, w))}
+    result = run_checked_steps(steps, machine, arrays, {"N": images})["out"]
+    _, by_filter = defined_gradients(replace(conv, images=images), x, w, d_out)
+    close(result, stored(conv, by_filter), 2e-5)
 
 
 def test_the_cost_of_a_gradient_is_that_of_its_images_not_of_whole_parts() -> None:

@@ -52,7 +52,9 @@ def pack_call(
     left = _divide_up(columns - product([whole, width]), lanes)
     panels = whole + min(left, 1) if isinstance(left, int) else whole + left
     rest = left if isinstance(left, int) else 1
-    sums = [Axis(1)] * (AXES - len(spec.sums)) + list(spec.sums)
+    divided = 0 if spec.part_of == 0 else 1  # axes that stay first: their last part may be short
+    missing = [Axis(1)] * (AXES - len(spec.sums))
+    sums = [*spec.sums[:divided], *missing, *spec.sums[divided:]]
     batch = [Axis(1)] * (BATCH - len(spec.batch)) + list(spec.batch)
     slots: list[Size] = [spec.offsets.get("b", 0), panels, whole, tiling.vectors, rest]
     slots += [columns, spec.columns.stride("b"), spec.part_of]
