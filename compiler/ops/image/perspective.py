@@ -199,13 +199,14 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         corners = Corners(ROIs, self.spatial_scale, NEAR, FLAT)
         image = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
         count, positions = ROIs.shape[0], height * width
-        matrix = TransformMatrix or k.scratch((count, 9), DType.FP32)
-        perspective_kernels.maps(k, corners, height, width, matrix)
+        matrix = k.scratch((count, 9), DType.FP32)
+        outs = [matrix, *([] if TransformMatrix is None else [TransformMatrix])]
+        perspective_kernels.maps(k, corners, height, width, outs)
         mask = Mask or k.scratch((count, positions), DType.INT32)
         indices = Out2InIdx or k.scratch((count, positions, 4), DType.INT32)
         weights = Out2InWeights or k.scratch((count, positions, 4), X.type.dtype)
-        outs = (mask.reshaped((count, positions)), indices, weights)
-        perspective_kernels.sampling_table(k, corners, matrix, X.shape[2:], width, outs)
+        table = (mask.reshaped((count, positions)), indices, weights)
+        perspective_kernels.sampling_table(k, corners, matrix, X.shape[2:], width, table)
         if Out is not None:
             perspective_kernels.drawings(k, X, image, indices, weights, Out)
 

@@ -33,9 +33,14 @@ class Corners:
         return single[::2], single[1::2]
 
 
-def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
-    """Emit a kernel for `perspective` of each box: nine coefficients from output to image."""
-    (box,) = k.grid(out.shape[0])
+def maps(
+    k: KernelBuilder, corners: Corners, height: int, width: int, outs: Sequence[DeviceOperand]
+) -> None:
+    """Emit a kernel for `perspective` of each box: nine coefficients from output to image.
+
+    They are stored in each of `outs`, which may round them.
+    """
+    (box,) = k.grid(outs[0].shape[0])
     x, y = corners.at(k, box)
     sides = [
         k.sqrt(k.square(x[i] - x[(i + 1) % 4]) + k.square(y[i] - y[(i + 1) % 4])) for i in range(4)
@@ -54,7 +59,8 @@ def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: Devic
         result += [(a[1] - a[0]) / last + right * a[1]]
         result += [(a[3] - a[0]) / float(rows - 1) + down * a[3], a[0]]
     for position, value in enumerate((*result, right, down, 1.0)):
-        k.store(out, (box, position), value)
+        for out in outs:
+            k.store(out, (box, position), value)
 
 
 def sampling_table(
