@@ -354,7 +354,7 @@ def _optimizers() -> Rows:
     kinds: dict[str, dict[str, Any]] = {
         "SGD": {}, "Momentum": momentum, "Adam": {}, "Adagrad": {}, "Adamax": {},
         "RMSProp": {"momentum": 0.9, "centered": True}, "Adadelta": {}, "Ftrl": {}, "Lamb": {},
-        "LarsMomentum": momentum, "DecayedAdagrad": {}, "Dpsgd": {"batch_size": 4.0, "sigma": 0.0},
+        "LarsMomentum": momentum, "DecayedAdagrad": {},
     }  # fmt: skip
     for kind, attrs in kinds.items():
         for shape in ((1024, 1024), (8191, 127), (1, 1000003), (131072, 16)):
