@@ -96,11 +96,14 @@ def is_tiled(sample: Sample, slot: str) -> bool:
     module = find(sample.op).__module__.removeprefix("compiler.ops.")
     if module.startswith(_KEPT_FAMILIES) or any(word in module for word in _KEPT_WORDS):
         return True
-    return any(not np.isfinite(a).all() for a in _floats(sample.inputs[slot]))
+    return any(map(_has_marks, listed(sample.inputs[slot])))
 
 
-def _floats(value: Any) -> Iterator[Any]:
-    return (a for a in listed(value) if is_floating(a.dtype))
+def _has_marks(array: Any) -> bool:
+    """Whether an array has numbers that mean something else: infinite ones, negative integers."""
+    if is_floating(array.dtype):
+        return not np.isfinite(array).all()
+    return array.dtype.kind == "i" and bool((array < 0).any())
 
 
 def _repeated(offsets: Any, times: int) -> Any:

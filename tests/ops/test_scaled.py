@@ -85,6 +85,13 @@ def test_values_that_stand_for_cases_are_chosen_among_these(seed: int) -> None:
     assert set(resized(scaling, {growth: 40}, "", seed).inputs["X"].tolist()) == {0.0, 1.0}
 
 
+def test_integers_with_negative_ones_are_repeated() -> None:
+    path = np.array([[0, 2, -1], [1, -1, -1]])
+    growth = Growth((("X", 0, 0),), 2)
+    scaling = Scaling(Sample("relu", {"X": path}, {}), (growth,), {})
+    assert resized(scaling, {growth: 5}).inputs["X"].tolist() == [*path.tolist() * 2, [0, 2, -1]]
+
+
 def test_the_reference_refuses_sizes_that_do_not_fit() -> None:
     sample = Sample("matmul", {"X": numbers(4, 3), "Y": numbers(3, 5)}, {}, ("X", "Y"))
     assert find("matmul") and accepts(sample)
