@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.codegen.native.image_ops import MAX_PHASES
+from compiler.codegen.native.target import NativeTarget
 from compiler.errors import BadAttribute, CompileError, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim, evaluate
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.image import conv_numpy, im2col
+from compiler.ops.image.conv_geometry import SKIPPED_TAPS, Windows, covering_counts
+from compiler.ops.image.windows import Axis
 from compiler.thresholds import lowered
 from tests.codegen.support import module_of
+from tests.ops.compiled_samples import Compiled
 from tests.ops.generated import hold
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.conv import SAMPLES
@@ -171,3 +176,24 @@ def test_taps_of_the_reference_implementation_are_gathered_in_blocks(
     assert len(conv_numpy.tap_blocks(4, axes)) == 3
     for call, expected in zip(calls, whole, strict=True):
         np.testing.assert_allclose(call(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_windows_far_apart_read_only_the_taps_that_cover_an_element() -> None:
+    """4 of 64 x 64 taps, at strides of 32."""
+    axis = Axis(256, 64, 32, 3, 0, 0, 8)
+    windows = Windows("NCHW", 1, (axis, axis))
+    assert windows.skips_taps
+    assert covering_counts(windows.axes) == [2, 2]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("stride", "dilation"), [(4, 1), (5, 2), (5, 3), (6, 4), (3, 3)])
+@pytest.mark.parametrize("kernel", [3, 10])
+def test_images_of_windows_far_apart(kernel: int, stride: int, dilation: int, groups: int) -> None:
+    """Also where no tap covers some of the elements."""
+    inputs = {"Input": numbers(1, 4, 3, 2), "Filter": numbers(4, 4 // groups, kernel, 2)}
+    attrs = {"strides": [stride, 1], "dilations": [dilation] * 2, "groups": groups}
+    attrs["paddings"] = [1, 0]
+    sample = Sample("conv2d_transpose", inputs, attrs)
+    with lowered({MAX_PHASES.name: 1, SKIPPED_TAPS.name: 2}):
+        Compiled(NativeTarget(), checked=True).check(forward(sample), sample)

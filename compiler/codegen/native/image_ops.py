@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any, Protocol
 
 from compiler.codegen.bind_and_run import NumpyOperand
@@ -27,11 +28,16 @@ from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.filter_gradient import filter_gradient
-from compiler.codegen.native.products.image_gradient import image_gradient
+from compiler.codegen.native.products.image_gradient import axis_phases, image_gradient
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
 from compiler.thresholds import threshold
+
+MAX_PHASES = threshold(
+    "phase_kernels", 64, "contractions", "a gradient of images that needs more is a loop over taps",
+    small=1,
+)  # fmt: skip
 
 MAX_ROW_OF_TAPS = threshold(
     "row_of_taps", 64, "columns of filters",
@@ -276,6 +282,8 @@ def emit_image_gradient(
         steps = k.made(depthwise_image_gradient, windows, each, after.epilogue)
         arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
         return k.emit_steps(steps, arrays, element)
+    if prod(map(len, axis_phases(conv))) > MAX_PHASES.value:
+        raise NotLowered("its windows are so far apart that many pixels are read by other taps")
     constant = k.is_constant(filters)
     steps = k.made(
         image_gradient, k.machine, element, conv, epilogue=after.epilogue, constant=constant

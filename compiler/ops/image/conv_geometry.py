@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import gcd, prod
 
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -23,6 +24,11 @@ from compiler.thresholds import threshold
 MIN_TILE_SIDE = threshold(
     "group_side", 8, "filters or channels of a group",
     "convolutions with fewer do without tiles, which would be mostly empty", small=2,
+)  # fmt: skip
+
+SKIPPED_TAPS = threshold(
+    "skipped_taps", 16, "taps per tap that covers an element",
+    "an image gradient reads for each element only the taps that cover it", small=2,
 )  # fmt: skip
 
 CHANNEL_BLOCK = 8
@@ -59,6 +65,15 @@ class Windows(WindowGeometry):
         least = MIN_TILE_SIDE.value
         return self.groups > 1 and any(isinstance(n, int) and n < least for n in sides)
 
+    @property
+    def skips_taps(self) -> bool:
+        """True where most taps of a window never cover the same element of an image."""
+        steps = (tap_step(axis) for axis in self.axes)
+        pairs = zip(self.taps, steps, strict=True)
+        return prod(min(n, step) if isinstance(n, int) else step for n, step in pairs) >= (
+            SKIPPED_TAPS.value
+        )
+
     def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
         """Number of filters, and number of channels that each of them reads."""
         count, depth, *_ = filters_first(self.filters, filters.shape)
@@ -71,10 +86,13 @@ class Windows(WindowGeometry):
         """Load an element of a batch; 0 where `where` is false."""
         return images.at(*in_layout(self.layout, (n, c, *positions)), where=where, other=0)
 
-    def weight(self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number]) -> Number:
-        """Load an element of a filter."""
+    def weight(
+        self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number],
+        where: Number | None = None,
+    ) -> Number:  # fmt: skip
+        """Load an element of a filter; 0 where `where` is false."""
         orders = {OIHW: (f, c, *tap), HWIO: (*tap, c, f), HWOI: (*tap, f, c)}
-        return filters[orders[self.filters]]
+        return filters.at(*orders[self.filters], where=where, other=0)
 
     def reduction_shape(self, channels: Size) -> list[Size]:
         """Return the reduction shape over channels and taps, innermost axis of images last.
@@ -156,6 +174,37 @@ def output_positions(
         inside = both(inside, fits)
         found.append(k.div(start, axis.stride))
     return found, inside
+
+
+def tap_step(axis: Axis) -> int:
+    """The distance of two taps that cover the same element in neighbouring windows."""
+    return axis.stride // gcd(axis.stride, axis.dilation)
+
+
+def covering_counts(axes: Sequence[Axis]) -> list[Size]:
+    """The maximum number of taps that cover an element, on each axis."""
+    return [(axis.kernel + (tap_step(axis) - 1)) // tap_step(axis) for axis in axes]
+
+
+def covering_taps(
+    k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], numbers: Sequence[Number]
+) -> PositionsInBounds:
+    """Return the taps that cover a position in windows, by number, and whether they exist.
+
+    Where a gap between windows is at the position, the taps cover none; see `output_positions`.
+    """
+    taps: list[Number] = []
+    inside: Number | None = None
+    for axis, position, number in zip(axes, positions, numbers, strict=True):
+        step, common = tap_step(axis), gcd(axis.stride, axis.dilation)
+        tap = number
+        if step > 1:
+            start = k.div(plus(k.size(axis.before), position), common)
+            first = times(k.mod(start, step), pow(axis.dilation // common, -1, step))
+            tap = plus(times(number, step), k.mod(first, step))
+            inside = both(inside, tap < k.size(axis.kernel))
+        taps.append(tap)
+    return taps, inside
 
 
 def within(k: KernelBuilder, at: Number, shift: Number, reach: Size, size: Size) -> Number:

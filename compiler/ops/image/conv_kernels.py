@@ -137,7 +137,7 @@ def image_gradient(
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
     each, positions = count // g.groups, [images.shape[0], *g.sizes]
-    if g.is_narrow(depth):
+    if g.is_narrow(depth) or g.skips_taps:
         image_gradient_narrow(k, g, outputs, filters, images, bias)
         return
 

@@ -1,4 +1,4 @@
-"""Device kernels of convolutions with narrow groups, above all depthwise: bandwidth-bound.
+"""Device kernels of convolutions with few products per element, above all depthwise.
 
 An element of the result has one program, and its few products are unrolled, so that neighbouring
 programs read neighbouring elements.
@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.conv_geometry import Windows, input_positions, output_positions, plus
+from compiler.ops.image.conv_geometry import (
+    Windows,
+    both,
+    covering_counts,
+    covering_taps,
+    input_positions,
+    output_positions,
+    plus,
+)
 from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import channels_first
 from compiler.ops.norm.norm_kernels import upcast
@@ -64,19 +72,23 @@ def image_gradient_narrow(
     images: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> None:
-    """Emit the image gradient of groups with few channels."""
+    """Emit the image gradient of groups with few channels, or of windows that are far apart."""
     count, depth = g.sides(filters)
     each, index = count // g.groups, k.grid(*images.shape)
     n, c, *x = channels_first(g.layout, index)
     inner, first = k.mod(c, k.size(depth)), times_group(k, c, depth, each)
 
     def term(f: Number, tap: Sequence[Number]) -> Number:
+        exists = None
+        if g.skips_taps:
+            tap, exists = covering_taps(k, g.axes, x, tap)
         at, inside = output_positions(k, g.axes, x, tap)
         f = plus(f, first)
-        upstream = g.at(outputs, n, f, at, inside)
-        return upcast(k, upstream) * upcast(k, g.weight(filters, f, inner, tap))
+        upstream = g.at(outputs, n, f, at, inside if exists is None else both(inside, exists))
+        return upcast(k, upstream) * upcast(k, g.weight(filters, f, inner, tap, exists))
 
-    total = reduce_terms(k, [each, *g.taps], term)
+    taps = covering_counts(g.axes) if g.skips_taps else g.taps
+    total = reduce_terms(k, [each, *taps], term)
     k.store(images, index, total if bias is None else total + bias[c])
 
 

@@ -55,9 +55,12 @@ CASES = [
     _conv(2, 37, (9, 11), 1, 5, 2, 1, (2, 2)),
     _conv(N, 16, (H, 10), 1, 3, 1, 2, (1, 1)),
     _conv(2, 70, (5, 5), 2, 1, groups=2),
+    _conv(2, 3, (23, 30), 5, 8, 4, 1, (2, 1)),
+    _conv(1, 4, (6, 8, 10), 6, 4, 2, 1, (1, 1), 2),
+    _conv(N, 2, (24, 17), 3, 6, 5, 3, (4, 3)),
 ]
 """Odd sizes, strides, dilations and paddings; groups; 1-D and 3-D; open batch and size; parts; one
-filter.
+filter; phases of gradients that are joined.
 """
 
 
@@ -192,6 +195,13 @@ def test_packing_a_divided_sum_stays_within_the_gradient(machine: Machine, image
     result = run_checked_steps(steps, machine, arrays, {"N": images})["out"]
     _, by_filter = defined_gradients(replace(conv, images=images), x, w, d_out)
     close(result, stored(conv, by_filter), 2e-5)
+
+
+@pytest.mark.parametrize("padding", [0, 16])
+def test_a_gradient_of_windows_far_apart_has_a_few_kernels(padding: int) -> None:
+    """Not one for each of 32 x 32 phases."""
+    conv = _conv(1, 8, (288 - 2 * padding,) * 2, 8, 64, 32, 1, (padding, padding))
+    assert len(image_gradient(AVX512, F32, conv).calls) < 10
 
 
 def test_the_cost_of_a_gradient_is_that_of_its_images_not_of_whole_parts() -> None:

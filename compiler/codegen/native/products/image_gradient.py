@@ -2,7 +2,8 @@
 
 An input pixel y receives `d_out[o] * filter[k]` for all o * stride + k * dilation = y + padding.
 For pixels of one remainder of y + padding by the stride (a phase) these are the same taps k, and o
-moves by 1 where y moves by the stride: one contraction for each combination of phases.
+moves by 1 where y moves by the stride: one contraction for each combination of phases. Consecutive
+phases that differ only in how far the operands are offset are a batch axis of one contraction.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class Phase:
 
     They read `taps` entries of the kernel, `kernel_step` apart and the last one `kernel_last`, at
     output pixels `out_step` apart, the first one at `out_first` for the first input pixel.
+
+    With a `count` above 1 it stands for the consecutive phases start, start + 1, …; from each to
+    the next `kernel_last` increases by `kernel_move` and `out_first` by `out_move`.
     """
 
     start: int
@@ -40,6 +44,22 @@ class Phase:
     kernel_step: int = 1
     out_first: int = 0
     out_step: int = 1
+    count: int = 1
+    kernel_move: int = 0
+    out_move: int = 0
+
+    def joined(self, following: Phase) -> Phase | None:
+        """This and the phase that follows as one; None unless they are alike but for offsets."""
+        moves = following.kernel_last - self.kernel_last, following.out_first - self.out_first
+        if self.count > 1:
+            done = self.count - 1
+            moves = moves[0] - done * self.kernel_move, moves[1] - done * self.out_move
+        alike = (self.taps, self.kernel_step, self.out_step) == (
+            following.taps, following.kernel_step, following.out_step,
+        )  # fmt: skip
+        if not alike or (self.count > 1 and moves != (self.kernel_move, self.out_move)):
+            return None
+        return replace(self, count=self.count + 1, kernel_move=moves[0], out_move=moves[1])
 
 
 def phases(kernel: int, stride: int, dilation: int, before: int) -> list[Phase]:
@@ -55,6 +75,29 @@ def phases(kernel: int, stride: int, dilation: int, before: int) -> list[Phase]:
         out_step = step * dilation // stride
         found.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
     return found
+
+
+def joined_phases(each: Sequence[Phase], size: Size) -> list[Phase]:
+    """Join consecutive phases of an axis of `size` that have equally many pixels.
+
+    >>> [phase.count for phase in joined_phases(phases(64, 32, 1, 16), 288)]
+    [16, 16]
+    """
+    result: list[Phase] = []
+    for phase in each:
+        join = None
+        if result and _count(size, result[-1]) == _count(size, phase):
+            join = result[-1].joined(phase)
+        result[-1:] = [join] if join else [*result[-1:], phase]
+    return result
+
+
+def axis_phases(conv: Convolution) -> list[list[Phase]]:
+    """The joined phases of each axis; the gradient has a contraction for each combination."""
+    axes = zip(
+        conv.size, conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True
+    )  # fmt: skip
+    return [joined_phases(phases(k, s, d, padding[0]), size) for size, k, s, d, padding in axes]
 
 
 def image_gradient(
@@ -77,9 +120,7 @@ def image_gradient(
             machine, element, conv.images, size, conv.filters, margins, ("d_out", "padded")
         )  # fmt: skip
         steps = Steps((call,), (), scratch)
-    axes = zip(conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True)
-    each_axis = [phases(k, s, d, padding[0]) for k, s, d, padding in axes]
-    for number, combination in enumerate(combinations(*each_axis)):
+    for number, combination in enumerate(combinations(*axis_phases(conv))):
         spec = _phase(element, conv, margins, combination, epilogue)
         if spec is not None:
             more = _steps(spec, machine, constant, (name, "filter"), f"packed{number}")
@@ -135,7 +176,8 @@ def _phase(
         strides = {n: product([each.stride, s]) for n, s in at(results, place + 1).items()}
         axes.append(Axis(count, {"a": rows[place]} | strides))
     return Contraction(
-        label("image_gradient", conv, epilogue.label), element, _groups(conv, results),
+        label("image_gradient", conv, epilogue.label), element,
+        [*_groups(conv, results), *_phase_axes(phase, rows, spatial, results)],
         merged(axes), _sums(conv, phase, rows),
         Axis(conv.group_channels, {"b": channel} | last(results)), types, offsets=offsets,
         start=epilogue.start, finish=epilogue.finish, outputs=epilogue.outputs,
@@ -145,6 +187,21 @@ def _phase(
 def _count(size: Size, phase: Phase) -> Size:
     """The input pixels of a phase."""
     return (size - phase.start + (phase.stride - 1)) // phase.stride
+
+
+def _phase_axes(
+    phase: Sequence[Phase], rows: Sequence[Size], spatial: Sequence[Size],
+    results: Mapping[str, Sequence[Size]],
+) -> list[Axis]:  # fmt: skip
+    """A batch axis for each axis of joined phases."""
+    found: list[Axis] = []
+    for place, each in enumerate(phase):
+        if each.count > 1:
+            strides = dict(at(results, place + 1))
+            strides["a"] = product([each.out_move, rows[place]])
+            strides["b"] = each.kernel_move * spatial[place]
+            found.append(Axis(each.count, strides))
+    return found
 
 
 def _groups(conv: Convolution, results: Mapping[str, Sequence[Size]]) -> list[Axis]:

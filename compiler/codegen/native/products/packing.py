@@ -26,7 +26,7 @@ from compiler.ir.dims import Size, product
 AXES = 4
 """Axes of a sum that the kernel has loops for."""
 
-BATCH = 3
+BATCH = 4
 """Axes of a batch that it has."""
 
 
