@@ -75,6 +75,15 @@ class _FixedSizes(_Replaced):
         super().__init__(fluid, layers=_Replaced(fluid.layers, data=data))
 
 
+def adam(fluid):
+    """Adam with a large epsilon.
+
+    With the usual one the first update is the sign of a gradient, so that rounding decides where a
+    gradient is nearly zero.
+    """
+    return fluid.optimizer.Adam(learning_rate=0.001, epsilon=1e-5)
+
+
 def _image(name, image, batch, **settings):
     """A network of images of `image` pixels per side."""
     settings.update(image=image)
@@ -99,7 +108,7 @@ def _encoder(tokens, size, batch):
         target = random.randn(n, tokens, size.width).astype(np.float32)
         return dict(bert.draw(random, n, tokens, size), target=target)
 
-    return Network(f"bert, {batch} × {tokens} tokens", build, draw, timed.adam, batch)
+    return Network(f"bert, {batch} × {tokens} tokens", build, draw, adam, batch)
 
 
 def _translator(shape, batch):
@@ -108,7 +117,7 @@ def _translator(shape, batch):
         f"transformer, {batch} × {shape.steps} words",
         functools.partial(transformer.translator, shape=shape),
         functools.partial(transformer.draw_translated, shape=shape),
-        timed.adam,
+        adam,
         batch,
     )
 
