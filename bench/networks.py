@@ -9,10 +9,9 @@ native code with an open batch size and with fixed sizes, in float64 by the refe
 implementations of the ops, and with `--reference` in Paddle 1.8.5. A line shows the largest
 relative differences between native and NumPy, or native and 1.8.5: of the loss, the output and the
 first batch norm's, of a gradient, of a parameter or running statistic after the step, of the
-optimizer's state after it.
-Differences are norms of whole arrays, ‖a - b‖ ÷ ‖b‖. Where b should be zero, as the gradient of a
-bias that a norm or a softmax removes again, ‖b‖ counts as at least 0.001 of the largest root mean
-square among the arrays of its layer.
+optimizer's state after it. Differences are norms of whole arrays, ‖a - b‖ ÷ ‖b‖. Where b should be
+zero, as the gradient of a bias that a norm or a softmax removes again (that of BERT's keys), ‖b‖
+counts as at least 0.001 of the largest root mean square among the arrays of its layer.
 
 Float64 is the judge. Gradients of deep networks amplify rounding, everywhere: an array may be as
 far from float64 as 4 × NumPy's plus a constant. The constant is 0.0001; 0.01 for networks with relu
