@@ -123,8 +123,12 @@ def sort_rows(
     k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
     indices: DeviceOperand, count: Size,
 ) -> None:  # fmt: skip
-    """Emit a kernel for the first `count` values of each row, sorted, and their indices."""
-    if not fits_one_sort(x):
+    """Emit a kernel for the first `count` values of each row, sorted, and their indices.
+
+    A row that a GPU's thread block cannot sort has its ranks counted, which is quadratic. A CPU has
+    no such kernel: its target sorts the row or leaves the op to NumPy.
+    """
+    if k.on_gpu and not fits_one_sort(x):
         sort_by_rank(k, x, largest, values, indices, count)
         return
     outer, size, inner = x.shape
