@@ -11,6 +11,7 @@ from functools import reduce
 
 from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.analysis.placement import device_vars
+from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var, without_tokens
@@ -82,7 +83,7 @@ class _Freezer:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     values: dict[Var, Value] = field(default_factory=dict[Var, Value])
     buffer_of: dict[int, int] = field(default_factory=dict[int, int])
-    held: dict[int, list[Var]] = field(default_factory=lambda: dict[int, list[Var]]())
+    held: dict[int, RegionIndex[Var]] = field(default_factory=lambda: dict[int, RegionIndex[Var]]())
 
     def slots(self) -> None:
         """Create a buffer for every slot, live from its first definition to its last use.
@@ -92,13 +93,16 @@ class _Freezer:
         on_device = {var.slot for var in self.on_device}
         for var in self.lives:
             if var.slot is not None:
-                self.held.setdefault(var.slot, []).append(var)
+                held = self.held.setdefault(var.slot, RegionIndex())
+                held.add(var, var.type, var.region)
         for slot, sharing in sorted(self.held.items()):
             start = min(self.lives[var][0] for var in sharing)
             stop = max(self.lives[var][1] for var in sharing)
             self.buffer_of[slot] = len(self.buffers)
             nbytes = reduce(_larger, (end(var.type, var.region) for var in sharing))
-            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop, slot in on_device))
+            self.buffers.append(
+                Buffer(next(iter(sharing)).label, nbytes, start, stop, slot in on_device)
+            )
 
     def value(self, var: Var) -> Value:
         """Return the frozen form of a var, created once."""
@@ -132,7 +136,7 @@ class _Freezer:
         """Whether the bytes of a var are dead after a step."""
         if self.lives[var][1] != index + 1:
             return False
-        others = self.held.get(var.slot, ()) if var.slot is not None else ()
+        others = self.held[var.slot].near(var.type, var.region) if var.slot in self.held else ()
         alive = (v for v in others if self.lives[v][0] < index and self.lives[v][1] > index + 1)
         return all(are_disjoint(var.type, var.region, v.type, v.region) for v in alive)
 

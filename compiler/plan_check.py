@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from compiler.errors import PlanError
 from compiler.ir.analysis.memory_writes import Aliases
+from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_disjoint
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
@@ -45,12 +46,16 @@ def check_plan(plan: Plan) -> None:
 
 @dataclass
 class _Simulation:
-    """State of the simulation: the values in each memory, and the overwritten and deleted ones."""
+    """State of the simulation: the values in each memory, and the overwritten and deleted ones.
+
+    `holders` has the labels of the values that each memory holds, `values` the values of labels.
+    """
 
     plan: Plan
-    holders: dict[_Memory, dict[str, Value]] = field(
-        default_factory=lambda: dict[_Memory, dict[str, Value]]()
+    holders: dict[_Memory, RegionIndex[str]] = field(
+        default_factory=lambda: dict[_Memory, RegionIndex[str]]()
     )
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
     lost: dict[str, tuple[Value, int]] = field(default_factory=dict[str, tuple[Value, int]])
     deleted: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -66,7 +71,9 @@ class _Simulation:
         aliases = Aliases(op)
         for value in made:
             self._write(op, aliases, value, step.index)
-            self.holders.setdefault(value.storage[:2], {})[value.label] = value
+            holders = self.holders.setdefault(value.storage[:2], RegionIndex())
+            holders.add(value.label, value.type, value.region)
+            self.values[value.label] = value
             self.lost.pop(value.label, None)
 
     def _write(self, op: PlannedOp, aliases: Aliases[Value], value: Value, index: int) -> None:
@@ -75,11 +82,14 @@ class _Simulation:
         if not regions:
             return
         same = {each.label for each in aliases.linked(value)} | {value.label}
-        held = self.holders.get(value.storage[:2], {})
-        for other in list(held.values()):
+        holders = self.holders.get(value.storage[:2])
+        if holders is None:
+            return
+        near = {label for region in regions for label in holders.near(value.type, region)}
+        for other in (self.values[label] for label in near - same):
             apart = (are_disjoint(value.type, r, other.type, other.region) for r in regions)
-            if other.label not in same and not all(apart):
-                del held[other.label]
+            if not all(apart):
+                holders.discard(other.label)
                 self.lost[other.label] = (value, index)
 
     def finish(self) -> None:
@@ -105,7 +115,7 @@ class _Simulation:
             holder, since = self.lost[value.label]
             why = f"{holder.label!r} occupies its memory since step {since}"
             why += f"; {self._life(value)}, {self._life(holder)}"
-        elif value.label not in self.holders.get(value.storage[:2], {}):
+        elif value.label not in self.holders.get(value.storage[:2], ()):
             why = "" if value.place is Place.PARAM else "nothing has written it"
         if why:
             raise PlanError(f"{reader} reads {value.label!r}, but {why}", op=text, source=source)

@@ -8,11 +8,12 @@ bytes, or be read for the last time by the writing kernel, which may then reuse 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
 from compiler.ir.analysis.memory_writes import Aliases
+from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.analysis.verifier import broken
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var
@@ -27,18 +28,18 @@ def check_stored(g: Graph) -> None:
     Raises VerifyError for the first var that violates it.
     """
     alive = lives(g)
-    held: dict[int, list[Var]] = {}
+    held: dict[int, RegionIndex[Var]] = {}
     for var in g.vars():
         _check_var(g, var, var in alive)
         if var.slot is not None:
-            held.setdefault(var.slot, []).append(var)
+            held.setdefault(var.slot, RegionIndex()).add(var, var.type, var.region)
     for vars in held.values():
         _check_sizes(g, vars)
     for step, ops in enumerate(kernels(g)):
         for op in ops:
             aliases = Aliases(op)
             for var in (var for var in op.writes() if var.slot is not None):
-                others = held[var.slot] if var.slot is not None else []
+                others = held[var.slot] if var.slot is not None else RegionIndex[Var]()
                 found = next(clashes(ops, op, aliases, var, others, alive, step), None)
                 if found is not None:
                     what = f"slot {var.slot} holds {found.label!r} and {var.label!r}"
@@ -46,7 +47,7 @@ def check_stored(g: Graph) -> None:
 
 
 def clashes(
-    ops: Sequence[Op], op: Op, aliases: Aliases[Var], var: Var, others: Sequence[Var],
+    ops: Sequence[Op], op: Op, aliases: Aliases[Var], var: Var, others: RegionIndex[Var],
     alive: Lives, step: int,
 ) -> Iterator[Var]:  # fmt: skip
     """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
@@ -58,11 +59,12 @@ def clashes(
     regions = aliases.written(var)
     if not regions:
         return
-    same_bytes = aliases.linked(var)
+    same_bytes = {var, *aliases.linked(var)}
     later = {each for other in ops[ops.index(op) + 1 :] for each in other.writes()}
-    for other in others:
+    near = (each for region in regions for each in others.near(var.type, region))
+    for other in dict.fromkeys(near):
         start, stop = alive[other]
-        same = other is var or other.storage is var.storage or other in same_bytes
+        same = other in same_bytes or other.storage is var.storage
         if same or other in later or not start <= step < stop:
             continue
         if all(are_disjoint(var.type, each, other.type, other.region) for each in regions):
@@ -90,7 +92,7 @@ def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
         )
 
 
-def _check_sizes(g: Graph, vars: Sequence[Var]) -> None:
+def _check_sizes(g: Graph, vars: Iterable[Var]) -> None:
     """Check that one var of a slot has the largest end offset for all sizes."""
     largest = reduce(_larger, vars)
     for var in vars:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from compiler.ir.analysis.allocation import clashes
 from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
 from compiler.ir.analysis.memory_writes import Aliases
+from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, subregion
@@ -69,7 +70,7 @@ class _Planner:
         self.live_ranges = lives(g)
         self.steps = kernels(g)
         self.allocations: dict[Var, tuple[int, Region]] = {}
-        self.held: list[list[Var]] = []
+        self.held: list[RegionIndex[Var]] = []
 
     def run(self) -> None:
         """Place the outputs of each kernel; the labels of the graph are only used temporarily."""
@@ -115,11 +116,11 @@ class _Planner:
         """Put a var in a place if it may be written there; return whether it was."""
         if region.is_strided and not supports_strided_rows(self.graph, var, region):
             return False
-        others = [each for each in self.held[slot] if each is not var]
-        if var in self.kept and any(each in self.kept for each in others):
+        others = self.held[slot]
+        if var in self.kept and any(each in self.kept for each in others if each is not var):
             return False  # results share memory with nothing
         if self.graph.overwriter(var) and any(
-            self.live_ranges[each][1] > kernel.step + 1 for each in others
+            self.live_ranges[each][1] > kernel.step + 1 for each in others if each is not var
         ):
             return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
@@ -132,15 +133,15 @@ class _Planner:
         return True
 
     def _new_slot(self) -> tuple[int, Region]:
-        self.held.append([])
+        self.held.append(RegionIndex())
         return len(self.held) - 1, WHOLE
 
     def _put(self, var: Var, slot: int, region: Region) -> None:
         if var in self.allocations:
-            self.held[self.allocations[var][0]].remove(var)
+            self.held[self.allocations[var][0]].discard(var)
         var.slot, var.region = slot, region
         self.allocations[var] = (slot, region)
-        self.held[slot].append(var)
+        self.held[slot].add(var, var.type, region)
 
     def peak(self, typical: int) -> int:
         """Return the maximum live bytes of the slots."""

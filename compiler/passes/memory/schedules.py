@@ -66,7 +66,8 @@ class Kernels:
         """
         found: dict[tuple[int, int], list[int]] = {}
         for index, ops in enumerate(self.steps):
-            made = [v for op in ops for v in op.writes() if index_of.get(v) in self.made[index]]
+            here = frozenset(self.made[index])
+            made = [v for op in ops for v in op.writes() if index_of.get(v) in here]
             reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
             for new in made:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import compiler.freeze as freezing
 import runtime
+from compiler import plan_check
 from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.writer import Names
 from compiler.freeze import freeze
+from compiler.ir.analysis import allocation
 from compiler.ir.graph import Graph
+from compiler.ir.region import are_disjoint
 from compiler.ir.types import DType, TensorType
 from compiler.ops.shape.concat import Split
 from compiler.options import Options
@@ -62,6 +66,27 @@ def test_what_may_alias_is_looked_up_once_for_all_parts(monkeypatch: pytest.Monk
     monkeypatch.setattr(Split, "shares", lambda *given: [calls.append(given), shares(*given)][1])
     freeze(graph_of("split"))
     assert len(calls) < 50
+
+
+def test_parts_in_one_buffer_are_not_compared_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a split that are joined again are all placed in the joined one."""
+    calls: list[object] = []
+    for module in (allocation, freezing, plan_check):
+        monkeypatch.setattr(
+            module, "are_disjoint", lambda *given: [calls.append(given), are_disjoint(*given)][1]
+        )
+    graph = Graph()
+    source, joined = graph.feed("x", ROWS), graph.var("z", ROWS)
+    parts = [graph.var(f"y{n}", ROW) for n in range(PARTS)]
+    graph.op("split", {"X": [source]}, {"Out": parts}, CASES["split"][0])
+    graph.op("concat", {"X": parts}, {"Out": [joined]}, CASES["concat"][0])
+    graph.results = [joined]
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    freeze(graph)
+    assert len({(each.slot) for each in (*parts, joined)}) == 1
+    assert len(calls) < 20 * PARTS
 
 
 def test_names_of_one_stem_are_counted_on() -> None:
