@@ -13,7 +13,7 @@ from compiler.thresholds import all_thresholds, lowered
 from tests.codegen.families.support import hold
 from tests.codegen.test_triton import compare, module_of
 from tests.ops.samples import Sample, numbers
-from tests.ops.samples.norm import normalisation
+from tests.ops.samples.norm import normalisation, scaled
 from tests.ops.test_rows_on_device import both
 
 pytestmark = pytest.mark.device
@@ -51,6 +51,23 @@ def test_split_reductions(shape: str, axes: list[int], left: str) -> None:
     assert "first" in module.source
 
 
+@pytest.mark.parametrize(("rows", "columns", "axis"), [(3, 45, 1), (45, 3, 0)])
+def test_loops_over_tiles(rows: int, columns: int, axis: int) -> None:
+    module = compare(f"""graph main {{
+  feed x: f32[{rows}, {columns}]
+  (Out=y: f32[{rows}, {columns}]) = softmax(X=x) {{'axis': {axis}}}
+  (Out=s: f32[3]) = reduce_sum(X=x) {{'dim': [{axis}]}}
+  return y, s
+}}
+""", steps=1)  # fmt: skip
+    assert "for start in range" in module.source
+
+
+def test_layer_norm() -> None:
+    with lowered({"unsplit_elements": 1 << 14}):
+        hold(scaled("layer_norm", (3, 45), 45, begin_norm_axis=1, epsilon=1e-3), loosely=10)
+
+
 @pytest.mark.parametrize(("batch", "index"), [("13", "tl.int64"), ("N", "else tl.int64")])
 def test_indices_of_large_tensors_have_64_bits(batch: str, index: str) -> None:
     source = module_of(f"""graph main {{
@@ -74,6 +91,31 @@ def test_split_products(inner: int) -> None:
 }}
 """, steps=1, rtol=1e-4, atol=1e-4)  # fmt: skip
     assert "    first = " in module.source, "the product is split"
+
+
+def test_products_behind_whole_tiles() -> None:
+    compare("""graph main {
+  feed x: f32[35, 9]
+  param w: f32[9, 41]
+  (Out=y: f32[35, 41]) = mul(X=x, Y=w)
+  return y
+}
+""", steps=1)  # fmt: skip
+
+
+def test_convolutions_in_groups() -> None:
+    attrs = {"groups": 2, "paddings": [1, 1]}
+    operands = {"Input": numbers(2, 4, 5, 3), "Filter": numbers(6, 2, 3, 3)}
+    hold(Sample("conv2d", operands, attrs, ("Input", "Filter")))
+
+
+def test_transposes() -> None:
+    compare("""graph main {
+  feed x: f32[2, 5, 7]
+  (Out=y: f32[2, 7, 5]) = transpose(X=x) {'axis': [0, 2, 1]}
+  return y
+}
+""", steps=1)  # fmt: skip
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -24,6 +24,7 @@ GRAPH = """graph main {{
 
 CASES = [
     {},
+    {"height": 13},  # the last tile is smaller
     {"stride": 2, "height": 12, "width": 9},
     {"stride": 3, "taps": 2, "padding": 0},
     {"taps": 5, "padding": 2, "height": 11},

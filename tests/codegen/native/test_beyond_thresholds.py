@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
+from compiler.codegen.native.images.winograd_tiles import WinogradTiles
 from compiler.codegen.native.llvm_ir import F32, I8, I32
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.convolution import Convolution
+from compiler.codegen.native.products.matmul import matmul
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.thresholds import all_thresholds, lowered
@@ -24,6 +28,7 @@ from tests.codegen.native import (
     test_products,
 )
 from tests.codegen.native.compiled_kernels import on_machines
+from tests.codegen.native.support import run_steps
 
 open_or_known = pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 
@@ -54,7 +59,15 @@ def test_elements_of_several_axes(machine: Machine, kept: int) -> None:
 def test_lanes_apart(machine: Machine) -> None:
     test_loops.test_transpose(machine, (37, 70))
     test_loops.test_gather_rows(machine, DType.INT64, 40)
-    test_loops.test_index_as_number(machine)
+
+
+@on_machines
+def test_indices_that_need_one_bit_more_than_narrow_ones(machine: Machine) -> None:
+    """Offsets of lanes, and indices as numbers, from 128 to 255."""
+    for sizes in ((8, 25), (16, 15)):
+        test_loops.test_transpose(machine, sizes)
+    for rows in (50, 20):
+        test_loops.test_index_as_number(machine, rows)
 
 
 @on_machines
@@ -95,10 +108,32 @@ def test_matrices(machine: Machine, sizes: tuple[Size, Size, Size], transposed: 
 
 
 @on_machines
+def test_few_rows(machine: Machine) -> None:
+    with lowered({"few_rows_block": 16}):  # tiles have as many as 8
+        steps = matmul(machine, F32, (), M, 53, 101, constant=True, few_rows=True)
+    random = np.random.default_rng(0)
+    for rows in (1, 5, 23):
+        a, b = random.random((rows, 53), np.float32), random.random((53, 101), np.float32)
+        arrays = {"a": a, "b": b, "out": np.zeros((rows, 101), np.float32)}
+        result = run_steps(steps, machine, arrays, {"M": rows})["out"]
+        np.testing.assert_allclose(result, a @ b, rtol=1e-5)
+
+
+@on_machines
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 8, 11, 12, 15])
 def test_convolutions_and_gradients(machine: Machine, number: int) -> None:
     conv = test_convolutions.CASES[number]
     test_convolutions.test_convolutions(machine, conv)
+    test_convolutions.test_gradients(machine, conv)
+
+
+@on_machines
+@pytest.mark.parametrize(("images", "size"), [(2, (7, 3)), (3, (1, 3))])
+def test_parts_of_axes_that_could_be_merged(
+    machine: Machine, images: int, size: tuple[int, int]
+) -> None:
+    """Gradients of 1 × 1 filters, whose last part has fewer rows or images."""
+    conv = Convolution(images, 8, size, 20, (1, 1), (1, 1), (1, 1), ((0, 0), (0, 0)), 1)
     test_convolutions.test_gradients(machine, conv)
 
 
@@ -134,6 +169,21 @@ def test_cells(machine: Machine, is_open: bool, name: str) -> None:
 def test_winograd(machine: Machine, opened: str, name: str) -> None:
     case = test_image_winograd.CASES[name]
     test_image_winograd.test_winograd_is_the_convolution(machine, 4, "OIHW", opened, case)
+
+
+@on_machines
+@pytest.mark.parametrize(
+    ("opened", "images"), [("", (1, 27, 14)), ("N", (3, 27, 14)), ("HW", (1, 20, 20))]
+)
+def test_blocks_of_tiles_of_which_the_last_is_smaller(
+    machine: Machine, opened: str, images: tuple[int, int, int]
+) -> None:
+    """Two of seven rows of tiles, or eight of 25 tiles, for a Winograd convolution."""
+    case = (*images, 16, 16, (1, 1, 1, 1))
+    with lowered({"winograd_block": 46_000, "winograd_filters": 1 << 20}):
+        tiles = WinogradTiles.make(machine, F32, 4, *images[:1], images[1:], case[5], 16, 16)
+        assert tiles.rows == 2 or opened == "HW"
+        test_image_winograd.test_winograd_is_the_convolution(machine, 4, "OIHW", opened, case)
 
 
 @on_machines

@@ -18,6 +18,7 @@ from compiler.ir import philox
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import Region
 from compiler.ir.types import DType
+from compiler.thresholds import lowered
 from runtime.errors import OutOfBounds
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.loops_support import Case, call, operand, run, run_checked
@@ -148,12 +149,13 @@ def test_unravelled_index(machine: Machine, is_open: bool) -> None:
 
 
 @on_machines
-def test_index_as_number(machine: Machine) -> None:
-    case = Case((50, 9))
+@pytest.mark.parametrize("rows", [50, 20])
+def test_index_as_number(machine: Machine, rows: int) -> None:
+    case = Case((rows, 9))
     i, j = case.indices
-    out = case.ref("Out", (50, 9))
+    out = case.ref("Out", (rows, 9))
     case.k.store(out, (i, j), case.k.astype(i * 9 + j, DType.FP32) + case.k.astype(j, DType.FP32))
-    want = np.arange(450, dtype=np.float32).reshape(50, 9) + np.arange(9, dtype=np.float32)
+    want = np.arange(9 * rows, dtype=np.float32).reshape(-1, 9) + np.arange(9, dtype=np.float32)
     check(case, machine, {"Out": np.zeros_like(want)}, {"Out": want}, exact=True)
 
 
@@ -549,7 +551,10 @@ def test_long_reductions_are_split_into_parts(machine: Machine, columns: int) ->
     np.testing.assert_allclose(arrays["Var"], wide.var(0), rtol=2e-5)
 
 
-def run_split(case: Case, machine: Machine, arrays: dict[str, np.ndarray]) -> int:
+def run_split(
+    case: Case, machine: Machine, arrays: dict[str, np.ndarray],
+    dims: dict[str, int] | None = None,
+) -> int:  # fmt: skip
     """Run a kernel split into parts, with scratch added to its arrays; the number of kernels."""
 
     def scratch(shape: Sequence[Size], dtype: DType) -> NumpyOperand:
@@ -559,8 +564,21 @@ def run_split(case: Case, machine: Machine, arrays: dict[str, np.ndarray]) -> in
 
     kernels = lower(case.k, machine, scratch)
     for each in kernels:
-        call(each, machine, arrays, {}, division=3)
+        call(each, machine, arrays, dims or {}, division=3)
     return len(kernels)
+
+
+@on_machines
+@pytest.mark.parametrize("size", [1, 5, 70_001])
+def test_parts_of_an_open_reduction_may_have_nothing_left(machine: Machine, size: int) -> None:
+    case = Case((1,))
+    r = case.k.loop(N)
+    case.k.store(case.ref("Out", (1,)), case.indices, case.k.sum(case.ref("X", (N,))[r], r))
+    given = floats(size)
+    arrays = {"X": given, "Out": np.zeros(1, np.float32)}
+    with lowered({"reduction_part_work": 16, "reduction_part_step": 4}):
+        assert run_split(case, machine, arrays, {"N": size}) > 1
+    np.testing.assert_allclose(arrays["Out"], given.sum(dtype=np.float64), rtol=1e-4, atol=1e-4)
 
 
 @on_machines
