@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from bench.mutations.sizes.catalogue import MUTANTS
+from bench.mutations.sizes.catalogue import MUTANTS, WITHOUT
 from bench.mutations.sizes.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,6 +211,8 @@ def page(caught: Mapping[Mutant, str]) -> str:
         rows.append(f"| {' | '.join(cells)} |")
     share = f"{sum(map(bool, caught.values()))} of {len(caught)} mutants are caught."
     lines = [TITLE, "", "`python -m bench.size_mutants`; see its help.", "", share, "", *rows]
+    lines += ["", "Thresholds without a mutant:", ""]
+    lines += [f"- {name}: {reason}" for name, reason in WITHOUT.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ BEYOND = "tests/codegen/native/test_beyond_thresholds.py"
 OF_CELLS = (f"{BEYOND}::test_cells",)
 OF_WINDOWS = (f"{BEYOND}::test_depthwise", f"{BEYOND}::test_pooling")
 OF_WINOGRAD = (f"{BEYOND}::test_winograd",)
+OF_BLOCKS = (f"{BEYOND}::test_blocks_of_tiles_of_which_the_last_is_smaller",)
 OF_TRANSPOSES = (f"{BEYOND}::test_transposes",)
 WIDE = ("tests/codegen/native/test_images.py::test_code_of_wide_windows_is_a_loop_over_their_taps",)
 
@@ -105,31 +106,31 @@ MUTANTS = (
     Mutant(
         "last block of tiles dropped", DROPPED, "winograd_block", TILES,
         "return (self.total + (self.rows - 1)) // self.rows", "return self.total // self.rows",
-        OF_WINOGRAD,
+        OF_BLOCKS,
     ),
     Mutant(
         "last tiles of a block dropped", DROPPED, "winograd_open_tiles", TILES,
         "return (self.total + (self.blocks - 1)) // self.blocks",
         "return self.total // self.blocks",
-        OF_WINOGRAD,
+        OF_BLOCKS,
     ),
     Mutant(
         "tiles behind the last image computed", UNMASKED, "winograd_block", WINOGRAD,
         '        k.f.when(k.f.compare("ult", place, total), lambda: emit(tile))',
         "        emit(tile)",
-        OF_WINOGRAD,
+        OF_BLOCKS,
     ),
     Mutant(
         "blocks of tiles overlap", TWICE, "winograd_filters", WINOGRAD,
         "row = self.place = n.add(n.mul(block, tiles.rows), down)",
         "row = self.place = n.add(block, down)",
-        OF_WINOGRAD,
+        OF_BLOCKS,
     ),
     Mutant(
         "blocks of open images overlap", TWICE, "winograd_open_tiles", WINOGRAD,
         "self.place = n.add(n.mul(block, n.of(tiles.number)), unit)",
         "self.place = n.add(block, unit)",
-        OF_WINOGRAD,
+        OF_BLOCKS,
     ),
     Mutant(
         "last panel of transformed filters as wide as others", WRONG, "winograd_channels", WINOGRAD,

@@ -19,6 +19,7 @@ BEYOND = "tests/codegen/native/test_beyond_thresholds.py"
 PLAIN = "tests/codegen/native/test_loops.py"
 ELEMENTS = (f"{BEYOND}::test_elements", f"{BEYOND}::test_elements_of_several_axes")
 APART = (f"{BEYOND}::test_lanes_apart",)
+INDICES = (f"{BEYOND}::test_indices_that_need_one_bit_more_than_narrow_ones",)
 SUMS = (f"{BEYOND}::test_reductions",)
 ROWS = (f"{BEYOND}::test_rows",)
 PARTS = (f"{BEYOND}::test_split_reductions",)
@@ -217,11 +218,10 @@ MUTANTS = (
         PARTS,
     ),
     Mutant(
-        "lanes along parts share their iterations", ONE_ELEMENT, "reduction_part_work",
-        FOLDER + "passes.py",
-        "for end in body.ends.values()) or body.numbers_parts(axis):",
-        "for end in body.ends.values()):",
-        PARTS,
+        "parts behind the end of the axis read on", UNMASKED, "reduction_part_work", LOOPS,
+        'select(self.f.compare("slt", left, constant(I64, 0)), constant(I64, 0), left)',
+        'select(self.f.compare("slt", left, left), left, left)',
+        (f"{PLAIN}::test_parts_of_an_open_reduction_may_have_nothing_left",),
     ),
     Mutant(
         "parts that begin one early", TWICE, "reduction_part_step", SCOPES,
@@ -243,23 +243,23 @@ MUTANTS = (
     Mutant(
         "offsets of lanes one bit too short", NARROW, "index_bits", TYPES,
         "nbytes >> (NARROW_BITS.value - 1) else", "nbytes >> (NARROW_BITS.value + 2) else",
-        APART,
+        INDICES,
     ),
     Mutant(
         "offsets of lanes always narrow", NARROW, "index_bits", TYPES,
         "return I64 if nbytes is None or nbytes >> (NARROW_BITS.value - 1) else narrow_type()",
         "return narrow_type()",
-        APART,
+        INDICES,
     ),
     Mutant(
         "numbers of elements one bit too short", NARROW, "index_bits", FORMS,
         "limit = 1 << (NARROW_BITS.value - 1)", "limit = 1 << NARROW_BITS.value",
-        APART,
+        INDICES,
     ),
     Mutant(
         "numbers of elements always narrow", NARROW, "index_bits", FORMS,
         "return bool(at_most(-limit, found[0]) and at_most(found[1], limit - 1))", "return True",
-        APART,
+        INDICES,
     ),
     # ---- sorted rows ----
     Mutant(

@@ -7,10 +7,12 @@ TRITON = "compiler/codegen/triton/"
 REDUCTIONS, EMIT = TRITON + "reductions.py", TRITON + "emit.py"
 SORTS, SCANS = "compiler/ops/math/sort_kernels.py", "compiler/ops/math/cumulative.py"
 JOINS, ROWS = "compiler/ops/shape/concat_kernels.py", "compiler/ops/duplicate_rows.py"
+GEOMETRY = "compiler/ops/image/conv_geometry.py"
 
 OF_TILES = ("tests/ops/test_conv_tiles.py::test_tiles_equal_the_whole_gives",)
 BEYOND = "tests/codegen/test_triton_beyond_thresholds.py"
-FORMS = ("tests/codegen/families/test_forms.py",)
+FAR_APART = ("tests/ops/test_conv.py::test_images_of_windows_far_apart",)
+TILED = (f"{BEYOND}::test_loops_over_tiles",)
 
 MUTANTS = (
     # ---- convolutions in NumPy ----
@@ -71,34 +73,34 @@ MUTANTS = (
         "last tile of a loop dropped", DROPPED, "loop_tile", REDUCTIONS,
         'self.body.line(f"for start in range(0, {stop}, {loop.width}):")',
         'self.body.line(f"for start in range(0, {stop} - {loop.width} + 1, {loop.width}):")',
-        FORMS,
+        TILED,
     ),
     Mutant(
         "tiles of a loop not joined", DROPPED, "strided_loop_tile", REDUCTIONS,
         "{_COMBINE[str(part.extra)].format(total, value)}", "{value}",
-        FORMS,
+        TILED,
     ),
     Mutant(
         "tail of a tile counts", UNMASKED, "persistent_tile", REDUCTIONS,
         'value = f"tl.where({loop.live} & live, {value}, {self._identity(part)})"',
         'value = f"{value}"',
-        FORMS,
+        TILED,
     ),
     Mutant(
         "moments of tiles without their own squares", WRONG, "loop_tile", REDUCTIONS,
         'before = "" if loop.persistent else f"{squares} + "', 'before = ""',
-        FORMS,
+        (f"{BEYOND}::test_layer_norm",),
     ),
     Mutant(
         "loop of different ends is as long as the shortest", DROPPED, "ragged_tile", REDUCTIONS,
         'stop = f"tl.max(tl.where(live, {self._loop_end(index)}, 0))"',
         'stop = f"tl.min(tl.where(live, {self._loop_end(index)}, 0))"',
-        ("tests/codegen/families/test_sequences.py::test_pools",),
+        (f"{BEYOND}::test_rows_of_several_chunks",),
     ),
     Mutant(
         "elements behind the last not masked", UNMASKED, "program_elements", EMIT,
         'return f"lane < {self._size(count)}"', 'return "lane >= 0"',
-        (f"{BEYOND}::test_elements",),
+        ("tests/runtime/ptx/test_samples.py::test_a_few_ops_agree",),
     ),
     Mutant(
         "programs compute the first one's elements", TWICE, "program_tile", EMIT,
@@ -113,8 +115,8 @@ MUTANTS = (
         (f"{BEYOND}::test_elements",),
     ),
     Mutant(
-        "padded parts not masked", UNMASKED, "coalesced", EMIT,
-        'return f"{inside} & (lane < {self._count()})"', 'return f"(lane < {self._count()})"',
+        "padded parts counted without their padding", TWICE, "coalesced", TRITON + "values.py",
+        'return f"lane // {self.padded}"', 'return f"lane // {product(self.kernel.shape[1:])}"',
         (f"{BEYOND}::test_split_reductions",),
     ),
     Mutant(
@@ -156,7 +158,42 @@ MUTANTS = (
         'f"left_live, right_live = left < {inner} + 1, right < {inner} + 1"',
         (f"{BEYOND}::test_split_products",),
     ),
+    Mutant(
+        "columns behind the last not masked", UNMASKED, "product_programs", TRITON + "products.py",
+        "i_live, j_live = i < {rows}, j < {columns}", "i_live, j_live = i < {rows}, j >= 0",
+        (f"{BEYOND}::test_products_behind_whole_tiles",),
+    ),
     # ---- ops on a GPU ----
+    Mutant(
+        "groups of a convolution read the first channels", TWICE, "group_side",
+        "compiler/ops/image/conv_kernels.py",
+        "return g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)",
+        "return g.at(images, n, c, at, inside)",
+        (f"{BEYOND}::test_convolutions_in_groups",),
+    ),
+    Mutant(
+        "last tap that covers an element dropped", DROPPED, "skipped_taps", GEOMETRY,
+        "(axis.kernel + (tap_step(axis) - 1)) // tap_step(axis)",
+        "max(1, axis.kernel // tap_step(axis))",
+        FAR_APART,
+    ),
+    Mutant(
+        "taps behind the last not masked", UNMASKED, "skipped_taps", GEOMETRY,
+        "            inside = both(inside, tap < k.size(axis.kernel))\n", "            pass\n",
+        FAR_APART,
+    ),
+    Mutant(
+        "taps that cover an element are neighbours", TWICE, "phase_kernels", GEOMETRY,
+        "tap = plus(times(number, step), k.mod(first, step))",
+        "tap = plus(number, k.mod(first, step))",
+        FAR_APART,
+    ),
+    Mutant(
+        "last element of a transposed tile dropped", DROPPED, "transpose_side",
+        "compiler/ops/shape/transpose.py",
+        "k.unravel(k.loop(product(sizes)), sizes)", "k.unravel(k.loop(product(sizes) - 1), sizes)",
+        (f"{BEYOND}::test_transposes",),
+    ),
     Mutant(
         "a block's own sum counts before it", TWICE, "scan_block", SCANS,
         "sums.at(i, r, j, where=r < part, other=0)", "sums.at(i, r, j, where=r <= part, other=0)",

@@ -88,6 +88,13 @@ MUTANTS = (
         "return [step * (parts >> each) for each in range(1, parts.bit_length() - 1)]",
         MATRICES,
     ),
+    Mutant(
+        "columns of images behind whole tiles of an open width dropped", DROPPED, "open_size", NEST,
+        "self.indices.divide(self.indices.sub(self.wide, done), size)\n"
+        "            self.indices.repeat(0, count, each(size, done))\n",
+        "self.indices.divide(self.indices.sub(self.wide, done), size)\n",
+        CONVOLUTIONS,
+    ),
     # ---- sums ----
     Mutant(
         "blocks of a product not joined", DROPPED, "product_block", MICRO,
@@ -128,6 +135,12 @@ MUTANTS = (
         MATRICES,
     ),
     # ---- few rows, one column ----
+    Mutant(
+        "all but the first tile of a block dropped", DROPPED, "few_rows_block", NEST,
+        "stop = self.indices.least(self.indices.add(start, self.tiling.block), tiles)",
+        "stop = self.indices.least(self.indices.add(start, 1), tiles)",
+        (f"{BEYOND}::test_few_rows",),
+    ),
     Mutant(
         "lanes of a single column not added", DROPPED, "one_column_rows", ONE_COLUMN,
         'self.function.reduce("fadd", lanes)', "self.function.extract(lanes, 0)",
@@ -204,10 +217,10 @@ MUTANTS = (
         CONVOLUTIONS,
     ),
     Mutant(
-        "last part packed with the steps of a whole one", WRONG, "filter_gradient_pixel",
+        "divided axis merged with the others", WRONG, "filter_gradient_pixel",
         FOLDER + "packed.py",
-        "    if spec.part_of == 0 or len(axes) == 1:\n", "    if True:\n",
-        CONVOLUTIONS,
+        "return (axes[0], *merged(axes[1:]))", "return merged(axes)",
+        (f"{BEYOND}::test_parts_of_axes_that_could_be_merged",),
     ),
     Mutant(
         "last part of a sum of parts dropped", DROPPED, "parts_block", PARTS,
