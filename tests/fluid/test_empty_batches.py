@@ -61,3 +61,21 @@ def test_no_rows(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> Non
     }
     (value,) = executor.run(main, feed, [out], scope=scope)
     assert value.shape == (0, *out.shape[1:])
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_no_rows_leave_running_statistics_as_they_are(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would all be NaN: the mean of nothing."""
+    monkeypatch.setenv("FLUID_TARGET", target)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        layers.batch_norm(image(), moving_mean_name="mean", moving_variance_name="variance")
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for rows in (3, 0):
+        before = [np.array(scope.find_var(name).get_tensor()) for name in ("mean", "variance")]
+        executor.run(main, {"image": np.ones((rows, 4, 8, 8), "float32")}, [], scope=scope)
+        after = [np.array(scope.find_var(name).get_tensor()) for name in ("mean", "variance")]
+        assert all(np.array_equal(*pair) == (rows == 0) for pair in zip(before, after, strict=True))

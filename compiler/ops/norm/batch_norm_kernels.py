@@ -41,10 +41,10 @@ class Statistics:
 
 
 def unless_single(k: KernelBuilder, positions: Size, value: Number, alone: Number) -> Number:
-    """Return `value`, or `alone` for channels of one element."""
+    """Return `value`, or `alone` for channels of one element or none."""
     if isinstance(positions, int):
-        return alone if positions == 1 else value
-    return k.where(k.equal(k.size(positions), 1), alone, value)
+        return alone if positions <= 1 else value
+    return k.where(k.less(k.size(positions), 2), alone, value)
 
 
 def normalise_by_batch(
@@ -56,7 +56,7 @@ def normalise_by_batch(
     def store(c: Number, mean: Number, variance: Number) -> None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
         for out, value in zip(saved, (mean, inverse), strict=True):
-            k.store(out, (c,), unless_single(k, s.places, value, value * 0))
+            k.store(out, (c,), unless_single(k, s.places, value, 0.0))
         kept.keep(k, s.places, c, mean, variance)
 
     if not s.fits:

@@ -206,7 +206,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     ) -> dict[str, Array]:
         x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
-        if len(x) == 1 and not frozen:
+        if len(x) <= 1 and not frozen:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
         normal = (x - SavedMean) * SavedVariance
         d_x, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, frozen)
@@ -319,7 +319,7 @@ class BatchNormRecomputed(Layouts, op="batch_norm_again"):
         self, X: Array, Scale: Array, Bias: Array, SavedMean: Array, SavedVariance: Array
     ) -> Array:
         x = channel_rows(X, self.data_layout)
-        if len(x) == 1 and not self.frozen:
+        if len(x) <= 1 and not self.frozen:
             return X
         return rows_like((x - SavedMean) * SavedVariance * Scale + Bias, X, self.data_layout)
 

@@ -44,7 +44,7 @@ def normalised(
     x, kept = channel_rows(X, layout), {"MeanOut": Mean, "VarianceOut": Variance}
     kept["ReserveSpace"] = np.empty(0, X.dtype)
     mean, variance = Mean, Variance
-    if len(x) == 1 and not frozen:
+    if len(x) <= 1 and not frozen:
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
         return {"Y": X, **kept, **saved}
     if not frozen:
@@ -83,11 +83,12 @@ def normalize_by_batch(
     """Normalise x [N, positions, C] to y by its mean and variance.
 
     `saved` receives the mean and 1/deviation; `kept` has running mean and variance, before and
-    after. A channel of one value has no variance: it is copied, and the statistics are not updated.
+    after. A channel of one value, or none, has no variance: it is copied, and the statistics are not
+    updated.
     """
     mean, inverse = saved
     count = x.size // mean.size
-    if count == 1:
+    if count <= 1:
         for source, target in ((x, y), (0, mean), (0, inverse), *kept):
             np.copyto(target, source)
         return
@@ -197,7 +198,7 @@ def normalize_gradient(
     np.multiply(d_scale, inverse, out=d_scale)
     if frozen:
         np.multiply(d_y, np.multiply(scale, inverse, out=spare), out=d_x)
-    elif count == 1:
+    elif count <= 1:
         for source, target in ((d_y, d_x), (0, d_scale), (0, d_bias)):
             np.copyto(target, source)
     else:
