@@ -83,8 +83,8 @@ def normalize_by_batch(
     """Normalise x [N, positions, C] to y by its mean and variance.
 
     `saved` receives the mean and 1/deviation; `kept` has running mean and variance, before and
-    after. A channel of one value, or none, has no variance: it is copied, and the statistics are not
-    updated.
+    after. A channel of one value, or none, has no variance: it is copied, and the statistics are
+    not updated.
     """
     mean, inverse = saved
     count = x.size // mean.size
