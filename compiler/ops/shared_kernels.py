@@ -162,7 +162,9 @@ def tile_gradient(k: KernelBuilder, d_out: DeviceOperand, d_X: DeviceOperand) ->
     """Emit a kernel for d_X = the sum over all copies that `tiled` makes."""
     leading = len(d_out.shape) - len(d_X.shape)
     sizes = (*(1 for _ in range(leading)), *d_X.shape)
-    times = [size // part for size, part in zip(d_out.shape, sizes, strict=True)]
+    times = [
+        size // part if part != 0 else 1 for size, part in zip(d_out.shape, sizes, strict=True)
+    ]
     indices = k.grid(*d_X.shape)
     r = k.loop(product(times))
     copies = k.unravel(r, times)

@@ -7,12 +7,15 @@ kernels that check the bounds of every access.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+import runtime
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.target import NativeTarget
 from compiler.freeze import freeze
 from compiler.ir.opdef import find
+from compiler.ir.text.printer import parse
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
@@ -81,3 +84,17 @@ def test_recurrent_weights_have_products_as_gradients(make: Callable[..., Sample
     kernels = TARGET.frame(freeze(graph)).written.texts
     assert any("gathered" in name for name in kernels)
     assert any(name.startswith("matmul_19x21x") for name in kernels), [*kernels]
+
+
+def test_the_gradient_of_copies_of_no_rows_has_none() -> None:
+    graph = parse("""graph main {
+  feed x: f32[0, 16]
+  feed d: f32[0, 32]
+  (X@GRAD=y: f32[0, 16]) = expand_grad(X=x, Out@GRAD=d) {'expand_times': [2, 2]}
+  return y
+}
+""")
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    compute = runtime.load(TARGET.emit(freeze(graph)))
+    feeds = {"x": np.zeros((0, 16), np.float32), "d": np.zeros((0, 32), np.float32)}
+    assert compute(feeds)[0].shape == (0, 16)
