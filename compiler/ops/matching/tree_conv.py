@@ -24,29 +24,67 @@ def tree_edges(rows: Array, nodes: int) -> Array:
     return edges
 
 
-def tree_weights(rows: Array, nodes: int, depth: int) -> Array:
-    """Return the weights of each node for each root, left, right and top: [roots, 3, nodes]."""
-    edges, found = tree_edges(rows, nodes), np.zeros((nodes, 3, nodes))
-    children = [[int(c) - 1 for c in edges[edges[:, 0] == n + 1, 1]] for n in range(nodes)]
+def tree_weights(rows: Array, nodes: int, depth: int) -> tuple[Array, Array, Array]:
+    """Return the nodes of each root's subtree: roots [n], in order, nodes [n], weights [n, 3].
+
+    The weights are those of the parts left, right and top.
+    """
+    edges, children = tree_edges(rows, nodes), dict[int, list[int]]()
+    for parent, child in edges.tolist():
+        children.setdefault(parent - 1, []).append(child - 1)
+    roots: list[int] = []
+    members: list[int] = []
+    weights: list[tuple[float, float, float]] = []
     for root in range(min(len(edges) + 1, nodes)):
         waiting, visited = [(root, 0.5, 0)], {root}
         while waiting:
             node, position, level = waiting.pop()
             top = (depth - level) / depth
             left = (1.0 - top) * position
-            found[root, :, node] += left, (1.0 - top) * (1.0 - left), top
-            below = children[node] if level + 1 < depth else []
+            roots.append(root)
+            members.append(node)
+            weights.append((left, (1.0 - top) * (1.0 - left), top))
+            below = children.get(node, []) if level + 1 < depth else []
             positions = np.linspace(0.0, 1.0, len(below)).tolist() if len(below) > 1 else [0.5]
             pairs = [(c, p) for c, p in zip(below, positions, strict=False) if c not in visited]
             visited.update(child for child, _ in pairs)
             waiting += [(child, position, level + 1) for child, position in pairs]
-    return found
+    return np.array(roots, np.int64), np.array(members, np.int64), np.array(weights).reshape(-1, 3)
 
 
-def batch_weights(EdgeSet: Array, nodes: int, depth: int, like: Array) -> Array:
-    """Return the weights of every tree of a batch: [batch, roots, 3, nodes]."""
-    result = [tree_weights(edges, nodes, depth) for edges in EdgeSet]
-    return np.array(result, like.dtype).reshape(-1, nodes, 3, nodes)
+def batch_weights(
+    EdgeSet: Array, nodes: int, depth: int, like: Array
+) -> tuple[Array, Array, Array]:
+    """Return `tree_weights` of every tree of a batch, whose nodes are counted on."""
+    trees = [tree_weights(edges, nodes, depth) for edges in EdgeSet]
+    empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 3))
+    firsts = [tree * nodes for tree in range(len(trees))]
+    roots, members, weights = zip(empty, *trees, strict=True)
+    return (
+        np.concatenate([empty[0], *map(np.add, roots[1:], firsts)]),
+        np.concatenate([empty[1], *map(np.add, members[1:], firsts)]),
+        np.concatenate(weights).astype(like.dtype),
+    )
+
+
+def sums_by_index(values: Array, index: Array, count: int) -> Array:
+    """Return the sums [count, …] of the values [n, …] of each index, accumulated in float64."""
+    sums = np.zeros((count, *values.shape[1:]), values.dtype)
+    order = np.argsort(index, kind="stable")
+    present, starts = np.unique(index[order], return_index=True)
+    if len(present):
+        sums[present] = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
+    return sums
+
+
+def visited_nodes(NodesVector: Array, terms: tuple[Array, Array, Array]) -> Array:
+    """Return the weighted sum of each root's nodes: [batch, roots, features, 3]."""
+    (roots, members, weights), shape = terms, NodesVector.shape
+    rows = NodesVector.reshape(-1, shape[2])
+    parts = [
+        sums_by_index(rows[members] * weights[:, part, None], roots, len(rows)) for part in range(3)
+    ]
+    return np.stack(parts, axis=-1).reshape(*shape, 3)
 
 
 class TreeConv(OpDef, op="tree_conv"):
@@ -82,17 +120,18 @@ class TreeConv(OpDef, op="tree_conv"):
         return NodesVector.with_shape((*nodes[:2], *parts[2:]))
 
     def numpy(self, NodesVector: Array, EdgeSet: Array, Filter: Array) -> Array:
-        weights = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
-        visited = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
-        return np.tensordot(visited, Filter, axes=2)
+        terms = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
+        return np.tensordot(visited_nodes(NodesVector, terms), Filter, axes=2)
 
     def grad(
         self, NodesVector: Array, EdgeSet: Array, Filter: Array, d_Out: Array
     ) -> dict[str, Array]:
-        weights = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
-        visited = np.einsum("bnkm,bmf->bnfk", weights, NodesVector)
-        d_seen = np.tensordot(d_Out, Filter, axes=([2, 3], [2, 3]))
+        terms = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
+        (roots, members, weights), shape = terms, NodesVector.shape
+        d_visited = np.tensordot(d_Out, Filter, axes=([2, 3], [2, 3])).reshape(-1, shape[2], 3)
+        d_rows = np.einsum("tfk,tk->tf", d_visited[roots], weights)
+        visited = visited_nodes(NodesVector, terms)
         return {
-            "NodesVector": np.einsum("bnkm,bnfk->bmf", weights, d_seen),
+            "NodesVector": sums_by_index(d_rows, members, len(d_visited)).reshape(shape),
             "Filter": np.tensordot(visited, d_Out, axes=([0, 1], [0, 1])),
         }
