@@ -14,8 +14,9 @@ import runtime
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.target import NativeTarget
 from compiler.freeze import freeze
-from compiler.ir.opdef import find
+from compiler.ir.opdef import find, listed
 from compiler.ir.text.printer import parse
+from compiler.ir.types import DType
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
@@ -23,7 +24,7 @@ from compiler.passes.pipeline import pipeline
 from tests.ops.compiled_samples import FIRST, Compiled
 from tests.ops.samples import Sample, samples
 from tests.ops.samples.recurrent import gated, memory
-from tests.ops.test_generated import DIFFERENTIATED, NOBODY, backward, forward, graph_of
+from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, forward, graph_of
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -98,3 +99,20 @@ def test_the_gradient_of_copies_of_no_rows_has_none() -> None:
     compute = runtime.load(TARGET.emit(freeze(graph)))
     feeds = {"x": np.zeros((0, 16), np.float32), "d": np.zeros((0, 32), np.float32)}
     assert compute(feeds)[0].shape == (0, 16)
+
+
+def test_stores_after_sums_of_bfloat16_stay() -> None:
+    """The gradient of CRF transitions is added to in float32, then has its first rows stored."""
+    case = backward(FIRST["linear_chain_crf"])
+    bfloat16 = DType.BF16.numpy
+    values = {
+        slot: array.astype(bfloat16) if getattr(array, "dtype", None) == np.float32 else array
+        for slot, array in case.values.items()
+    }
+    (expected,) = listed(find(case.op)(case.attrs).evaluate(values)["Transition@GRAD"])
+    narrow = Case(case.op, case.attrs, values, {"Transition@GRAD": expected})
+    graph, feed = graph_of(narrow, ["Transition@GRAD"], NOBODY)
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    (result,) = runtime.load(TARGET.emit(freeze(graph)))(feed)
+    wide = expected.astype(np.float32)
+    np.testing.assert_allclose(result.astype(np.float32), wide, atol=0.03 * abs(wide).max())

@@ -277,8 +277,10 @@ class OpKernels(HostWork):
         """Store a value for every element (and iteration) where `where` holds."""
         if self._epilogue is not None and self._epilogue.replaces_store(out.operand.name):
             self._epilogue.store(self.current, out.shape, indices, value, where)
-        else:
-            self.current.store(out.ref(), indices, value, where)
+            return
+        is_accumulated = out.operand.name in self._fp32_sums
+        target = self._fp32_sum(out) if is_accumulated else out
+        self.current.store(target.ref(), indices, value, where)
 
     def add(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
