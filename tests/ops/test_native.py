@@ -116,3 +116,15 @@ def test_stores_after_sums_of_bfloat16_stay() -> None:
     (result,) = runtime.load(TARGET.emit(freeze(graph)))(feed)
     wide = expected.astype(np.float32)
     np.testing.assert_allclose(result.astype(np.float32), wide, atol=0.03 * abs(wide).max())
+
+
+def test_the_largest_magnitude_of_no_elements_is_zero() -> None:
+    graph = parse("""graph main {
+  feed x: f32[0, 3]
+  (Out=y: f32[0, 3], OutScale=s: f32[1]) = fake_quantize_abs_max(X=x)
+  return s
+}
+""")
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    compute = runtime.load(TARGET.emit(freeze(graph)))
+    assert compute({"x": np.zeros((0, 3), np.float32)})[0].tolist() == [0.0]

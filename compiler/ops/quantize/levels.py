@@ -81,9 +81,11 @@ def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
 def start_abs_max(
     k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...]
 ) -> tuple[tuple[Number, ...], Number]:
-    """Start a kernel for the largest magnitude over axes; return its indices, and the value."""
+    """Start a kernel for the largest magnitude over axes, 0 of no elements; return its indices, and
+    the value.
+    """
     iteration, whole, left = reduction_kernel(k, X.shape, axes)
-    return left, k.max(k.absolute(X[whole]), iteration)
+    return left, k.maximum(k.max(k.absolute(X[whole]), iteration), 0.0)
 
 
 def start_global_abs_max(k: KernelBuilder, X: DeviceOperand) -> Number:
