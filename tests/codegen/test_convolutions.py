@@ -16,6 +16,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
+from compiler.thresholds import lowered
 from tests.codegen.test_triton import compare, module_of
 from tests.ops.samples import Sample
 from tests.ops.test_generated import NOBODY, backward, forward, graph_of
@@ -116,10 +117,10 @@ def test_pools(layout, image, attrs, channels):
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("groups", [1, 2, 8])
-def test_long_sums_are_cut_into_parts_and_joined(layout, groups, monkeypatch):
-    monkeypatch.setattr(products, "MIN_SPLIT_ITERATIONS", 32)
+def test_long_sums_are_cut_into_parts_and_joined(layout, groups):
     shapes = laid_out(layout, (3, 16, 9, 7)), (16, 16 // groups, 3, 3)
-    hold(sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups}))
+    with lowered({products.MIN_SPLIT_ITERATIONS.name: 32}):
+        hold(sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups}))
 
 
 PRODUCT = """graph main {{

@@ -23,7 +23,7 @@ def every() -> Any:
 @pytest.mark.parametrize(
     ("gpu", "step"),
     [
-        ("cuda:90", 6),
+        ("cuda:90", 24),
         *(
             pytest.param(gpu, 1, marks=pytest.mark.slow)
             for gpu in ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")

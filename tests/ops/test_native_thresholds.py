@@ -11,11 +11,14 @@ import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.thresholds import all_thresholds, lowered
+from tests.ops.compiled_samples import Compiled
 from tests.ops.samples import Sample
 from tests.ops.test_generated import backward, forward
-from tests.ops.test_native import BACKWARD, FORWARD, NATIVE
+from tests.ops.test_native import BACKWARD, FORWARD, TARGET
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+
+ONCE = Compiled(TARGET, once=True)
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +38,9 @@ def again(parameter: Any) -> object:
 
 @pytest.mark.parametrize("sample", [*map(again, FORWARD)])
 def test_forward(sample: Sample) -> None:
-    NATIVE.check(forward(sample), sample)
+    ONCE.check(forward(sample), sample)
 
 
 @pytest.mark.parametrize("sample", [*map(again, BACKWARD)])
 def test_backward(sample: Sample) -> None:
-    NATIVE.check(backward(sample), sample)
+    ONCE.check(backward(sample), sample)
