@@ -33,6 +33,11 @@ class Axis:
     outer: Axis | None = None
     chunk: Size = 0
 
+    @property
+    def iterations(self) -> Size:
+        """The iterations of the loop, at most: those of a chunk if there are chunks."""
+        return self.size if self.outer is None else self.chunk
+
 
 Atom: TypeAlias = "Axis | Expr"
 Limits: TypeAlias = "tuple[Size, Size] | None"

@@ -170,7 +170,7 @@ class Reductions(Keeping):
         self, outer: Sequence[Axis], lane: Axis, unroll: int, start: Carried, join: Join
     ) -> Blocks:
         """The blocks of a reduction along lanes, whose loop runs some vectors at a time."""
-        size = lane.size if lane.outer is None else lane.chunk
+        size = lane.iterations
         iterations = size // (unroll * self.lane_width) if isinstance(size, int) else size
         return Blocks.of([*(axis.size for axis in outer), iterations], start, join)
 
@@ -283,7 +283,7 @@ def _iterations_at_once(accumulators: int, each: Pass) -> int:
 
 def fitting(most: int, lane: Axis, width: int) -> int:
     """How many vectors are in flight along an axis, at most some number."""
-    size = lane.chunk if lane.outer is not None else lane.size
+    size = lane.iterations
     return min(most, max(1, size // width)) if isinstance(size, int) else most
 
 

@@ -55,7 +55,7 @@ def nest_of(body: Body, lane: Axis | None, step: int) -> Nest:
     order = _order(body, lane, allowed, step)
     works = [_loop_work(body)]
     for axis in reversed(order):
-        works.insert(0, works[0] * hint(_iterations(axis)))
+        works.insert(0, works[0] * hint(axis.iterations))
     target = max(MIN_WORK.value, works[0] // TARGET_UNITS.value)
     for place, axis in enumerate(order):
         if axis not in allowed or axis.outer is not None:
@@ -116,13 +116,8 @@ def _chunked(order: Sequence[Axis], place: int, chunk: int, step: int) -> Nest:
 def _loop_work(body: Body) -> int:
     total = 1
     for loop in range(len(body.kernel.loops)):
-        total += hint(product([_iterations(axis) for axis in body.loop_axes(loop)]))
+        total += hint(product([axis.iterations for axis in body.loop_axes(loop)]))
     return total
-
-
-def _iterations(axis: Axis) -> Size:
-    """The iterations of a loop's axis in one element of the grid."""
-    return axis.size if axis.outer is None else axis.chunk
 
 
 def shareable(body: Body) -> set[Axis]:
