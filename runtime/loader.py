@@ -26,7 +26,6 @@ from runtime.gpu.captures import captured
 from runtime.gpu.copies import Copies
 from runtime.gpu.cuda import (
     DeviceArena,
-    Mirrors,
     byte_range,
     current,
     current_stream,
@@ -35,6 +34,7 @@ from runtime.gpu.cuda import (
     separate_blocks,
 )
 from runtime.gpu.launches import Launcher
+from runtime.gpu.mirrors import Mirrors
 from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import Block, Memory, Placement

@@ -209,6 +209,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "runtime.gpu": (
         *COMPILED,
         "runtime.errors",
+        "runtime.forks",
         "runtime.ptx",
         "runtime.device",
         "runtime.loaded_libraries",

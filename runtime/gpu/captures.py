@@ -9,6 +9,9 @@ captured. Each belongs to one `Binding`: new sizes, other arrays of parameters a
 bind again, and the new step is captured anew. Feeds and random keys change from step to step, so
 they are copied to inputs of the graph, whose addresses are fixed; within the graph they are copied
 to the arena, where their bytes may be used by other values before and after.
+
+Steps of several threads, each with an arena of its own, may be captured and replayed at once: see
+`runtime.gpu.capture_lock`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Any, TypeAlias
 
 from compiler.ir.types import Array
 from runtime.gpu.copies import Copies
-from runtime.gpu.cuda import capture, empty_like, new_graph
+from runtime.gpu.cuda import empty_like
+from runtime.gpu.graphs import Graph
 
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
 
@@ -26,7 +30,8 @@ Step: TypeAlias = Callable[..., tuple[Array, ...]]
 class CapturedStep:
     """A step that is launched as usual once, captured at its second call, and replayed since.
 
-    The first call compiles and loads kernels, which a capture does not allow.
+    The first call compiles and loads kernels, which a capture does not allow. An error of a
+    capture, such as TooLarge, leaves the step uncaptured: the next call captures it.
     """
 
     def __init__(self, step: Step, uploads: Callable[..., Sequence[Array]], copies: Copies) -> None:
@@ -35,7 +40,7 @@ class CapturedStep:
         self._copies = copies
         self._destinations: list[Any] | None = None
         self._inputs: list[Any] = []
-        self._graph: Any = None
+        self._graph: Graph | None = None
         self._results: tuple[Array, ...] = ()
 
     def __call__(self, *feeds: Array) -> tuple[Array, ...]:
@@ -51,14 +56,19 @@ class CapturedStep:
 
     def _capture(self, feeds: Sequence[Array], destinations: Sequence[Any]) -> list[Array]:
         """Capture the step without running it; return the arrays that it uploads."""
-        self._inputs = [*map(empty_like, destinations)]
-        graph = new_graph()
-        with self._copies.recording(self._inputs) as recording, capture(graph):
+        self._inputs = [*map(self._input, destinations)]
+        graph = Graph(self._copies.device)
+        with self._copies.recording(self._inputs) as recording, graph.capturing():
             self._results = self._step(*feeds)
         self._graph = graph
         return recording.arrays
 
+    def _input(self, destination: Any) -> Any:
+        shape = tuple(destination.shape)
+        return empty_like(destination, f"an input of shape {shape}", self._copies.device)
+
     def _replay(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        assert self._graph is not None
         for each, array in zip(self._inputs, arrays, strict=True):
             self._copies.upload(each, array)
         self._graph.replay()

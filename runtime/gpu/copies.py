@@ -46,7 +46,7 @@ class Copies:
     """The copies of one Executable's steps, in the order in which the module calls for them."""
 
     def __init__(self, device: str) -> None:
-        self._device = device
+        self.device = device
         self._stream = new_stream(device)
         self._ring = Ring(device, self._stream)
         self._downloaded = new_event()
@@ -81,7 +81,7 @@ class Copies:
             out.copy_(staged, non_blocking=True)
         else:
             self._copy_aside(out, staged, slot.there.view(out.dtype).view(out.shape))
-        self._ring.release(slot, new_event(current_stream(self._device)))
+        self._ring.release(slot, new_event(current_stream(self.device)))
 
     @property
     def _is_capturing(self) -> bool:
@@ -89,7 +89,7 @@ class Copies:
 
     def _copy_aside(self, out: Any, staged: Any, there: Any) -> None:
         """Copy to the slot on the copy stream, and from there on the step's stream."""
-        stream = current_stream(self._device)
+        stream = current_stream(self.device)
         with on_stream(self._stream):
             there.copy_(staged, non_blocking=True)
         stream.wait_event(new_event(self._stream))
@@ -105,7 +105,7 @@ class Copies:
             return
         held.copy_(tensor, non_blocking=True)
         if not self._is_capturing:
-            self._downloaded.record(current_stream(self._device))
+            self._downloaded.record(current_stream(self.device))
             self._is_waiting = True
 
     def downloaded(self) -> None:
@@ -116,7 +116,7 @@ class Copies:
 
     def finish(self) -> None:
         """Wait for the work of the step's stream, which has downloads of a replayed graph."""
-        self._downloaded.record(current_stream(self._device))
+        self._downloaded.record(current_stream(self.device))
         self._downloaded.synchronize()
 
     @contextmanager

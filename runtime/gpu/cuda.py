@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypeVar
+from weakref import finalize
 
 from compiler.extras import install, missing
 from compiler.ir.types import Array, DType
@@ -24,12 +25,14 @@ from compiler.lazy_loading import load
 from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
-from runtime.gpu.streams import StreamOrder
+from runtime.gpu.capture_lock import CAPTURES
 
 MACHINES = ("ptx:80", "ptx:90")
 """Devices of the PTX machine, by compute capability."""
 
 BFLOAT16 = DType.BF16.numpy
+
+T = TypeVar("T")
 
 ALIGN = 256
 """Alignment of torch allocations in bytes."""
@@ -176,17 +179,34 @@ def host_block(device: str) -> Callable[[int], Array] | None:
 
 def _pinned(nbytes: int, device: str) -> Array:
     torch = import_module("torch")
-    with out_of_memory(f"the host's memory for copies, {nbytes} bytes", device):
-        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+    make = partial(torch.empty, nbytes, dtype=torch.uint8, pin_memory=True)
+    held = allocate(make, f"the host's memory for copies, {nbytes} bytes", device)
+    array = held.numpy()
+    finalize(array, CAPTURES.release, [held])  # captured steps copy to it
+    return array
 
 
-@contextmanager
-def out_of_memory(what: str, device: str) -> Generator[None]:
-    """Convert torch's out-of-memory errors to TooLarge, naming `what`."""
+def allocate(make: Callable[[], T], what: str, device: str) -> T:
+    """Call `make`, which allocates. Raises TooLarge, naming `what`, if there is too little memory.
+
+    torch frees none of the memory in its cache while anything is captured: then it is tried again
+    after that.
+    """
     try:
-        yield
-    except import_module("torch").OutOfMemoryError as error:
+        return make()
+    except RuntimeError as error:
+        _expect_out_of_memory(error)
+        if not CAPTURES.is_mine:
+            with suppress(import_module("torch").OutOfMemoryError), CAPTURES.exclusive():
+                return make()
         raise TooLarge(f"{what}, does not fit in the free memory of {device}") from error
+
+
+def _expect_out_of_memory(error: RuntimeError) -> None:
+    """Raise an error again unless it is torch's or CUDA's for a lack of memory."""
+    is_torch = isinstance(error, import_module("torch").OutOfMemoryError)
+    if not is_torch and "out of memory" not in str(error):
+        raise error
 
 
 class DeviceArena:
@@ -221,8 +241,10 @@ class DeviceArena:
         self._mark(self._bytes)
 
     def _empty(self, nbytes: int) -> Any:
-        with out_of_memory(f"the memory of a step, {nbytes} bytes", self._device):
-            return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._allocates_on)
+        make = partial(
+            self._torch.empty, nbytes, dtype=self._torch.uint8, device=self._allocates_on
+        )
+        return allocate(make, f"the memory of a step, {nbytes} bytes", self._device)
 
     def _mark(self, tensor: Any) -> Any:
         """Mark memory as unwritten, if the PTX machine looks for reads of it; return it."""
@@ -249,9 +271,8 @@ class DeviceArena:
     def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
         """Allocate a separate tensor."""
         kind = getattr(self._torch, dtype)
-        with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
-            made = self._torch.empty(tuple(shape), dtype=kind, device=self._allocates_on)
-        return self._mark(made)
+        make = partial(self._torch.empty, tuple(shape), dtype=kind, device=self._allocates_on)
+        return self._mark(allocate(make, f"{dtype} of shape {tuple(shape)}", self._device))
 
 
 def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
@@ -277,81 +298,22 @@ def tensor_over(array: Array) -> Any:
     return torch.from_numpy(array)
 
 
-class Mirror:
-    """A host array and its device copy; the one last requested for writing is current.
-
-    `order`, if not None, is that of the steps that use the copy: copying waits for them.
-    """
-
-    def __init__(self, array: Array, device: str, order: StreamOrder | None = None) -> None:
-        self._torch = import_module("torch")
-        self._order = order
-        self.array = array
-        self.device = device
-        self.shares = device == "cpu"
-        held = tensor_over(array)
-        with out_of_memory(f"state of {array.nbytes} bytes", device):
-            self.tensor = (
-                held if self.shares else self._torch.empty_like(held, device=torch_device(device))
-            )
-        self.is_ahead = False
-
-    def push(self) -> bool:
-        """Update the device tensor, which is current from now on; True if it was stale."""
-        behind = not self.is_ahead and not self.shares
-        if behind:
-            self._follow()
-            self.tensor.copy_(tensor_over(self.array))
-        self.is_ahead = True
-        return behind
-
-    def pull(self) -> bool:
-        """Update the host array, which is current from now on; True if it was stale."""
-        behind = self.is_ahead and not self.shares
-        if behind:
-            self._follow()
-            tensor_over(self.array).copy_(self.tensor)
-        self.is_ahead = False
-        return behind
-
-    def _follow(self) -> None:
-        if self._order is not None:
-            self._order.follow(self.device, current_stream(self.device))
-
-
-class Mirrors:
-    """Device copies of a mapping's arrays: current while the context is entered, else the arrays
-    are.
-
-    If a device has separate memory, each step copies them there and back; those of a scope stay on
-    the device.
-    """
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self._held: dict[str, Mirror] = {}
-
-    def device_copy(self, name: str, array: Array) -> Any:
-        """The device copy of an array."""
-        mirror = self._held.get(name)
-        if mirror is None or mirror.array is not array:
-            mirror = self._held[name] = Mirror(array, self._device)
-        return mirror.tensor
-
-    def __enter__(self) -> None:
-        for mirror in self._held.values():
-            mirror.push()
-
-    def __exit__(self, *_: object) -> None:
-        for mirror in self._held.values():
-            mirror.pull()
-
-
 # ---- streams, events and graphs
 
 
 def new_stream(device: str) -> Any:
-    """Return a stream of a device, besides those that torch makes current."""
+    """Return a stream of a device, besides those that torch makes current.
+
+    torch has 32 streams and returns them in turn: that of captures is left out.
+    """
+    make = partial(import_module("torch").cuda.Stream, device)
+    made, taken = make(), capture_stream(device).cuda_stream
+    return make() if made.cuda_stream == taken else made
+
+
+@cache
+def capture_stream(device: str) -> Any:
+    """The stream of a device on which graphs are captured, one at a time."""
     return import_module("torch").cuda.Stream(device)
 
 
@@ -373,19 +335,18 @@ def new_graph() -> Any:
     return import_module("torch").cuda.CUDAGraph()
 
 
-def capture(graph: Any) -> AbstractContextManager[object]:
-    """A context manager in which this thread's launches and copies are captured, not run."""
-    return import_module("torch").cuda.graph(graph, capture_error_mode="thread_local")
-
-
-def empty_like(tensor: Any) -> Any:
-    """Allocate a tensor of the shape, dtype and device of another one."""
-    return import_module("torch").empty_like(tensor)
+def empty_like(tensor: Any, what: str, device: str) -> Any:
+    """Allocate a tensor of another one's shape and dtype. Raises TooLarge, naming `what`, if the
+    device is out of memory.
+    """
+    make = partial(import_module("torch").empty_like, tensor, device=torch_device(device))
+    return allocate(make, what, device)
 
 
 def staging_memory(nbytes: int, device: str) -> tuple[Any, Any]:
     """Allocate bytes of pinned memory, and as many on a device."""
     torch = import_module("torch")
-    with out_of_memory(f"memory for copies to the device, {nbytes} bytes", device):
-        pinned = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
-        return pinned, torch.empty(nbytes, dtype=torch.uint8, device=device)
+    empty = partial(torch.empty, nbytes, dtype=torch.uint8)
+    what = f"memory for copies to the device, {nbytes} bytes"
+    pinned = allocate(partial(empty, pin_memory=True), what, device)
+    return pinned, allocate(partial(empty, device=device), what, device)

@@ -19,7 +19,7 @@ from compiler.errors import CompileError
 from compiler.ir.types import Array, DType, VarTypeId
 from runtime.device import Place, expect_place
 from runtime.errors import LodError
-from runtime.gpu.cuda import Mirror
+from runtime.gpu.mirrors import Mirror
 from runtime.tensors.contents import Clock, Versioned
 from runtime.tensors.element_access import ElementAccess
 from runtime.tensors.printing import tensor_text

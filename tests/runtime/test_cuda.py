@@ -8,7 +8,8 @@ import pytest
 import fluid
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
-from runtime.gpu.cuda import DeviceArena, Mirror, current, device_of, host_block, interprets
+from runtime.gpu.cuda import DeviceArena, current, device_of, host_block, interprets
+from runtime.gpu.mirrors import Mirror
 
 torch = pytest.importorskip("torch")
 

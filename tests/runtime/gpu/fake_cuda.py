@@ -12,17 +12,31 @@ shows as a wrong number:
 
 Device memory is memory of the host that only queued work may touch. As in torch's allocator, memory
 that is freed is given to the next allocation on the same stream, although its work may be queued.
+
+Several threads may use it, each of which enters it and has a current stream of its own. Captures
+break as those of torch do:
+
+- in the mode "global", calls of other threads that allocate, wait, or begin a capture fail; in
+  every mode those of the capturing thread and `torch.cuda.synchronize` of any. Such a call also
+  ends the capture it disturbs, which reports that when it ends;
+- a graph that is registered with the random generator while another one is captured fails;
+- what C++ would raise in a destructor, where it ends the process, is added to `aborts`: a graph
+  that failed to register, or one that is destroyed while another is captured; pinned memory freed
+  whose last copy was captured on a stream that captures again;
+- memory cached by the allocator is not freed for others while there is a capture.
 """
 
 from __future__ import annotations
 
 import ctypes
 import random
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +44,10 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from runtime.gpu.cuda import capture_stream
 from runtime.ptx.library import Library
+
+CAPTURING = "operation not permitted when stream is capturing"
 
 ORDERS = ("late", "eager", "side first", "side last", 1, 2, 3)
 
@@ -43,20 +60,48 @@ class Ticket:
     is_done: bool = False
 
 
+def guarded(method: Any) -> Any:
+    """Let one thread at a time run the methods of a fake."""
+
+    @wraps(method)
+    def alone(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.fake.guard:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
+@dataclass(eq=False)
+class Capture:
+    """A capture of a thread; `is_valid` until a call is made that it does not permit."""
+
+    work: list[Callable[[], None]]
+    mode: str
+    thread: int = field(default_factory=threading.get_ident)
+    is_valid: bool = True
+
+    @property
+    def is_mine(self) -> bool:
+        return self.thread == threading.get_ident()
+
+
 class Stream:
     """A queue of functions to run, tickets to mark as reached, and tickets to wait for."""
 
     def __init__(self, fake: FakeCuda) -> None:
         self.fake = fake
         self.queue: deque[tuple[str, Any]] = deque()
+        self.capture: Capture | None = None
         fake.streams.append(self)
         self.cuda_stream = len(fake.streams)
 
+    @guarded
     def enqueue(self, kind: str, item: Any) -> None:
-        if self.fake.graph is not None:
+        if self.capture is not None:
             if kind != "run":
-                raise RuntimeError("operation not permitted when stream is capturing")
-            self.fake.graph.append(item)
+                self.capture.is_valid = False
+                raise RuntimeError(CAPTURING)
+            self.capture.work.append(item)
             return
         self.queue.append((kind, item))
         self.fake.run_some()
@@ -114,11 +159,52 @@ class Graph:
     def __init__(self, fake: FakeCuda) -> None:
         self.fake = fake
         self.work: list[Callable[[], None]] = []
+        self.generators: dict[str, bool] = {}
+        weakref.finalize(self, fake.destroyed, self.generators)
 
+    @guarded
+    def capture_begin(self, capture_error_mode: str = "global") -> None:
+        stream = self.fake.current
+        self.generators["default"] = False
+        if self.fake.captures:
+            raise RuntimeError("Cannot register the state during capturing stage.")
+        self.generators["default"] = True
+        if stream is self.fake.default:
+            raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
+        self.fake.unsafe()
+        stream.capture = Capture(self.work, capture_error_mode)
+
+    @guarded
+    def capture_end(self) -> None:
+        ended, self.fake.current.capture = self.fake.current.capture, None
+        if ended is None or not ended.is_mine:
+            raise RuntimeError("Capture must end on the same stream it began on.")
+        if not ended.is_valid:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    @guarded
     def replay(self) -> None:
         self.fake.replays += 1
         for item in self.work:
             self.fake.current.enqueue("run", item)
+
+
+class Capturing:
+    """Like `torch.cuda.graph`, which all threads capture on one stream, after a synchronisation."""
+
+    def __init__(self, graph: Graph, capture_error_mode: str = "global") -> None:
+        self.graph, self.mode = graph, capture_error_mode
+
+    def __enter__(self) -> None:
+        fake = self.graph.fake
+        fake.synchronize()
+        self.on_stream = fake.entered(fake.default_capture_stream)
+        self.on_stream.__enter__()
+        self.graph.capture_begin(self.mode)
+
+    def __exit__(self, *error: Any) -> None:
+        self.graph.capture_end()
+        self.on_stream.__exit__(*error)
 
 
 class Block(np.ndarray):
@@ -147,15 +233,56 @@ class FakeCuda(TorchFunctionMode):
 
     def __init__(self, order: str | int = "late") -> None:
         super().__init__()
+        self.fake, self.guard, self.of_thread = self, threading.RLock(), threading.local()
         self.order, self.random = order, random.Random(order)
         self.streams: list[Stream] = []
-        self.current = self.default = Stream(self)
-        self.graph: list[Any] | None = None
+        self.default, self.default_capture_stream = Stream(self), Stream(self)
         self.replays = self.forced = 0
-        self.device, self.pinned, self.free = [], [], []
+        self.device, self.pinned, self.free, self.unfinished = [], [], [], []
+        self.capacity = float("inf")
+        self.aborts: list[str] = []
+        self.graph = type("Graph", (Graph,), {})
+
+    @property
+    def current(self) -> Stream:
+        return getattr(self.of_thread, "stream", self.default)
+
+    @current.setter
+    def current(self, stream: Stream) -> None:
+        self.of_thread.stream = stream
+
+    # ---- captures ----
+
+    @property
+    def captures(self) -> list[Capture]:
+        return [each.capture for each in list(self.streams) if each.capture is not None]
+
+    def unsafe(self, of_device: bool = False) -> None:
+        """A call that captures may forbid; one `of_device` breaks those of every thread."""
+        broken = [
+            each for each in self.captures if of_device or each.is_mine or each.mode == "global"
+        ]
+        for each in broken:
+            each.is_valid = False
+        if broken:
+            raise RuntimeError(CAPTURING)
+
+    @guarded
+    def synchronize(self, device: Any = None) -> None:
+        self.unsafe(of_device=True)
+        for stream in list(self.streams):
+            while stream.queue:
+                stream.run_next()
+
+    @guarded
+    def destroyed(self, generators: dict[str, bool]) -> None:
+        """The destructor of a graph."""
+        if self.captures or not all(generators.values()):
+            self.aborts.append("The graph should be registered to the state")
 
     # ---- the order of work ----
 
+    @guarded
     def run_some(self) -> None:
         """Run what the order of the test runs at once."""
         if isinstance(self.order, int):
@@ -171,10 +298,10 @@ class FakeCuda(TorchFunctionMode):
         is_side = stream is not self.default
         return self.order == "eager" or self.order == ("side first" if is_side else "side last")
 
+    @guarded
     def force(self, ticket: Ticket) -> None:
         """Let the host wait for a ticket."""
-        if self.graph is not None:
-            raise RuntimeError("operation not permitted when stream is capturing")
+        self.unsafe()
         self.forced += 1
         while not ticket.is_done:
             ticket.stream.run_next()
@@ -193,10 +320,12 @@ class FakeCuda(TorchFunctionMode):
             "Event": lambda: Event(self),
             "stream": self.entered,
             "device": lambda device: self.entered(self.current),
-            "CUDAGraph": lambda: Graph(self),
-            "graph": self.capturing,
+            "CUDAGraph": lambda: self.graph(self),
+            "graph": Capturing,
+            "synchronize": self.synchronize,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        capture_stream.cache_clear()
         monkeypatch.setattr(
             torch.Tensor, "record_stream", lambda each, stream: self.record_stream(each, stream)
         )
@@ -209,40 +338,64 @@ class FakeCuda(TorchFunctionMode):
         finally:
             self.current = before
 
-    @contextmanager
-    def capturing(self, graph: Graph, capture_error_mode: str = "global") -> Iterator[None]:
-        with self.entered(Stream(self)):
-            self.graph = graph.work
-            try:
-                yield
-            finally:
-                self.graph = None
-
     # ---- memory ----
 
+    @guarded
     def allocate(self, nbytes: int, pinned: bool = False) -> Block:
         """Memory of the device, freed before on the same stream if there is any, or pinned."""
         size, held = max(256, -(-nbytes // 256) * 256), None
         if not pinned:
+            self._finish_released()
             held = next((each for each in self.free if self._is_free(each, size)), None)
         if held is None:
-            held = Memory(np.full(size, 0xFF, np.uint8), None if pinned else self.current)
-            (self.pinned if pinned else self.device).append(held)
+            held = self._new_memory(size, pinned)
         else:
             self.free.remove(held)
         block = held.bytes.view(Block)
-        if not pinned:
-            weakref.finalize(block, self._release, held)
+        weakref.finalize(block, self._unpin if pinned else self._release, held)
         return block
+
+    def _new_memory(self, size: int, pinned: bool) -> Memory:
+        if pinned or self.current.capture is None:  # torch permits itself the latter
+            self.unsafe()
+        if not pinned and self._device_bytes + size > self.capacity:
+            if not self.captures:
+                self.device = [each for each in self.device if each not in self.free]
+                self.free.clear()
+            if self._device_bytes + size > self.capacity:
+                raise torch.OutOfMemoryError(f"Tried to allocate {size} bytes")
+        held = Memory(np.full(size, 0xFF, np.uint8), None if pinned else self.current)
+        (self.pinned if pinned else self.device).append(held)
+        return held
+
+    @property
+    def _device_bytes(self) -> int:
+        return sum(each.bytes.nbytes for each in self.device)
 
     def _is_free(self, held: Memory, size: int) -> bool:
         awaited = all(ticket.is_done for ticket in held.awaited)
         return awaited and held.stream is self.current and held.bytes.nbytes == size
 
+    @guarded
     def _release(self, held: Memory) -> None:
-        held.awaited = [stream.ticket() for stream in held.users if stream is not held.stream]
-        held.users = []
-        self.free.append(held)
+        self.unfinished.append(held)
+        self._finish_released()
+
+    def _finish_released(self) -> None:
+        """Record events after which memory is free: not while anything is captured."""
+        while self.unfinished and not self.captures:
+            held = self.unfinished.pop()
+            held.awaited = [stream.ticket() for stream in held.users if stream is not held.stream]
+            held.users = []
+            self.free.append(held)
+
+    @guarded
+    def _unpin(self, held: Memory) -> None:
+        """Record events after the copies of pinned memory, as torch does in every case."""
+        try:
+            held.awaited = [stream.ticket() for stream in held.users]
+        except RuntimeError as error:
+            self.aborts.append(str(error))
 
     def _find(self, memories: list[Memory], tensor: Any) -> Memory | None:
         address = torch.Tensor.data_ptr(tensor)
@@ -303,6 +456,9 @@ class FakeCuda(TorchFunctionMode):
         if not sides[1] and not self.is_pinned(source):
             source = torch.Tensor.clone(source)  # CUDA reads such memory before the call returns
         self.current.enqueue("run", lambda: _plainly(torch.Tensor.copy_, out, source))
+        for memory in (self._find(self.pinned, each) for each in (out, source)):
+            if memory is not None and self.current not in memory.users:
+                memory.users.append(self.current)
         is_async = all(sides) or (non_blocking and (sides[0] or self.is_pinned(out)))
         if not is_async:
             self.current.synchronize()
@@ -341,12 +497,17 @@ class QueuedLibrary(Library):
         super().__init__(80)
         self.fake = fake
 
+    def announce(self, ranges: Any) -> None:
+        """Let the next launch of this thread use these ranges."""
+        self.fake.of_thread.ranges = list(ranges)
+
+    @guarded
     def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
         """Enqueue a launch."""
         *sizes, shared, stream, given, extra = rest
         kept = [ctypes.create_string_buffer(ctypes.string_at(each, 8), 8) for each in given]
         places = [ctypes.addressof(each) for each in kept]
-        given, watch = self._given, self.watch
+        given, watch = self.fake.of_thread.ranges, self.watch
         reached = list(watch()) if watch else []
         launch = super().cuLaunchKernel
 

@@ -1,0 +1,56 @@
+"""CUDA graphs that are captured and destroyed while other threads use the device."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+from runtime.gpu.capture_lock import CAPTURES
+from runtime.gpu.cuda import allocate, capture_stream, new_graph, on_stream
+
+
+class Graph:
+    """The launches and copies of a step: captured once, then replayed.
+
+    Its CUDA graph is destroyed with it, after the capture that is underway if there is one.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._owned: list[Any] = [new_graph()]
+        finalize(self, CAPTURES.release, self._owned)
+
+    @contextmanager
+    def capturing(self) -> Generator[None]:
+        """A context in which this thread's launches and copies are captured, not run.
+
+        Other threads' captures wait for its end. Raises TooLarge if there is no memory for the
+        graph.
+        """
+        with CAPTURES.exclusive(), on_stream(capture_stream(self._device)):
+            self._begin()
+            try:
+                yield
+            except BaseException:
+                with suppress(RuntimeError):  # says only that the capture is not valid
+                    self._owned[0].capture_end()
+                raise
+            allocate(self._owned[0].capture_end, "the CUDA graph of a step", self._device)
+
+    def _begin(self) -> None:
+        """Begin a capture. If that fails, keep the CUDA graph: torch may end the process when it
+        destroys one that it did not register.
+        """
+        begin = partial(self._owned[0].capture_begin, capture_error_mode="thread_local")
+        try:
+            allocate(begin, "the CUDA graph of a step", self._device)
+        except BaseException:
+            CAPTURES.broken.append(self._owned[:])
+            raise
+
+    def replay(self) -> None:
+        """Launch the work on this thread's current stream."""
+        self._owned[0].replay()
