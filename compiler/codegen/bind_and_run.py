@@ -11,20 +11,24 @@ import builtins
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
-from compiler.ir.dims import Size, product
+from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Buffer, Place, Storage, Value
+from compiler.plan import Buffer, Place, PlannedOp, Storage, Value
+
+Home: TypeAlias = "tuple[Place, str | int]"
+"""The place and home of a value: what an op that writes it overwrites."""
 
 RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
@@ -96,6 +100,10 @@ class Frame:
         self.after_step: list[str] = []
         self.step = 0
         self.expects_numbers = False
+        self.valid_offsets: dict[tuple[Storage, Hashable], tuple[Home, ...]] = {}
+        """The offsets that are valid where the step is being written, with the number they end
+        at, and what they are forgotten with.
+        """
         self._operands: dict[Any, NumpyOperand] = {}
         self._carried: dict[tuple[str, Callable[..., Any]], str] = {}
         self._kept: list[dict[str, str]] = [{}, {}]
@@ -144,6 +152,16 @@ class Frame:
             fill = "fill_" if self.buffers[number].on_device else "fill"
             for operand in operands if self.buffers[number].stop == step + 1 else ():
                 self.body.line(f"{operand.name}.{fill}({_poison(operand.type.dtype)})")
+
+    def known_size(self, size: Size) -> Size | None:
+        """A size in terms of names in scope; None if only an array determines it."""
+        return None if isinstance(size, Dim) and not size.known else size
+
+    @contextmanager
+    def checks(self, op: PlannedOp, of_feeds: bool) -> Generator[None]:
+        """Write the lines written inside, which check an op's numbers, below the op's text."""
+        self.body.comment(op.text + f"  {op.source}" * bool(op.source))
+        yield
 
     # ---- the SourceBuilder of lowerings ----
 

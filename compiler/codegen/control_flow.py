@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.offset_checks import (
+    check_offsets,
+    note_written_offsets,
+    offsets_of_iterations,
+)
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.plan import PlannedOp, Step, Value
 
@@ -17,8 +22,11 @@ def emit_body(frame: Frame, op: PlannedOp, emit_step: Callable[[Frame, Step], No
     _begin(frame, op)
     frame.line(_header(frame, op))
     frame.enter()
-    for step in op.body:
-        emit_step(frame, step)
+    with offsets_of_iterations(frame, op):
+        for step in op.body:
+            check_offsets(frame, step)
+            emit_step(frame, step)
+            note_written_offsets(frame, step)
     for runs in op.outputs.get(RUNS, ()):
         kept = "".join(f"{_copy(frame, value)}, " for value in op.kept)
         frame.line(f"{frame.operand(runs)}.append(({kept.rstrip()}))")

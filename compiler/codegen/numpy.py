@@ -16,6 +16,7 @@ from compiler.codegen.epilogue import split_anchor
 from compiler.codegen.half_precision import cast_back, reads_half, upcast
 from compiler.codegen.module import KernelSpec, Module, buffer_row, param_row, tensor_row
 from compiler.codegen.nan_checks import check_outputs
+from compiler.codegen.offset_checks import check_offsets, note_written_offsets
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.errors import CompileError
@@ -111,7 +112,9 @@ def assemble(
 def _emit_located(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
     """Emit a step; NumPy's errors are reported with the op and its source line."""
     try:
+        check_offsets(frame, step)
         emit(frame, step)
+        note_written_offsets(frame, step)
     except CompileError:
         raise
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:

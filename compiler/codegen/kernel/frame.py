@@ -36,6 +36,11 @@ class KernelFrame(Frame):
 
     # ---- sizes ----
 
+    def known_size(self, size: Size) -> Size | None:
+        """A size in terms of names in scope, data-dependent ones included that are defined."""
+        named = renamed(size, self.sizes)
+        return named if named in self.defined_sizes else super().known_size(named)
+
     def named(self, op: PlannedOp) -> PlannedOp:
         """Return the op with its data-dependent sizes replaced by their names in the step."""
         inputs, outputs = (

@@ -24,7 +24,7 @@ from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.opdef.type_inference import check_slots
 from compiler.ir.program import OpDesc
 from compiler.ir.text.printer import show_op
-from compiler.ir.types import Shape, TensorType
+from compiler.ir.types import DType, Shape, TensorType
 
 
 def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
@@ -159,7 +159,10 @@ def _cycle(g: Graph, op: Op) -> list[Op]:
 
 def _check_types(op: Op) -> None:
     """Check that outputs are declared with the types that the op infers from its inputs."""
-    if op.body is not None or not op.outputs:
+    if op.body is not None:
+        return
+    _check_offsets(op)
+    if not op.outputs:
         return
     try:
         inferred = op.defn.infer_types(op.defn.types_of(op.inputs))
@@ -167,6 +170,19 @@ def _check_types(op: Op) -> None:
         raise broken("types", error.message, op, error.hint) from error
     for slot, vars in op.outputs.items():
         _check_slot_types(op, vars, inferred.get(slot))
+
+
+def _check_offsets(op: Op) -> None:
+    """Check that LoD levels are int64 of one axis, and belong to values that have rows."""
+    for slot in (each for each in op.defn.inputs().values() if each.companion == "lod"):
+        levels = op.inputs.get(slot.name, [])
+        for level in levels:
+            if level.type.rank != 1 or level.type.dtype is not DType.INT64:
+                what = f"{slot.name} is {level.type}, expected offsets, int64 of one axis"
+                raise broken("types", what, op)
+        for var in op.inputs.get(slot.of, []) if levels else ():
+            if not var.type.shape:
+                raise broken("types", f"{slot.of} has offsets, but no rows: {var.type}", op)
 
 
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:

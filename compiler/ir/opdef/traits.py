@@ -21,6 +21,10 @@ class Traits:
     """True for ops that return different values in every run, so that they are not constant."""
     lod_source: ClassVar[str | None] = None
     """The input whose LoD outputs with as many rows share; None: the first input."""
+    uses_offsets: ClassVar[bool] = True
+    """False for ops that only choose or copy LoD, and never use its offsets as indices."""
+    derives_offsets: ClassVar[bool] = False
+    """True for ops whose output LoD is valid if the LoD that they read is, whatever their data."""
     device_epilogue: ClassVar[str] = ""
     """The output to which device kernels can fuse an epilogue; see `epilogue`."""
     epilogue_grad: ClassVar[str] = ""

@@ -19,6 +19,7 @@ from compiler.ops.sequence.lod_entries import behind, picked
 class SelectInput(OpDef, op="select_input"):
     """Out = X[Mask]; the other inputs may be unset. Reference: select_input_op.cc."""
 
+    uses_offsets = False
     no_kernel_reason = "the host executes control flow"
 
     X = reads(many=True)

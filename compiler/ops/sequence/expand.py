@@ -53,6 +53,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     """
 
     lod_source = ""
+    derives_offsets = True
     sets_output_sizes = True
 
     X = reads()

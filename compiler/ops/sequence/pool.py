@@ -102,6 +102,7 @@ class SequencePool(OpDef, op="sequence_pool"):
     """
 
     lod_source = ""
+    derives_offsets = True
 
     X = reads()
     X_lod = reads_lod("X")

@@ -71,6 +71,7 @@ class SequenceConcat(OpDef, op="sequence_concat"):
     """
 
     lod_source = ""
+    derives_offsets = True
 
     X = reads(many=True)
     X_lod = reads_lod("X")
@@ -256,6 +257,7 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
     """
 
     lod_source = ""
+    derives_offsets = True
 
     X = reads()
     X_lod = reads_lod("X")

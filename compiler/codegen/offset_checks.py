@@ -1,0 +1,215 @@
+"""Checks of LoD offsets: before the first op that reads them, a step compares them with the rows.
+
+Kernels and reference implementations take for granted that offsets start at 0, never decrease and
+end at the number of rows, or of sequences of the next inner level. Offsets that an op derives from
+valid ones are valid for its output; all others (feeds, state, results of ordinary ops, values that
+loops carry) are checked once they are read with these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.codegen.bind_and_run import Frame, Home
+from compiler.errors import CompileError
+from compiler.ir.opdef import Slot
+from compiler.ir.program import GRAD
+from compiler.ir.types import Array
+from compiler.plan import Place, PlannedOp, Step, Value
+
+
+def expect_offsets(offsets: Array, end: int, what: str, items: str) -> None:
+    """Raise ValueError unless offsets, int64 [count + 1], start at 0, never decrease, and end at
+    `end`, the number of `items`; `what` names the offsets.
+    """
+    if (
+        len(offsets)
+        and offsets[0] == 0
+        and offsets[-1] == end
+        and b"\1" not in (offsets[1:] < offsets[:-1]).tobytes()  # faster than `any` on a few
+    ):
+        return
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if not len(offsets) or offsets[0] != 0:
+        fault = f"start at {offsets[0]}" if len(offsets) else "are empty"
+    elif len(falls):
+        fault = f"fall from {offsets[falls[0]]} to {offsets[falls[0] + 1]} at index {falls[0] + 1}"
+    else:
+        fault = f"end at {offsets[-1]}"
+    raise ValueError(
+        f"the LoD offsets {what!r} {fault}: expected offsets that start at 0, never decrease and "
+        f"end at {end}, the number of {items}"
+    )
+
+
+def expect_fed_offsets(
+    offsets: Array, end: int, what: str, items: str, checked: list[Array | None]
+) -> None:
+    """Check fed offsets as `expect_offsets` does, and store an array that nobody can write into
+    in `checked`, so that it is checked only once.
+    """
+    expect_offsets(offsets, end, what, items)
+    flags = offsets.flags
+    checked[0] = offsets if flags.owndata and not flags.writeable else None
+
+
+@dataclass(frozen=True)
+class Divided:
+    """LoD offsets with what they divide: the rows of a value, or the sequences of a level."""
+
+    offsets: Value
+    inner: Value
+    is_level: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """The number at which offsets must end, as text; the number of `items`.
+
+    `key` is equal for equal numbers, and `homes` is the storage that determines it, if only an
+    array does.
+    """
+
+    text: str
+    items: str
+    key: Hashable
+    homes: tuple[Home, ...] = ()
+
+
+def check_offsets(frame: Frame, step: Step) -> None:
+    """Write checks of the offsets that a step reads and that are not known to be valid.
+
+    Those of feeds that a body reads are checked before it, once.
+    """
+    for op in step.ops:
+        for each in offsets_read(op):
+            _check(frame, op, each, _end(frame, each))
+        for inner in op.body:
+            _check_feeds(frame, inner)
+
+
+def _check_feeds(frame: Frame, step: Step) -> None:
+    for op in step.ops:
+        for each in offsets_read(op):
+            end = _end(frame, each)
+            if _is_fed(each, end):
+                _check(frame, op, each, end)
+        for inner in op.body:
+            _check_feeds(frame, inner)
+
+
+def note_written_offsets(frame: Frame, step: Step) -> None:
+    """Forget offsets that a step overwrote, and note those that its ops derived as valid."""
+    _forget(frame, (_home(value) for op in step.ops for value in _outputs(op)))
+    for op in (each for each in step.ops if each.defn.derives_offsets):
+        for each in offsets_written(op):
+            _note(frame, each.offsets, _end(frame, each))
+
+
+@contextmanager
+def offsets_of_iterations(frame: Frame, op: PlannedOp) -> Generator[None]:
+    """Inside, only offsets are known that are valid in every iteration of an op's body."""
+    _forget(frame, map(_home, op.given))
+    _forget(frame, (_home(value) for step in op.body for value in _written(step)))
+    before = {**frame.valid_offsets}
+    yield
+    frame.valid_offsets = before
+
+
+def _note(frame: Frame, offsets: Value, end: End) -> None:
+    frame.valid_offsets[offsets.storage, end.key] = (_home(offsets), *end.homes)
+
+
+def _forget(frame: Frame, written: Iterable[Home]) -> None:
+    gone, known = {*written}, frame.valid_offsets
+    frame.valid_offsets = {k: homes for k, homes in known.items() if gone.isdisjoint(homes)}
+
+
+def offsets_read(op: PlannedOp) -> Iterator[Divided]:
+    """The LoD offsets that an op uses; CompileError if it lacks a value that they divide."""
+    if not op.defn.uses_offsets:
+        return
+    for slot in op.defn.inputs().values():
+        if slot.companion == "lod" and (levels := op.inputs.get(slot.name)):
+            gradients = op.inputs.get(slot.of + GRAD) or op.outputs.get(slot.of + GRAD)
+            yield from _divided(op, slot, levels, op.inputs.get(slot.of) or gradients or ())
+
+
+def offsets_written(op: PlannedOp) -> Iterator[Divided]:
+    """The LoD offsets that an op writes, as those that it reads."""
+    for slot in op.defn.outputs().values():
+        if slot.companion == "lod" and (levels := op.outputs.get(slot.name)):
+            yield from _divided(op, slot, levels, op.outputs.get(slot.of, ()))
+
+
+def _divided(
+    op: PlannedOp, slot: Slot, levels: tuple[Value, ...], owners: tuple[Value, ...]
+) -> Iterator[Divided]:
+    """The levels of a slot: nested ones of one value, or in a `many` slot one of each value.
+
+    Those of tensor arrays are arrays too, whose items are checked once they are read from them.
+    """
+    if all(level.type.is_array for level in levels):
+        return
+    each = op.defn.slots.get(slot.of, Slot()).many
+    inner = owners if each else (*levels[1:], *owners[:1])
+    if len(inner) != len(levels):
+        what = f"{slot.name} has {len(levels)} LoD levels, and {slot.of} {len(owners)} values"
+        raise CompileError(f"{op.kind}: {what}", op=op.text, source=op.source)
+    for index, (offsets, divided) in enumerate(zip(levels, inner, strict=True)):
+        if not divided.type.is_array:
+            yield Divided(offsets, divided, not each and index < len(levels) - 1)
+
+
+def _end(frame: Frame, divided: Divided) -> End:
+    """The number at which offsets must end; it is read from an array if no size is known."""
+    inner, less = divided.inner, 1 if divided.is_level else 0
+    items = f"sequences of {inner.label!r}" if divided.is_level else f"rows of {inner.label!r}"
+    size = frame.known_size(inner.type.shape[0])
+    if size is not None:
+        return End(str(size - less), items, size - less)
+    text = f"{frame.operand(inner)}.shape[0]" + f" - {less}" * bool(less)
+    return End(text, items, (inner.storage, less), (_home(inner),))
+
+
+def _is_fed(divided: Divided, end: End) -> bool:
+    return divided.offsets.place is Place.FEED and not end.homes
+
+
+def _check(frame: Frame, op: PlannedOp, divided: Divided, end: End) -> None:
+    """Write the check of offsets, unless they are known to be valid."""
+    offsets = divided.offsets
+    if (offsets.storage, end.key) in frame.valid_offsets:
+        return
+    _note(frame, offsets, end)
+    name = frame.operand(offsets).name
+    given = f"{name}, {end.text}, {offsets.label!r}, {end.items!r}"
+    is_fed = _is_fed(divided, end)
+    with frame.checks(op, is_fed):
+        if not is_fed:
+            frame.line(f"{frame.function(expect_offsets)}({given})")
+            return
+        checked = frame.names.make("checked")
+        frame.setup.line(f"{checked} = [None]")
+        frame.line(f"if {name} is not {checked}[0] or {name}.flags.writeable:")
+        frame.line(f"    {frame.function(expect_fed_offsets)}({given}, {checked})")
+
+
+def _home(value: Value) -> Home:
+    return value.place, value.home
+
+
+def _outputs(op: PlannedOp) -> Iterator[Value]:
+    return (value for values in op.outputs.values() for value in values)
+
+
+def _written(step: Step) -> Iterator[Value]:
+    """The values that a step writes, also in the bodies of its ops."""
+    for op in step.ops:
+        yield from _outputs(op)
+        for inner in op.body:
+            yield from _written(inner)
