@@ -241,9 +241,7 @@ class Calls:
                 raise WireError(f"table {name!r} is not on server {self._service.endpoint}")
             if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
                 raise WireError(f"a row is not among the {len(table)} of {name!r}")
-            found = np.empty((len(rows), *table.shape[1:]), table.dtype)
-            np.take(table, rows, axis=0, out=found, mode="clip")
-        return found
+            return np.take(table, rows, axis=0, mode="clip")  # much faster than indexing
 
     # ---- status
 

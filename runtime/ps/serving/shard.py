@@ -63,7 +63,6 @@ class Shard:
         self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._pieces: dict[tuple[str, ...], dict[str, list[Piece]]] = {}
-        self._gaps: dict[tuple[str, ...], list[Piece]] = {}
         self.version = Version(step, {})
         self.previous = self.version
 
@@ -75,14 +74,13 @@ class Shard:
     def subscribe(self, names: Sequence[str]) -> tuple[str, ...]:
         """Publish messages with these variables in each version; return the key of the messages.
 
-        Raises WireError for a variable that is not stored here.
+        Raises WireError for a variable that is not stored here, and for one that occurs twice.
         """
         key = tuple(names)
         with self.changed:
             if key not in self._layouts:
                 layout = make_layout(_described(self.service, name) for name in key)
                 self._pieces[key] = {block.name: layout.pieces(block) for block in layout.blocks}
-                self._gaps[key] = layout.gaps()
                 self._layouts[key] = layout
                 self.version = self._read(self.version.step)
         return key
@@ -190,8 +188,6 @@ class Shard:
             new_frame(Kind.PARAMETER, lag, step, start, stop - start)
             for start, stop in layout.chunks
         ]
-        for gap in self._gaps[key]:
-            made[gap.chunk][1][gap.there] = 0
         for name, pieces in self._pieces[key].items():
             values = np.ascontiguousarray(variables[name]).reshape(-1).view(np.uint8)
             for piece in pieces:

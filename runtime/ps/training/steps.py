@@ -38,7 +38,6 @@ class Steps:
         self._layout = gradient_layout(gradients)
         self._chunks = [chunk for chunk in self._layout.chunks if chunk[1] > chunk[0]]
         self._places = {block.name: self._layout.pieces(block) for block in self._layout.blocks}
-        self._gaps = self._layout.gaps()
         pieces = [piece for places in self._places.values() for piece in places]
         self._sizes = [
             sum(piece.nbytes for piece in pieces if piece.chunk == index)
@@ -102,11 +101,7 @@ class Steps:
     def _chunk(self, step: int, index: int) -> tuple[bytes, Array]:
         if index not in self._open:
             start, stop = self._chunks[index]
-            made = new_frame(Kind.GRADIENT, self._trainer, step, start, stop - start)
-            for gap in self._gaps:
-                if gap.chunk == index:
-                    made[1][gap.there] = 0
-            self._open[index] = made
+            self._open[index] = new_frame(Kind.GRADIENT, self._trainer, step, start, stop - start)
         return self._open[index]
 
     def end(self, step: int) -> None:

@@ -58,8 +58,11 @@ class Frame:
 
 
 def new_frame(kind: Kind, trainer: int, step: int, offset: int, nbytes: int) -> tuple[bytes, Array]:
-    """Allocate a message; returns it and a uint8 view [nbytes] to fill before it is sent."""
-    message: bytes = _new_bytes(None, HEADER_BYTES + nbytes)
+    """Allocate a message of zeros; returns it and a uint8 view [nbytes] to fill before it is sent.
+
+    It is zeroed because it goes to a peer: what is not written must not be this process's memory.
+    """
+    message = bytes(HEADER_BYTES + nbytes)
     address = id(message) + bytes.__basicsize__ - 1
     memory = (ctypes.c_char * len(message)).from_address(address)
     _HEADER.pack_into(memory, 0, MAGIC, kind, trainer, step, offset, nbytes)
@@ -102,6 +105,3 @@ _ENDS = 0x100
 _KIND_OFFSET = 4
 _Uint16 = ctypes.c_uint16.__ctype_le__
 _KINDS = frozenset(int(kind) for kind in Kind)
-_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
-_new_bytes.restype = ctypes.py_object
-_new_bytes.argtypes = [ctypes.c_char_p, ctypes.c_ssize_t]

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from compiler.ir.types import Array
+from runtime.errors import WireError
 
 ALIGNMENT = 64
 """Alignment of every block in bytes, for aligned vector loads."""
@@ -65,18 +66,7 @@ class Layout:
 
     def pieces(self, block: Block) -> list[Piece]:
         """The parts of a block in the chunks that contain it."""
-        return self._cut(block.offset, block.offset + block.nbytes)
-
-    def gaps(self) -> list[Piece]:
-        """The bytes between blocks, in the chunks that contain them; `here` counts from each
-        gap.
-        """
-        ends = [block.offset + block.nbytes for block in self.blocks]
-        starts = [block.offset for block in self.blocks[1:]]
-        return [piece for gap in zip(ends, starts, strict=False) for piece in self._cut(*gap)]
-
-    def _cut(self, begin: int, end: int) -> list[Piece]:
-        """Split a byte range of the vector at chunk boundaries."""
+        begin, end = block.offset, block.offset + block.nbytes
         found: list[Piece] = []
         for index, (start, stop) in enumerate(self.chunks):
             low, high = max(start, begin), min(stop, end)
@@ -95,13 +85,19 @@ def make_layout(
 ) -> Layout:
     """Lay out blocks, passed as (name, dtype, shape), in this order.
 
+    Raises WireError for a name that occurs twice.
+
     >>> layout = make_layout([("w", "float32", (13, 1)), ("b", "float32", (1,))])
     >>> [block.offset for block in layout.blocks], layout.nbytes, layout.chunks
     ([0, 64], 68, ((0, 68),))
     """
     placed: list[Block] = []
     end = 0
+    names: set[str] = set()
     for name, dtype, shape in blocks:
+        if name in names:
+            raise WireError(f"{name!r} occurs twice among the blocks of a server; expected once")
+        names.add(name)
         start = -(-end // ALIGNMENT) * ALIGNMENT
         placed.append(Block(name, dtype, shape, start))
         end = start + placed[-1].nbytes

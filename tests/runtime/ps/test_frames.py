@@ -45,5 +45,19 @@ def test_blocks_are_aligned_and_chunks_cover_the_vector() -> None:
     assert not vector[:136].any()
 
 
+def test_an_allocated_message_is_zero_whatever_was_in_that_memory() -> None:
+    for _ in range(50):
+        before, view = new_frame(Kind.PARAMETER, 0, 1, 0, 4096)
+        view[:] = 0xAB
+        del before, view
+        message, _ = new_frame(Kind.PARAMETER, 0, 1, 0, 4096)
+        assert not any(message[HEADER_BYTES:])
+
+
+def test_a_layout_names_each_block_once() -> None:
+    with pytest.raises(WireError, match="'w' occurs twice"):
+        make_layout([("w", "float32", (3,)), ("b", "float32", (1,)), ("w", "float32", (3,))])
+
+
 def test_a_server_without_blocks_has_one_empty_chunk() -> None:
     assert make_layout([]).chunks == ((0, 0),)

@@ -176,6 +176,13 @@ def test_a_wrong_program_is_named():
         other.close()
 
 
+def test_a_subscription_that_names_a_variable_twice_is_refused():
+    with world(1) as made:
+        with pytest.raises(WireError, match="'w' occurs twice"):
+            made.server.shard.subscribe(["w", "w"])
+        assert not made.server.shard.version.messages
+
+
 def test_settings_name_the_variable():
     with pytest.raises(WireError, match="FLUID_PS_POLICY"):
         Settings.from_env({"FLUID_PS_POLICY": "panic"})
