@@ -85,7 +85,7 @@ class Other:
         with self._device:
             try:
                 self._act()
-            except Exception as error:
+            except (AssertionError, RuntimeError, TooLarge) as error:
                 self.error = error
 
     def start(self) -> None:
