@@ -1,16 +1,24 @@
 """An HTTP key-value server, through which the processes of a job find each other.
 
 `GET`, `PUT` and `DELETE` of `/scope/key`, as `incubate.fleet.utils.http_server` of release 1.8. It
-listens on one address only, by default the loopback address; keys, values, their number and the
-time of a request are limited. Nothing received is executed or written to a file.
+listens on one address only, by default the loopback address; keys, values, their number, the
+connections at once and the time of a request are limited. Nothing received is executed or written
+to a file.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import socket
+import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
+from typing import Any
 
 __all__ = ["KVHTTPServer", "KVHandler", "KVServer"]
 
@@ -23,17 +31,27 @@ TOTAL_BYTES = 1 << 26
 KEYS = 1 << 16
 """Maximum number of keys."""
 REQUEST_SECONDS = 10
-"""Timeout of a request."""
+"""Maximum time from accepting a connection to the end of its response, however it is spent."""
+CONNECTIONS = 64
+"""Maximum number of connections at once, each of which has a thread; others are answered 503."""
+POLL_SECONDS = 0.05
+"""Maximum time until `stop` is noticed."""
+BUSY = b"%d connections are open, as many as this server accepts: try again later\n"
 PATH = re.compile(r"/([\w.:@-]{1,256})/([\w.:@-]{1,256})")
 
 
 class KVHandler(BaseHTTPRequestHandler):
     """Answers requests: 200, 400 for another path, 404 for an unknown key, 411 and 413 for
-    sizes.
+    sizes. A connection is closed when its time is over.
     """
 
-    timeout = REQUEST_SECONDS
     server: KVHTTPServer
+
+    def setup(self) -> None:
+        """Read from the connection until its time is over."""
+        super().setup()
+        self._deadline = Deadline(self.connection, REQUEST_SECONDS)
+        self.rfile = io.BufferedReader(Received(self._deadline))
 
     def do_GET(self) -> None:
         """Respond with the value of a key."""
@@ -91,20 +109,75 @@ class KVHandler(BaseHTTPRequestHandler):
     def _answer(self, code: int, body: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
+        self._deadline.apply()
         self.end_headers()
+        self._deadline.apply()
         self.wfile.write(body)
 
 
+class Deadline:
+    """The end of the time that all operations of a connection have together."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self.connection = connection
+        self._end = monotonic() + seconds
+
+    def apply(self) -> None:
+        """Let the next operation end when the time is over. Raises TimeoutError if it is."""
+        left = self._end - monotonic()
+        if left <= 0:
+            raise TimeoutError("the request takes too long")
+        self.connection.settimeout(left)
+
+
+class Received(io.RawIOBase):
+    """The bytes that a connection receives before its deadline."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        """Always True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Wait for bytes. Raises TimeoutError at the deadline."""
+        self._deadline.apply()
+        return self._deadline.connection.recv_into(buffer)
+
+
 class KVHTTPServer(ThreadingHTTPServer):
-    """Stores keys and values; each request runs in a separate thread."""
+    """Stores keys and values; each connection has a thread, up to the maximum of them."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(address, KVHandler)
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
         self._lock = threading.Lock()
         self._values: dict[tuple[str, str], bytes] = {}
         self._deleted: dict[str, set[str]] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, or refuse it."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            _refuse(request)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log errors, unless a client closed its connection."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     def get(self, scope: str, key: str) -> bytes | None:
         """The value of a key, or None."""
@@ -134,6 +207,16 @@ class KVHTTPServer(ThreadingHTTPServer):
             return len(self._deleted.get(key, ()))
 
 
+def _refuse(connection: socket.socket) -> None:
+    """Answer 503, without waiting for what the client sends or receives."""
+    connection.setblocking(False)
+    body = BUSY % CONNECTIONS
+    head = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with suppress(OSError):
+        connection.send(head + body)
+        connection.recv(1 << 16)  # with bytes unread, the system would drop the answer
+
+
 class KVServer:
     """A `KVHTTPServer` in a thread. `size` has the number of keys of each scope to be deleted at
     the end.
@@ -156,7 +239,8 @@ class KVServer:
 
     def start(self) -> None:
         """Serve requests, in a thread, until `stop`."""
-        self.listen_thread = threading.Thread(target=self.http_server.serve_forever, daemon=True)
+        serve = partial(self.http_server.serve_forever, POLL_SECONDS)
+        self.listen_thread = threading.Thread(target=serve, daemon=True)
         self.listen_thread.start()
 
     def stop(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -27,6 +28,11 @@ def ask(server: KVServer, method: str, path: str, body: bytes | None = None) -> 
         connection.request(method, path, body)
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+def connected(server: KVServer) -> socket.socket:
+    host, _, port = server.endpoint.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
 
 
 def test_keys_and_values(server: KVServer) -> None:
@@ -72,14 +78,42 @@ def test_a_request_without_a_length_is_rejected(server: KVServer) -> None:
 
 
 def test_a_slow_request_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_value_server.KVHandler, "timeout", 0.2)
-    host, _, port = server.endpoint.rpartition(":")
-    started = time.monotonic()
-    with socket.create_connection((host, int(port)), timeout=10) as slow:
+    monkeypatch.setattr(key_value_server, "REQUEST_SECONDS", 0.1)
+    with connected(server) as slow:
         slow.sendall(b"PUT /all/0 HTTP/1.1\r\nContent-Le")
         assert ask(server, "PUT", "/all/1", b"x")[0] == 200  # others do not wait for it
         assert slow.recv(100) == b""
-    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("head", [b"", b"PUT /all/0 HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"])
+def test_bytes_that_trickle_do_not_prolong_a_request(
+    server: KVServer, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    """Each byte comes in time, of the headers or of the body; the request does not."""
+    monkeypatch.setattr(key_value_server, "REQUEST_SECONDS", 0.1)
+    started = time.monotonic()
+    with connected(server) as slow, pytest.raises(OSError):  # reset, or broken pipe
+        slow.sendall(head)
+        while time.monotonic() - started < 5:
+            slow.sendall(b"x")
+            time.sleep(0.02)
+
+
+def test_idle_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is told so, and is answered when they have ended."""
+    monkeypatch.setattr(key_value_server, "CONNECTIONS", 3)
+    monkeypatch.setattr(key_value_server, "REQUEST_SECONDS", 0.2)
+    server = KVServer(0)
+    server.start()
+    before = threading.active_count()
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(server)) for _ in range(20)]
+        status, body = ask(server, "GET", "/all/0")
+        assert (status, body[:23]) == (503, b"3 connections are open,")
+        assert threading.active_count() - before <= 3
+        assert all(each.recv(9) in (b"", b"HTTP/1.0 ") for each in idle)
+    assert ask(server, "GET", "/all/0")[0] == 404
+    server.stop()
 
 
 def test_it_listens_at_its_address_alone(server: KVServer) -> None:
