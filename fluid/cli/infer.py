@@ -59,10 +59,10 @@ def _inferred(given: argparse.Namespace) -> int:
     started = time.perf_counter()
     with _progress("loading"):
         model = _loaded(given)
-        theirs = _other(given.check)
+        theirs = _other(given.check, given.memory_limit)
     if given.output:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
-    feed = read_feeds(model, given.input, given.lod, _image_options(given))
+    feed = read_feeds(model, given.input, given.lod, _image_options(given), given.memory_limit)
     loaded = time.perf_counter()
     place = CUDAPlace(0) if given.target == GPU else None
     predictor = model.predictor(given.dtype, given.memory_limit, place)
@@ -123,11 +123,11 @@ def _image_options(given: argparse.Namespace) -> ImageOptions:
     return ImageOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
 
 
-def _other(path: Path | None) -> dict[str, Array] | None:
+def _other(path: Path | None, limit: int | None) -> dict[str, Array] | None:
     """The results of the other run to compare with, if any."""
     if path is None:
         return None
-    found = read_arrays(path)
+    found = read_arrays(path, limit)
     return found if isinstance(found, dict) else {path.stem: found}
 
 

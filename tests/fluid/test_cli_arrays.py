@@ -1,9 +1,14 @@
 """Arrays from files: what comes back, and what is refused before memory is taken."""
 
+import io
+import warnings
+import zipfile
+
 import numpy as np
 import pytest
 
 from fluid.cli.model import CommandError
+from fluid.cli.values import archives
 from fluid.cli.values.arrays import read_arrays, write_arrays
 
 
@@ -82,3 +87,114 @@ def test_what_cannot_be_written(tmp_path, name, message):
     with pytest.raises(CommandError, match=message):
         write_arrays(tmp_path / name, {"a": np.zeros(1), "b": np.zeros(1)})
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- archives that declare more than they have ----
+
+
+def archive(path, *arrays, kind=zipfile.ZIP_DEFLATED, **fields):
+    """An archive of members and their bytes, whose directory says what `fields` say of each."""
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", kind) as made:
+        warnings.simplefilter("ignore")  # of two equal names
+        for name, content in arrays:
+            made.writestr(name, content)
+        for info in made.infolist():
+            for field, value in fields.items():
+                setattr(info, field, value)
+    return path
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+SMALL = npy(np.zeros(8))
+
+
+def test_an_archive_within_the_limit_is_read(tmp_path):
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL), ("y.npy", SMALL))
+    assert list(read_arrays(path, limit=2 * len(SMALL))) == ["x", "y"]
+
+
+def test_an_archive_beyond_the_limit_is_not_read(tmp_path, monkeypatch):
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL), ("y.npy", SMALL))
+    with pytest.raises(CommandError, match="take 384 B, more than the memory limit of 383 B"):
+        read_arrays(path, limit=383)
+    monkeypatch.setenv("FLUID_MEMORY_LIMIT", "300")
+    with pytest.raises(CommandError, match="memory limit of 300 B: nothing was read"):
+        read_arrays(path)
+
+
+def test_an_array_larger_than_the_machine_is_not_read(tmp_path):
+    """A bomb: zeros that compress well. Nothing is allocated, so the test is fast."""
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL), file_size=1 << 50, compress_size=1 << 41)
+    with pytest.raises(CommandError, match="more than the memory limit"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"file_size": 1 << 30}, "declares 1073741824 bytes, but has"),
+        ({"flag_bits": 1}, "is encrypted"),
+        ({"compress_type": zipfile.ZIP_LZMA}, "a method that NumPy does not use"),
+        ({"compress_type": 77}, "a method that NumPy does not use"),
+        ({"header_offset": 1 << 20}, r"x\.npz"),
+        ({"extract_version": 255}, r"x\.npz"),
+    ],
+)
+def test_a_member_that_cannot_be_what_is_declared(tmp_path, fields, message):
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL), **fields)
+    with pytest.raises(CommandError, match=message):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x", "x.npy")])
+def test_two_members_of_one_name(tmp_path, names):
+    path = archive(tmp_path / "x.npz", *((name, SMALL) for name in names))
+    with pytest.raises(CommandError, match="has two arrays 'x': nothing was read"):
+        read_arrays(path)
+
+
+def test_too_many_members(tmp_path, monkeypatch):
+    path = archive(tmp_path / "x.npz", *((str(i), b"") for i in range(4)))
+    monkeypatch.setattr(archives, "MEMBERS", 3)
+    with pytest.raises(CommandError, match="has 4 arrays, more than 3"):
+        read_arrays(path)
+    monkeypatch.setattr(archives, "DIRECTORY_BYTES", 100)
+    with pytest.raises(CommandError, match="declares a directory of 188 B, more than the 100 B"):
+        read_arrays(path)
+
+
+def test_deflated_bytes_that_are_damaged(tmp_path):
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL))
+    data = bytearray(path.read_bytes())
+    data[35:60] = b"\xff" * 25
+    path.write_bytes(data)
+    with pytest.raises(CommandError, match=r"x\.npz"):
+        read_arrays(path)
+
+
+def test_a_directory_before_the_start(tmp_path):
+    path = archive(tmp_path / "x.npz", ("x.npy", SMALL))
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 0x7F  # its size, so that it would begin before the file does
+    path.write_bytes(data)
+    with pytest.raises(CommandError, match=r"x\.npz"):
+        read_arrays(path)
+
+
+def test_a_header_without_an_end(tmp_path):
+    (tmp_path / "x.npy").write_bytes(SMALL.replace(b")", b"("))
+    with pytest.raises(CommandError, match="is not an array file"):
+        read_arrays(tmp_path / "x.npy")
+
+
+def test_a_long_header_is_not_read(tmp_path):
+    """NumPy would read 4 GiB of header, of which 1 KiB is there."""
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b" " * 1024)
+    with pytest.raises(CommandError, match="is not an array file"):
+        read_arrays(path)

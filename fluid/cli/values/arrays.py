@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path, PurePosixPath
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -15,12 +17,16 @@ from numpy.lib import format as npy
 
 from compiler.ir.types import Array
 from fluid.cli.model import CommandError
+from fluid.cli.values.archives import DAMAGED, members
 from runtime.files.atomic_saves import save_files
 
 _SUFFIX = ".npy"
 _LONGEST = 65_000
 """Maximum length in bytes of a member name in an archive."""
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_HEADER_BYTES = 10_000
+"""Maximum length of a header that NumPy reads without being told to trust it."""
+_READERS = {(1, 0): (npy.read_array_header_1_0, 2), (2, 0): (npy.read_array_header_2_0, 4)}
+"""The functions that read headers, and the bytes of the length before one."""
 
 
 def is_archive_or_array(path: Path) -> bool:
@@ -31,28 +37,23 @@ def is_archive_or_array(path: Path) -> bool:
         return file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX or zipfile.is_zipfile(path)
 
 
-def read_arrays(path: Path) -> Array | dict[str, Array]:
+def read_arrays(path: Path, limit: int | None = None) -> Array | dict[str, Array]:
     """Read the array of a `.npy` file, or the arrays of a `.npz` file by name.
 
-    Raises CommandError for any other file, a truncated one, or one with Python objects; OSError.
+    `limit` is the maximum number of bytes of an archive's arrays; see `members`. Raises
+    CommandError for any other file, a truncated one, one with Python objects, and an archive that
+    declares more than the limit or what it cannot have; OSError.
     """
     try:
         if zipfile.is_zipfile(path):
-            return _read_archive(path)
+            return {
+                name: _read_array(member, info.file_size, f"{path}: {info.filename}")
+                for name, info, member in members(path, _SUFFIX, limit)
+            }
         with path.open("rb") as file:
             return _read_array(file, path.stat().st_size, str(path))
-    except (zipfile.BadZipFile, EOFError) as error:
+    except DAMAGED as error:
         raise CommandError(f"{path}: {error}") from error
-
-
-def _read_archive(path: Path) -> dict[str, Array]:
-    arrays: dict[str, Array] = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            with archive.open(info) as member:
-                name = info.filename.removesuffix(_SUFFIX)
-                arrays[name] = _read_array(member, info.file_size, f"{path}: {info.filename}")
-    return arrays
 
 
 def _read_array(file: IO[bytes], held: int, where: str) -> Array:
@@ -60,9 +61,8 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
     header declares.
     """
     try:
-        version = npy.read_magic(file)
-        shape, fortran, dtype = _READERS[version](file)
-    except (ValueError, KeyError) as error:
+        shape, fortran, dtype = _header(file)
+    except (ValueError, KeyError, TokenError) as error:
         raise CommandError(f"{where} is not an array file of np.save") from error
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if dtype.hasobject:
@@ -73,6 +73,18 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
     if len(data) != nbytes:
         raise CommandError(f"{where} ends after {len(data)} of {nbytes} bytes")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the shape, whether the order is Fortran's, and the dtype. NumPy reads a header of up to
+    4 GiB before it refuses one that is too long. Raises ValueError, KeyError or TokenError for
+    another file.
+    """
+    read, width = _READERS[npy.read_magic(file)]
+    length = file.read(width)
+    if int.from_bytes(length, "little") > _HEADER_BYTES:
+        raise ValueError("a header that long is not one of NumPy's")
+    return read(BytesIO(length + file.read(int.from_bytes(length, "little"))))
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

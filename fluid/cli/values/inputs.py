@@ -81,17 +81,19 @@ def read_feeds(
     inputs: Sequence[str],
     lods: Sequence[tuple[str | None, list[list[int]]]] = (),
     options: ImageOptions | None = None,
+    limit: int | None = None,
 ) -> dict[str, Feed]:
     """The feeds of a model, in the model's order, from the values of `--input` and `--lod`.
 
     Nothing is converted. As in `Executor.run`, the declared dtype and shape of a feed are a hint:
     other arrays are fed as they are, and the ops decide. A package requires what was declared.
+    `limit` is the maximum number of bytes of the arrays of a `.npz`.
     Raises CommandError for unknown or repeated names and files that cannot be read, FeedError for
     missing feeds; for a package FeedError for another dtype and ShapeError for another shape;
     OSError.
     """
     found: dict[str, Array | LoDTensor] = {}
-    for given, arrays in _read(model, [_split(text) for text in inputs], options):
+    for given, arrays in _read(model, [_split(text) for text in inputs], options, limit):
         for name, array in arrays.items():
             if name in found:
                 raise CommandError(
@@ -129,7 +131,10 @@ def _split(text: str) -> _Given:
 
 
 def _read(
-    model: SavedModel, inputs: Sequence[_Given], options: ImageOptions | None
+    model: SavedModel,
+    inputs: Sequence[_Given],
+    options: ImageOptions | None,
+    limit: int | None,
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
     """The feeds of each input by name; all images for one feed form one batch."""
     images: dict[str, list[Path]] = {}
@@ -137,7 +142,7 @@ def _read(
         if given.is_folder or (given.is_file and is_image_file(given.path)):
             images.setdefault(_target(model, given).name, []).extend(_image_files(given.path))
         else:
-            yield given, _arrays(model, given)
+            yield given, _arrays(model, given, limit)
     for name, paths in images.items():
         var = next(var for var in model.feeds if var.name == name)
         batch = read_images(paths, var, options or ImageOptions())
@@ -154,10 +159,10 @@ def _image_files(path: Path) -> list[Path]:
     return found
 
 
-def _arrays(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
+def _arrays(model: SavedModel, given: _Given, limit: int | None) -> Mapping[str, Feed]:
     if not given.is_file or not is_archive_or_array(given.path):
         return _text(model, given)
-    arrays = read_arrays(given.path)
+    arrays = read_arrays(given.path, limit)
     if isinstance(arrays, dict):
         found = _named(given, arrays)
         for name in found:
