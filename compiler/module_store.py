@@ -7,7 +7,8 @@ its kernels prepare from those, such as packed weights, are added when they were
 An entry is a JSON file below its digest, with the module's source and the values that the source
 assigns, so that loading it parses nothing; arrays are in files of their own, which are mapped
 (`compiler.stored_arrays`). Its key is the digest of everything that determines the code: the
-program, feeds, fetches, options, the compiler's source files and the versions of Python and NumPy.
+program, feeds, fetches, options, the source files of the compiler and of the runtime, which modules
+call, and the versions of Python and NumPy.
 Files are written atomically; an entry whose digest does not match is deleted. Above the size limit
 the least recently used entries are removed.
 
@@ -22,7 +23,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -36,12 +37,19 @@ from compiler.codegen.module import Module, with_ir, without_ir
 from compiler.errors import ParseError
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
-from compiler.private_folders import is_due, is_private, trim
+from compiler.private_folders import (
+    PrivateFolder,
+    is_due,
+    is_private,
+    private_folder,
+    trim,
+)
 from compiler.processors import available_processors
 from compiler.record import Record
-from compiler.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays, write_atomically
+from compiler.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
-_PACKAGE = Path(__file__).parent
+_PACKAGES = Path(__file__).parent, Path(__file__).parents[1] / "runtime"
+"""What decides the code of a module, and what a module runs with."""
 _DAMAGES = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ParseError
 _EACH = 1 << 16
 """The time to begin with an array's digest, as that of so many bytes."""
@@ -70,17 +78,10 @@ class ModuleStore:
 
         The arrays stored with it are added to `params`.
         """
-        place = self._entry_path(key)
         try:
-            entry = _entry(place)
-            module = _module(entry, options)
-            arrays = map_arrays(self._arrays_path(key)) if entry["arrays"] else {}
-            os.utime(place)  # the time of last use
-        except FileNotFoundError:
-            return None
+            with private_folder(self.root) as folder:
+                module, arrays = _found(folder, key, options)
         except _DAMAGES:
-            with suppress(OSError):
-                place.unlink()
             return None
         if params is not None:
             params.update(arrays)
@@ -95,72 +96,87 @@ class ModuleStore:
         added = arrays or {}
         if not self._has_room(added):
             return
-        with suppress(OSError):
+        with suppress(OSError), private_folder(self.root) as folder:
             if added:
-                put_arrays(self._arrays_path(key), added)
+                put_arrays(folder, f"{key}{SUFFIX}", added)
             text = json.dumps(_fields(module, bool(added))).encode()
             digest = hashlib.sha256(text).hexdigest().encode()
-            write_atomically(self._entry_path(key), [digest, b"\n", text])
-            self._trim(key, len(text) + _nbytes(added))
+            folder.write(_entry_name(key), [digest, b"\n", text])
+            self._trim(folder, key, len(text) + _nbytes(added))
 
     def arrays(self, key: str) -> dict[str, Array]:
         """Return the arrays that were stored with a module; none if they are missing."""
-        return _found(self._arrays_path(key))
+        return self._arrays(f"{key}{SUFFIX}")
 
     def prepared(self, key: str) -> dict[str, Array]:
         """Return the arrays that kernels of the module prepared; none if they are missing."""
-        return _found(self._prepared_path(key))
+        return self._arrays(f"{key}.prepared{SUFFIX}")
 
     def put_prepared(self, key: str, arrays: Mapping[str, Array]) -> None:
         """Add the arrays that kernels of a stored module prepared; as `put` if there is no room."""
-        with suppress(OSError):
-            if self._has_room(arrays) and self._entry_path(key).exists():
-                put_arrays(self._prepared_path(key), arrays)
-                self._trim(key, _nbytes(arrays))
+        if not self._has_room(arrays):
+            return
+        with suppress(OSError), private_folder(self.root) as folder:
+            folder.stat(_entry_name(key))  # raises if there is none
+            put_arrays(folder, f"{key}.prepared{SUFFIX}", arrays)
+            self._trim(folder, key, _nbytes(arrays))
 
     def _has_room(self, arrays: Mapping[str, Array]) -> bool:
         return 2 * _nbytes(arrays) <= self.limit
 
-    def _trim(self, key: str, added: int) -> None:
+    def _trim(self, folder: PrivateFolder, key: str, added: int) -> None:
         """Remove entries above the limit: the arrays of an entry are as old as the entry."""
         if is_due(key, added, self.limit):
-            trim({each: _entry_of(each) for each in self.root.iterdir()}, self.limit)
+            trim(folder, {each: _entry_of(each) for each in folder.names()}, self.limit)
 
-    def _arrays_path(self, key: str) -> Path:
-        return self.root / f"{key}{SUFFIX}"
+    def _arrays(self, name: str) -> dict[str, Array]:
+        """The arrays of a file; none if they are missing or damaged."""
+        try:
+            with private_folder(self.root) as folder:
+                return map_arrays(folder, name)
+        except _DAMAGES:
+            return {}
 
-    def _prepared_path(self, key: str) -> Path:
-        return self.root / f"{key}.prepared{SUFFIX}"
 
-    def _entry_path(self, key: str) -> Path:
-        return self.root / f"{key}.json"
+def _found(folder: PrivateFolder, key: str, options: Options) -> tuple[Module, dict[str, Array]]:
+    """The module of an entry and its arrays. A damaged entry is removed, and raises as a missing
+    one.
+    """
+    name = _entry_name(key)
+    try:
+        entry = _entry(folder.read(name, _LARGEST))
+        module = _module(entry, options)
+        arrays = map_arrays(folder, f"{key}{SUFFIX}") if entry["arrays"] else {}
+        folder.touch(name)
+    except FileNotFoundError:
+        raise
+    except _DAMAGES:
+        folder.remove(name)
+        raise
+    return module, arrays
 
 
 def _nbytes(arrays: Mapping[str, Array]) -> int:
     return sum(each.nbytes for each in arrays.values())
 
 
-def _found(place: Path) -> dict[str, Array]:
-    """The arrays of a file; none if they are missing or damaged."""
-    try:
-        return map_arrays(place)
-    except _DAMAGES:
-        return {}
-
-
-def _entry_of(place: Path) -> Path:
+def _entry_of(name: str) -> str:
     """The entry that a file belongs to; for the draft of another process itself."""
-    key = place.name.partition(".")[0]
-    return place.with_name(f"{key}.json") if key else place
+    key = name.partition(".")[0]
+    return _entry_name(key) if key else name
+
+
+def _entry_name(key: str) -> str:
+    return f"{key}.json"
 
 
 def module_key(target: str, options: Options, *made_of: object) -> str:
     """Return the digest of everything that determines a module's code, including the compiler
-    itself.
+    and the runtime themselves.
     """
     chosen = {each.name: getattr(options, each.name) for each in fields(options)}
     chosen["disable"] = sorted(options.disable)
-    decided = (target, chosen, made_of, _compiler_digest(), sys.version_info[:3], np.__version__)
+    decided = (target, chosen, made_of, _sources_digest(), sys.version_info[:3], np.__version__)
     return hashlib.sha256(repr(decided).encode()).hexdigest()
 
 
@@ -195,19 +211,23 @@ def _array_digest(name: str, array: Array) -> bytes:
 
 
 @cache
-def _compiler_digest() -> str:
-    """Return the digest of names, modification times and sizes of the compiler's files."""
-    return hashlib.sha256(repr(sorted(_files(_PACKAGE))).encode()).hexdigest()
+def _sources_digest() -> str:
+    """Return the digest of names, modification times and sizes of the files of the packages."""
+    found = sorted(each for package in _PACKAGES for each in _files(str(package)))
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+def _files(folder: str) -> list[tuple[str, int, int]]:
+    """Path, modification time and size of each file in a folder and those in it."""
+    files: list[tuple[str, int, int]] = []
     with os.scandir(folder) as found:
         for each in found:
-            if each.is_dir():
-                yield from _files(Path(each.path))
-            elif not each.name.endswith(".pyc"):
+            if not each.is_dir():
                 about = each.stat()
-                yield each.path, about.st_mtime_ns, about.st_size
+                files.append((each.path, about.st_mtime_ns, about.st_size))
+            elif each.name != "__pycache__":
+                files += _files(each.path)
+    return files
 
 
 def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
@@ -222,11 +242,9 @@ def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
     return {"source": source, "values": module.values, "made": made, "arrays": has_arrays}
 
 
-def _entry(place: Path) -> dict[str, Any]:
-    """Read the fields of an entry; raise ValueError if its digest does not match."""
-    if place.stat().st_size > _LARGEST:
-        raise ValueError("the entry is too large")
-    digest, _, text = place.read_bytes().partition(b"\n")
+def _entry(stored: bytes) -> dict[str, Any]:
+    """The fields of a stored entry; ValueError if its digest does not match."""
+    digest, _, text = stored.partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
         raise ValueError("the entry was damaged")
     return dict(json.loads(text))

@@ -15,13 +15,12 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array, DType
+from compiler.private_folders import PrivateFolder
 
 SUFFIX = ".arrays"
 _ALIGNMENT = 64
@@ -30,32 +29,23 @@ _LARGEST = 16 << 20
 """Most bytes of the file of names; a larger one is not of this cache."""
 
 
-def write_atomically(place: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file as a whole, or leave what was there; OSError if the disk is full."""
-    with NamedTemporaryFile(dir=place.parent, prefix=".draft-", delete=False) as draft:
-        draft.writelines(parts)
-    Path(draft.name).replace(place)
-
-
-def put_arrays(place: Path, arrays: Mapping[str, Array]) -> None:
-    """Store arrays in `place` and its `.json`, replacing others; OSError if the disk is full."""
+def put_arrays(folder: PrivateFolder, name: str, arrays: Mapping[str, Array]) -> None:
+    """Store arrays in a file and its `.json`, replacing others; OSError if the disk is full."""
     checksum = _Checksum()
-    write_atomically(place, checksum(_parts(arrays.values())))
+    folder.write(name, checksum(_parts(arrays.values())))
     each = [[name, array.dtype.name, array.shape] for name, array in arrays.items()]
-    about = {"each": each, "crc32": checksum.value, "file": _stamp(place.stat())}
-    write_atomically(_about(place), [json.dumps(about).encode()])
+    about = {"each": each, "crc32": checksum.value, "file": _stamp(folder.stat(name))}
+    folder.write(_about(name), [json.dumps(about).encode()])
 
 
-def map_arrays(place: Path) -> dict[str, Array]:
-    """The arrays stored in `place`: writable, but what is written stays in this process.
+def map_arrays(folder: PrivateFolder, name: str) -> dict[str, Array]:
+    """The arrays stored in a file: writable, but what is written stays in this process.
 
     Raises OSError if there are none, ValueError, KeyError or TypeError if they are damaged.
     """
-    if _about(place).stat().st_size > _LARGEST:
-        raise ValueError("the names of arrays take too much memory")
-    about = json.loads(_about(place).read_bytes())
+    about = json.loads(folder.read(_about(name), _LARGEST))
     types = [(str(name), DType.of(dtype).numpy, shape) for name, dtype, shape in about["each"]]
-    with place.open("rb") as file:
+    with folder.open(name) as file:
         found = os.fstat(file.fileno())
         held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if found.st_size else b""
     arrays = dict(_views(held, types))
@@ -108,5 +98,5 @@ def _stamp(found: os.stat_result) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _about(place: Path) -> Path:
-    return place.with_name(f"{place.name}.json")
+def _about(name: str) -> str:
+    return f"{name}.json"

@@ -85,7 +85,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.extras": (),
     "compiler.processors": (),
     "compiler.shared_arrays": ("compiler.ir.types",),
-    "compiler.stored_arrays": ("compiler.ir.types",),
+    "compiler.stored_arrays": ("compiler.ir.types", "compiler.private_folders"),
     "compiler.ir": (*GROUND,),
     "compiler.ir.cached_property": (),
     "compiler.ir.dims": (*GROUND, "compiler.ir.cached_property"),

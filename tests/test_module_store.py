@@ -201,17 +201,25 @@ def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.Monk
         module_key("numpy", Options(check=1), "program"),
         module_key("numpy", Options(disable=frozenset({"schedule"})), "program"),
     }
-    monkeypatch.setattr(module_store, "_compiler_digest", lambda: "edited")
+    monkeypatch.setattr(module_store, "_sources_digest", lambda: "edited")
     keys.add(module_key("numpy", Options(), "program"))
     assert len(keys) == 5
+
+
+def test_files_of_the_runtime_are_in_the_key() -> None:
+    assert [each.name for each in module_store._PACKAGES] == ["compiler", "runtime"]
+    assert any(
+        "/runtime/loader.py" in name
+        for name, *_ in module_store._files(str(module_store._PACKAGES[1]))
+    )
 
 
 def test_an_edited_file_of_the_compiler_changes_the_digest(tmp_path: Path) -> None:
     (tmp_path / "passes").mkdir()
     (tmp_path / "passes" / "a.py").write_text("1")
-    before = list(module_store._files(tmp_path))
+    before = list(module_store._files(str(tmp_path)))
     (tmp_path / "passes" / "a.py").write_text("12")
-    assert list(module_store._files(tmp_path)) != before
+    assert list(module_store._files(str(tmp_path))) != before
 
 
 def test_the_user_chooses_the_folder_and_the_size(

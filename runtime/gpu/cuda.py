@@ -96,7 +96,7 @@ def use_private_cache() -> None:
     """
     home = Path(os.environ.get("TRITON_HOME") or Path.home())
     folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
-    if not is_private(folder, "TRITON_CACHE_DIR"):
+    if not is_private(folder, "TRITON_CACHE_DIR", by_path=True):
         own = mkdtemp(prefix="fluid-triton-")
         atexit.register(rmtree, own, ignore_errors=True)
         os.environ["TRITON_CACHE_DIR"] = own

@@ -11,17 +11,21 @@ Objects are executed as found, so only the user may have write access to the fol
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from compiler.codegen.native.machine import Machine
 from compiler.options import Cache
-from compiler.private_folders import is_due, is_private, trim
+from compiler.private_folders import (
+    PrivateFolder,
+    is_due,
+    is_private,
+    private_folder,
+    trim,
+)
 from runtime.native.build import OPTIONS, build, llvm_version
 
 _LARGEST = 16 << 20
@@ -45,33 +49,42 @@ class ObjectCache:
 
     def find(self, key: str) -> bytes | None:
         """Return the object stored under a key; None if it is missing or damaged."""
-        place = self._place(key)
-        try:
-            with place.open("rb") as file:
-                held = file.read(_LARGEST + 1)
-        except OSError:
-            return None
-        code = held[_SUM:]
-        if len(held) > _LARGEST or not code or hashlib.sha256(code).digest() != held[:_SUM]:
-            with suppress(OSError):
-                place.unlink()
-            return None
-        with suppress(OSError):
-            os.utime(place)  # the time of last use
-        return code
+        return self.find_all([key]).get(key)
+
+    def find_all(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the objects that are stored under these keys, except damaged ones."""
+        found: dict[str, bytes] = {}
+        with suppress(OSError), private_folder(self.root) as folder:
+            for key in keys:
+                code = _object(folder, f"{key}.o")
+                if code is not None:
+                    found[key] = code
+        return found
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         """Store objects by key, and trim; nothing is stored if the disk is full or read-only."""
-        with suppress(OSError):
+        with suppress(OSError), private_folder(self.root) as folder:
             for key, code in objects.items():
-                with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
-                    draft.write(hashlib.sha256(code).digest() + code)
-                Path(draft.name).replace(self._place(key))
+                folder.write(f"{key}.o", [hashlib.sha256(code).digest(), code])
             if is_due(next(iter(objects)), sum(map(len, objects.values())), self.limit):
-                trim({each: each for each in self.root.iterdir()}, self.limit)
+                trim(folder, {each: each for each in folder.names()}, self.limit)
 
-    def _place(self, key: str) -> Path:
-        return self.root / f"{key}.o"
+
+def _object(folder: PrivateFolder, name: str) -> bytes | None:
+    """The object in a file; None if it is missing, or damaged, and then removed."""
+    try:
+        stored = folder.read(name, _LARGEST)
+        code = stored[_SUM:]
+        if not code or hashlib.sha256(code).digest() != stored[:_SUM]:
+            raise ValueError("the object was damaged")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        folder.remove(name)
+        return None
+    with suppress(OSError):
+        folder.touch(name)
+    return code
 
 
 def objects(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> dict[str, bytes]:
@@ -81,11 +94,7 @@ def objects(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> d
     """
     cache = ObjectCache.from_env()
     keys = {name: digest(text, machine) for name, text in kernels.items()}
-    found: dict[str, bytes] = {}
-    for key in {} if cache is None else dict.fromkeys(keys.values()):
-        held = cache.find(key) if cache else None
-        if held is not None:
-            found[key] = held
+    found = {} if cache is None else cache.find_all(dict.fromkeys(keys.values()))
     missing: dict[str, str] = {}
     for name, key in keys.items():
         if key not in found:

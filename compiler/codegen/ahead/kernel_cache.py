@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.codegen.ahead.jobs import Job
 from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.errors import CompileError
-from compiler.private_folders import trim
+from compiler.private_folders import PrivateFolder, private_folder, trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"
 _LARGEST = 64 << 20
@@ -41,39 +40,42 @@ class KernelCache:
 
     def find(self, job: Job) -> Code | None:
         """Return the cached result of a job; None if it is missing or damaged."""
-        place = self._place(job)
-        if not place.exists():
-            return None
-        try:
-            about = json.loads(_read(place / ABOUT))
-            code = _code(place, job, about)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, CompileError):
-            shutil.rmtree(place, ignore_errors=True)
-            return None
-        with suppress(OSError):
-            (place / ABOUT).touch()  # mtime is the time of last use
-        return code
+        with suppress(OSError), private_folder(self.root) as folder:
+            return _found(folder, job.digest(self.triton), job)
+        return None
 
     def put(self, job: Job, code: Code) -> None:
         """Store the result of a job. If the disk is full or locked, nothing is stored."""
-        with suppress(OSError):
-            self.root.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix=".drafts-", dir=self.root) as drafts:
-                draft = Path(drafts, "draft")
-                draft.mkdir()
-                for suffix, held in code.files.items():
-                    (draft / f"kernel.{suffix}").write_bytes(held)
-                (draft / SOURCE).write_text(job.source, encoding="utf-8")
-                (draft / ABOUT).write_text(_about(self.triton, job, code), encoding="utf-8")
-                draft.rename(self._place(job))
+        files = {f"kernel.{suffix}": content for suffix, content in code.files.items()}
+        files |= {SOURCE: job.source.encode(), ABOUT: _about(self.triton, job, code).encode()}
+        draft = f".draft-{os.urandom(8).hex()}"
+        with suppress(OSError), private_folder(self.root, create=True) as folder:
+            try:
+                with folder.subfolder(draft, create=True) as entry:
+                    for name, content in files.items():
+                        entry.write(name, [content])
+                folder.rename(draft, job.digest(self.triton))
+            except OSError:
+                folder.remove(draft)
 
     def trim(self) -> None:
         """Remove the least recently used entries until the others are within the limit."""
-        uses = [each for each in self.root.glob("*/" + ABOUT) if not each.is_symlink()]
-        trim({used.parent: used for used in uses}, self.limit)
+        with suppress(OSError), private_folder(self.root) as folder:
+            trim(folder, {name: f"{name}/{ABOUT}" for name in folder.names()}, self.limit)
 
-    def _place(self, job: Job) -> Path:
-        return self.root / job.digest(self.triton)
+
+def _found(folder: PrivateFolder, name: str, job: Job) -> Code | None:
+    """The entry of a job; None if it is missing, or damaged, and then removed."""
+    try:
+        with folder.subfolder(name) as entry:
+            about = json.loads(entry.read(ABOUT, _LARGEST))
+            code = _code(entry, job, about)
+            with suppress(OSError):
+                entry.touch(ABOUT)  # its modification time is that of the last use
+            return code
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CompileError):
+        folder.remove(name)
+    return None
 
 
 def _about(triton: str, job: Job, code: Code) -> str:
@@ -85,13 +87,13 @@ def _about(triton: str, job: Job, code: Code) -> str:
     return json.dumps(about | {"sum": _sum(made, digests)}, indent=1) + "\n"
 
 
-def _code(place: Path, job: Job, about: Mapping[str, Any]) -> Code:
+def _code(entry: PrivateFolder, job: Job, about: Mapping[str, Any]) -> Code:
     """Load an entry; ValueError if its checksums do not match."""
     made, digests = about["made"], about["sha256"]
-    files = {suffix: _read(place / f"kernel.{suffix}") for suffix in digests}
+    files = {suffix: entry.read(f"kernel.{suffix}", _LARGEST) for suffix in digests}
     found = {suffix: _digest(held) for suffix, held in files.items()}
     if found != digests or about["sum"] != _sum(made, digests):
-        raise ValueError(f"{place} was damaged")
+        raise ValueError(f"{entry.path} was damaged")
     code = Code(
         made["entry"], files, made["registers"], made["spilled"], made["shared"],
         tuple(made["parameters"]),
@@ -107,9 +109,3 @@ def _sum(made: Mapping[str, Any], digests: Mapping[str, str]) -> str:
 
 def _digest(held: bytes) -> str:
     return hashlib.sha256(held).hexdigest()
-
-
-def _read(file: Path) -> bytes:
-    if file.stat().st_size > _LARGEST:
-        raise ValueError(f"{file} is larger than a kernel")
-    return file.read_bytes()

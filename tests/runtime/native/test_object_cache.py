@@ -12,6 +12,7 @@ import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.machine import AVX2, AVX512
+from compiler.private_folders import PrivateFolder
 from runtime.native import object_cache
 from runtime.native.object_cache import ObjectCache, digest, objects
 from tests.runtime.native.kernels import double, scale, sums
@@ -120,7 +121,7 @@ def test_full_disk_is_no_error(monkeypatch, folder):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(object_cache, "NamedTemporaryFile", full)
+    monkeypatch.setattr(PrivateFolder, "write", full)
     assert objects(texts(double()), HERE)["double"]
 
 
