@@ -106,7 +106,12 @@ def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any
 
 def _worker_arguments(job: Job) -> list[str]:
     """The command line of `fleet.launch.worker`."""
-    flags = [f"--gpus={','.join(job.gpus)}", *["--force"] * job.force, *["--cpu"] * job.cpu]
+    flags = [
+        f"--parent={os.getpid()}",
+        f"--gpus={','.join(job.gpus)}",
+        *["--force"] * job.force,
+        *["--cpu"] * job.cpu,
+    ]
     flags += [] if job.started_port is None else [f"--started-port={job.started_port}"]
     return [*flags, "--", str(job.script), *job.arguments]
 

@@ -87,8 +87,7 @@ def _free_endpoints(count: int) -> list[str]:
 def _started(processes: Any, job: ServerJob) -> Any:
     """Start the processes of a job, servers first."""
     variables = job.variables()
-    flags = [*["--force"] * job.force, *["--cpu"] * job.cpu]
-    command = ("-u", "-m", "fleet.launch.worker", *flags, "--", str(job.script), *job.arguments)
+    command = ("-u", "-m", "fleet.launch.worker", *_worker_arguments(job))
     return processes.start_processes(
         name="launch_ps",
         entrypoint=sys.executable,
@@ -97,6 +96,12 @@ def _started(processes: Any, job: ServerJob) -> Any:
         logs_specs=log_specs(job.log_dir, {_shown(job)}, job.names),
         log_line_prefixes={each: f"[{name}] " for each, name in job.names.items()},
     )
+
+
+def _worker_arguments(job: ServerJob) -> list[str]:
+    """The command line of `fleet.launch.worker`."""
+    flags = [f"--parent={os.getpid()}", *["--force"] * job.force, *["--cpu"] * job.cpu]
+    return [*flags, "--", str(job.script), *job.arguments]
 
 
 def _shown(job: ServerJob) -> int:

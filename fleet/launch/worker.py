@@ -1,6 +1,7 @@
 """One process of a launched job: its environment is completed, then its script runs.
 
-Run by torch's agent as `python -m fleet.launch.worker -- SCRIPT ARGUMENTS`.
+Run by torch's agent as `python -m fleet.launch.worker --parent PID -- SCRIPT ARGUMENTS`, with the
+PID of the launcher: the process ends with it, also if it is gone before this one can ask for it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ def main() -> int:
     """Run the script of the command line in this process; return 0, or 2 for an invalid command
     line.
     """
-    end_with(os.getppid())
+    given = _arguments()
+    end_with(given.parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
     faulthandler.enable()  # the log of a process that a signal ends says where its threads were
     record = import_module("torch.distributed.elastic.multiprocessing.errors").record
-    return int(record(_run)() or 0)
+    return int(record(_run)(given) or 0)
 
 
-def _run() -> int:
+def _run(given: argparse.Namespace) -> int:
     """Complete the environment and run the script; torch records its errors."""
-    given = _arguments()
     try:
         adopt(given.gpus, given.started_port)
         prepare(given)
@@ -46,6 +47,7 @@ def _run() -> int:
 
 def _arguments() -> argparse.Namespace:
     command = argparse.ArgumentParser("fleet.launch.worker")
+    command.add_argument("--parent", type=int, required=True)
     command.add_argument("--gpus", default="")
     command.add_argument("--started-port", type=int)
     command.add_argument("--force", action="store_true")

@@ -22,6 +22,7 @@ from typing import Any
 
 from compiler.tracebacks import entry_point
 from fluid.recording.arguments import typed
+from runtime.parent_process import watch
 from runtime.prefetching_reader import prefetched
 
 __all__ = [
@@ -249,7 +250,9 @@ def _fork(reader: Reader) -> tuple[Connection, Callable[[], None]]:
     """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(reader, theirs), daemon=True)
+    process = context.Process(
+        target=_send_until_end_of, args=(os.getpid(), reader, theirs), daemon=True
+    )
     process.start()
     theirs.close()
 
@@ -271,6 +274,12 @@ def _start_thread(reader: Reader) -> tuple[Connection, Callable[[], None]]:
     thread = Thread(target=send, daemon=True)
     thread.start()
     return ours, lambda: thread.join(_LAST_SAMPLE)
+
+
+def _send_until_end_of(parent: int, reader: Reader, connection: Connection) -> None:
+    """Send samples from a child, which ends with its parent even if that is killed."""
+    watch(parent)
+    _send(reader, connection)
 
 
 def _send(reader: Reader, connection: Connection) -> None:

@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from fleet.launch import agent, servers
 from fleet.launch.arguments import add_arguments, job_of
 from fleet.launch.logs import attempt_files
+from fleet.launch.server_arguments import ServerJob
 from fleet.launch.variables import first_host, member_of
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +109,62 @@ def test_a_launcher_that_ends_leaves_no_process(tmp_path: Path, sent: signal.Sig
     if sent is signal.SIGINT:
         assert started.returncode == 130
         assert "stopped by SIGINT" in said
+
+
+def test_launchers_pass_their_pid_on() -> None:
+    pid = f"--parent={os.getpid()}"
+    assert pid in agent._worker_arguments(agent.Job(Path("t.py")))
+    assert pid in servers._worker_arguments(ServerJob(Path("t.py")))
+
+
+def test_a_process_whose_launcher_has_ended_does_not_run_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('runs')")
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet.launch.worker", "--parent=1", "--", str(script)],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+READS = """
+import paddle.fluid as fluid
+def endless():
+    while True:
+        yield 1
+print("reads", flush=True)
+for each in fluid.io.multiprocess_reader([endless, endless])():
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [["launch_ps"], ["launch", "--nproc_per_node", "2"]])
+def test_launchers_killed_at_any_moment_leave_no_process(tmp_path: Path, kind: list[str]) -> None:
+    script, random = tmp_path / "script.py", Random(1)
+    script.write_text(READS)
+    for number in range(5):
+        mark = f"{tmp_path}-{number}"
+        started = subprocess.Popen(
+            [sys.executable, "-m", "fluid", *kind, "--log_dir", str(tmp_path), str(script)],
+            env={**environment(), "MARK": mark}, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert wait_until(lambda mark=mark: len(marked(mark)) > 1, seconds=60)
+        time.sleep(random.uniform(0, 1))
+        started.kill()
+        started.wait()
+        assert wait_until(lambda mark=mark: not marked(mark), seconds=8)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that have a value of MARK in their environment."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"MARK={mark}\0".encode() in (place / "environ").read_bytes():
+                found.append(int(place.name))
+    return found
 
 
 def wait_for_pids(tmp_path: Path, count: int) -> list[int]:
