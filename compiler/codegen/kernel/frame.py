@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.codegen.bind_and_run import Frame
 from compiler.ir.dims import Dim, Size, renamed
 from compiler.ir.types import TensorType
 from compiler.plan import Plan, PlannedOp, Step, Value
+
+
+def expect_shape(found: tuple[int, ...], shape: tuple[int | None, ...], what: str) -> None:
+    """Raise ValueError unless a result has a shape; None is any size."""
+    pairs = zip(found, shape, strict=False)
+    if len(found) != len(shape) or any(size not in (number, None) for number, size in pairs):
+        expected = tuple("any" if size is None else size for size in shape)
+        raise ValueError(
+            f"{what!r} has the shape {found}, but kernels that read it need {expected}"
+        )
 
 
 def kernel_types(plan: Plan) -> list[TensorType]:
@@ -61,8 +71,21 @@ class KernelFrame(Frame):
         for value in (
             v for v in outputs if v.type.is_open and not (v.type.is_array or v.on_device)
         ):
-            for axis, size in enumerate(value.type.shape):
-                self.define_size(renamed(size, self.sizes), f"{self.operand(value)}.shape[{axis}]")
+            shape = [renamed(size, self.sizes) for size in value.type.shape]
+            is_new = len({*shape}) == len(shape) and not any(map(self._is_known, shape))
+            for axis, size in enumerate(shape):
+                self.define_size(size, f"{self.operand(value)}.shape[{axis}]")
+            if not is_new and {*shape} & self.defined_sizes:
+                self._check_shape(value, shape)
+
+    def _check_shape(self, value: Value, shape: Sequence[Size]) -> None:
+        """Write that a host result that kernels read has the sizes that were known before it."""
+        sizes = ", ".join(str(size if self._is_known(size) else None) for size in shape)
+        found = f"{self.operand(value)}.shape, ({sizes}{',' * (len(shape) == 1)})"
+        self.line(f"{self.function(expect_shape)}({found}, {value.label!r})")
+
+    def _is_known(self, size: Size) -> bool:
+        return self.known_size(size) is not None
 
     def define_size(self, size: Size, expression: str) -> None:
         """Assign a data-dependent size from an expression, once."""

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.frame import KernelFrame
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, product
 from compiler.ir.region import WHOLE
-from compiler.ir.types import DType, TensorType
+from compiler.ir.types import Array, DType, TensorType
 from compiler.plan import Place
 
 
@@ -41,6 +41,19 @@ class HostValue:
 
     def __str__(self) -> str:
         return self.text
+
+
+def expect_elements(values: Array, count: int) -> Array:
+    """Return an array that kernels read; ValueError unless it has as many elements as they visit.
+
+    Lengths and offsets that do not fit the rows of other inputs make it shorter or longer.
+    """
+    if values.size != count:
+        raise ValueError(
+            f"lengths or offsets do not fit the rows of its inputs: {values.size} indices were "
+            f"computed, expected {count}"
+        )
+    return values
 
 
 class HostWork:
@@ -74,7 +87,7 @@ class HostWork:
     def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         """Copy a host array to the device."""
         self.flush()
-        frame, text = self._frame, f"uploaded(take, {value})"
+        frame, text = self._frame, f"uploaded(take, {self._sized(value, shape)})"
         type = TensorType(dtype, tuple(shape))
         if self._is_step_invariant(value):
             name = frame.keep(text, self._is_bind_time(value), Place.FEED, "there")
@@ -82,6 +95,12 @@ class HostWork:
             name = frame.names.make("there")
             frame.line(f"{name} = {text}")
         return NumpyOperand(frame, name, type, False, (Place.LOCAL, name, WHOLE))
+
+    def _sized(self, value: Any, shape: Sequence[Size]) -> str:
+        """The text of a host array; if it is computed, its size is compared with the shape."""
+        if not isinstance(value, HostValue):
+            return str(value)
+        return f"{self._frame.function(expect_elements)}({value}, {product(shape)})"
 
     def _is_step_invariant(self, argument: Any) -> bool:
         """True if a value is the same throughout a step, so that it is computed only once."""

@@ -106,7 +106,7 @@ class NativeKernelBuilder(SpecialBuilder):
     def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         """The array itself: kernels read the memory of the host."""
         self.flush()
-        text = f"np.ascontiguousarray({value}, {dtype.numpy.name!r})"
+        text = f"np.ascontiguousarray({self._sized(value, shape)}, {dtype.numpy.name!r})"
         if self._is_step_invariant(value):
             name = self._frame.keep(text, False, Place.FEED, "array")
         else:

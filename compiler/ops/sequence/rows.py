@@ -156,7 +156,8 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
 def sliced_rows(offsets: Array, first: Array, lengths: Array) -> Array:
     """The rows of a slice of each sequence; ValueError if it is out of range."""
     first, lengths = first.reshape(-1), lengths.reshape(-1)
-    wrong = (first < 0) | (lengths < 0) | (first + lengths > np.diff(offsets))
+    rest = np.diff(offsets) - np.maximum(first, 0)  # their sum could overflow
+    wrong = (first < 0) | (lengths < 0) | (lengths > rest)
     if wrong.any():
         i = int(wrong.argmax())
         raise ValueError(
