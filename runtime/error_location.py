@@ -18,6 +18,8 @@ from runtime.errors import OutOfBounds, StepError, TooLarge
 _PACKAGES = Path(np.__file__).parent.parent
 _LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"))
 """Paths of the libraries that generated code calls."""
+_COMPILED = (".pyx", ".pxd")
+"""Ends of the names of Cython's files, which have no path: those of NumPy's random numbers."""
 
 
 def raise_step_error(error: Exception, filename: str, source: str) -> None:
@@ -34,7 +36,8 @@ def raise_step_error(error: Exception, filename: str, source: str) -> None:
     if not comments:
         return
     known = (filename, *_LIBRARIES, "<")
-    if not all(file.startswith(known) for file in files[files.index(filename) :]):
+    after = (file for file in files[files.index(filename) :] if not file.endswith(_COMPILED))
+    if not all(file.startswith(known) for file in after):
         error.add_note("in " + " and ".join(comments))
         return
     texts, lines = zip(*(comment.partition("  ")[::2] for comment in comments), strict=True)

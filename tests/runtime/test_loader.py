@@ -352,6 +352,13 @@ def test_an_error_in_a_helper_names_the_op_that_called_it() -> None:
     assert isinstance(error, StepError) and error.op == "(Out=y) = scale(X=x)"
 
 
+def test_an_error_of_numpys_random_numbers_names_the_op() -> None:
+    drawing = FAULTY.replace("np.multiply(x, [1, 2, 3], out=y)", "np.random.uniform(size=(-1,))")
+    error = raised(lambda: load(small(drawing))({"x": np.ones((2, 2), "float32")}))
+    assert isinstance(error, StepError)
+    assert error.message == "scale: negative dimensions are not allowed"
+
+
 def test_an_error_of_the_users_own_function_stays_what_it_is() -> None:
     def broken(x: Any) -> None:
         raise KeyError("mine")
