@@ -81,13 +81,14 @@ def calls(samples_of_an_op: int = 2) -> Iterator[Call]:
     """The first samples of every op and of its gradient op; ops without attributes are skipped."""
     taken: dict[str, int] = {}
     for sample in samples():
-        for call in _calls_of(sample):
+        for call in calls_of(sample):
             if find(call.op).attrs and taken.get(call.op, 0) < samples_of_an_op:
                 taken[call.op] = taken.get(call.op, 0) + 1
                 yield call
 
 
-def _calls_of(sample: Sample) -> Iterator[Call]:
+def calls_of(sample: Sample) -> Iterator[Call]:
+    """The call of a sample, and of its gradient op with the outputs of the sample."""
     yield Call(sample.op, sample.inputs, sample.attrs, sample)
     gradient = find(sample.op).grad_class
     if not sample.grads or gradient is None:

@@ -108,14 +108,14 @@ def _graph(call: Call, defn: OpDef, op: OpDesc) -> tuple[Graph, dict[str, Any], 
     outputs = {
         slot: [graph.var(f"out.{slot}.{i}", each) for i, each in enumerate(listed(inferred[slot]))]
         for slot in defn.outputs()
-        if inferred.get(slot) is not None and not _is_absent(call, defn, slot)
+        if inferred.get(slot) is not None and not is_absent(call, defn, slot)
     }
     graph.op(call.op, inputs, outputs, op.attrs, op.source)
     graph.results = [var for vars in outputs.values() for var in vars]
     return graph, feed, list(outputs)
 
 
-def _is_absent(call: Call, defn: OpDef, slot: str) -> bool:
+def is_absent(call: Call, defn: OpDef, slot: str) -> bool:
     """Whether a slot is the gradient of an input that was not passed."""
     variable = slot.removesuffix(GRAD)
     return slot.endswith(GRAD) and variable in defn.inputs() and variable not in call.values
