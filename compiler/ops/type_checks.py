@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Dim, Size
+from compiler.ir.opdef.size_comparison import differ as differ  # read from here by ops
+from compiler.ir.opdef.size_comparison import shapes_differ
 from compiler.ir.types import DType, Shape, TensorType
-
-
-def differ(a: Size, b: Size) -> bool:
-    """True if two sizes are known to differ: two numbers, or two declared names.
-
-    >>> differ(3, 4), differ(3, 3), differ(Dim.named("N"), Dim.named("M"))
-    (True, False, True)
-    """
-    return a != b and _is_plain(a) == _is_plain(b) != ""
-
-
-def _is_plain(size: Size) -> str:
-    """The kind of a plain size; empty for unknown and computed ones."""
-    if isinstance(size, int):
-        return "number"
-    return "name" if size.known and size == Dim.named(size.names[0]) else ""
 
 
 def shown(**types: TensorType) -> str:
@@ -44,8 +29,7 @@ def require_same_shape(op: str, **types: TensorType) -> None:
     """Raise ShapeError unless all inputs may have one shape."""
     first, *rest = types.values()
     for other in rest:
-        sizes = zip(first.shape, other.shape, strict=False)
-        if first.rank != other.rank or any(differ(a, b) for a, b in sizes):
+        if shapes_differ(first, other):
             raise ShapeError(f"{op}: {shown(**types)} must have one shape")
 
 

@@ -49,6 +49,8 @@ class Traits:
     """
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` in addition to `W`."""
+    x_shape_axis: ClassVar[int] = 0
+    """The axis of size 0 of an output XShape, 0 or -1; its other sizes are those of X."""
     no_kernel_reason: ClassVar[str] = ""
     """Why the op has no device kernel by design (host fallback); empty if it may have one."""
 

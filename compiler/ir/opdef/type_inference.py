@@ -13,6 +13,7 @@ from typing import Any
 from compiler.errors import BadAttribute, CompileError, MissingSlot, ShapeError, did_you_mean
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef.definition import GradOp, OpDef, Slot, find, listed
+from compiler.ir.opdef.gradient_operands import check_gradient_operands
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.limits import MAX_BYTES, MAX_RANK
@@ -92,7 +93,8 @@ def infer_types(
     """
     try:
         _check_key_index(defn, types)
-        _check_forward(defn, types)
+        if isinstance(defn, GradOp):
+            check_gradient_operands(defn, types)
         inferred = defn.declared_types(types) if declared else defn.infer_types(types)
         _check_sizes(defn, inferred)
         return inferred
@@ -128,32 +130,6 @@ def _check_key_index(defn: OpDef, types: Mapping[str, Any]) -> None:
         raise BadAttribute(
             f"{defn.kind}: attribute 'place' is {place}, expected an index into the {count} keys"
         )
-
-
-def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
-    """Infer the forward op of a gradient op, if the gradient op has all of its inputs.
-
-    Raises ShapeError if a gradient has another shape than its output.
-    """
-    if not isinstance(defn, GradOp):
-        return
-    slots = defn.forward.inputs()
-    needed = [slot for slot in slots.values() if not slot.optional]
-    if not slots.keys() <= defn.inputs().keys() or not all(types.get(s.name) for s in needed):
-        return
-    inferred = defn.origin.infer_types({slot: types.get(slot) for slot in slots})
-    for slot, found in inferred.items():
-        pairs = zip(listed(found), listed(types.get(slot + GRAD)), strict=False)
-        for output, gradient in pairs:
-            if output is not None and gradient is not None and _shapes_differ(output, gradient):
-                raise ShapeError(f"{defn.kind}: {slot}{GRAD} is {gradient}, expected {output}")
-
-
-def _shapes_differ(output: TensorType, gradient: TensorType) -> bool:
-    """Return whether a gradient has another rank than its variable, or another known size."""
-    sizes = zip(output.shape, gradient.shape, strict=False)
-    differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
-    return output.rank != gradient.rank or differ
 
 
 def _rejected_inputs(defn: OpDef, types: Mapping[str, Any]) -> str:

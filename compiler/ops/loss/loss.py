@@ -192,6 +192,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     XShape = writes()
     MatchX = writes(shares_lod=False)
     ignore_index = attr(-100)
+    x_shape_axis = -1
 
     def infer(self, X: TensorType, Label: TensorType) -> dict[str, TensorType]:
         require_label_a_row(self.kind, X, Label)

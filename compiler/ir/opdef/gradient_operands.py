@@ -1,0 +1,62 @@
+"""Checks that the operands of a gradient op belong together.
+
+A gradient op reads inputs of its forward op, outputs that the forward op computed, and gradients of
+outputs. The outputs, and the gradients, have the shapes that the forward op infers from its inputs;
+an output and its gradient have one shape. Kernels of gradients rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef.definition import GradOp, listed
+from compiler.ir.opdef.size_comparison import differ, shapes_differ
+from compiler.ir.opdef.slots import Slot
+from compiler.ir.program import GRAD
+from compiler.ir.types import TensorType
+
+X_SHAPE = "XShape"
+"""An output without elements, with the sizes of X, which gradients read in place of X."""
+
+
+def check_gradient_operands(defn: GradOp, types: Mapping[str, Any]) -> None:
+    """Raise ShapeError if an operand of a gradient op has another shape than in the forward op."""
+    inferred = _inferred(defn, types)
+    for slot in (each for each in defn.forward.outputs().values() if not each.companion):
+        expected = inferred.get(slot.name) or types.get(slot.name)
+        for name in (slot.name, slot.name + GRAD):
+            pairs = zip(listed(expected), listed(types.get(name)), strict=False)
+            for place, (output, given) in enumerate(pairs):
+                if output is not None and given is not None and shapes_differ(output, given):
+                    index = f"[{place}]" if slot.many else ""
+                    raise ShapeError(f"{defn.kind}: {name}{index} is {given}, expected {output}")
+
+
+def _inferred(defn: GradOp, types: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Infer the forward op's outputs; nothing if the gradient op lacks inputs they depend on."""
+    known = {**types, **_inputs_by_x_shape(defn, types)}
+    inputs = defn.forward.inputs()
+    if any(_is_missing(slot, known, defn) for slot in inputs.values()):
+        return {}
+    return defn.origin.infer_types({slot: known.get(slot) for slot in inputs})
+
+
+def _is_missing(slot: Slot, types: Mapping[str, Any], defn: GradOp) -> bool:
+    """Return whether a gradient op lacks an input of its forward op that sizes depend on."""
+    if types.get(slot.name):
+        return False
+    is_unread = slot.name not in defn.slots
+    return not slot.optional or slot.needed or (is_unread and slot.no_grad)
+
+
+def _inputs_by_x_shape(defn: GradOp, types: Mapping[str, Any]) -> dict[str, TensorType]:
+    """Return the type of the input X that XShape stands for; ShapeError if it cannot be one."""
+    given = types.get(X_SHAPE)
+    if given is None or types.get("X") is not None or X_SHAPE not in defn.forward.outputs():
+        return {}
+    axis = defn.forward.x_shape_axis
+    if not given.rank or differ(given.shape[axis], 0):
+        raise ShapeError(f"{defn.kind}: {X_SHAPE} is {given}, expected 0 on axis {axis}")
+    return {"X": given.with_shape(given.shape[:-1] if axis else given.shape[1:])}

@@ -1,0 +1,85 @@
+"""Operands of a gradient op that do not have the shapes of its forward op are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Dim
+from compiler.ir.opdef import find
+from compiler.ir.opdef.type_inference import infer_types
+from compiler.ir.program import OpDesc
+from compiler.ir.types import DType, TensorType
+
+N, M = Dim.named("N"), Dim.named("M")
+Sizes = tuple[Any, ...]
+
+
+def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
+    types = {
+        slot.replace("d_", "") + "@GRAD" * slot.startswith("d_"): TensorType(
+            DType.INT64 if slot in ("Indices", "Label") else DType.FP32, shape
+        )
+        for slot, shape in shapes.items()
+    }
+    return infer_types(find(op)(attrs), types, OpDesc(op, {}, {}, attrs, "model.py:7"))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes", "message"),
+    [
+        (
+            "flatten2_grad",
+            {"axis": 0},
+            {"XShape": (0, 100_000), "d_Out": (1, 2)},
+            "flatten2_grad: Out@GRAD is f32[1, 2], expected f32[1, 100000]",
+        ),
+        (
+            "transpose2_grad",
+            {"axis": [1, 0]},
+            {"XShape": (3, 2, 5), "d_Out": (5, 2)},
+            "XShape is f32[3, 2, 5], expected 0 on axis 0",
+        ),
+        (
+            "cross_entropy_grad2",
+            {},
+            {"Label": (3, 1), "MatchX": (2, 1), "XShape": (3, 4, 0), "d_Y": (3, 1)},
+            "MatchX is f32[2, 1], expected f32[3, 1]",
+        ),
+        (
+            "argsort_grad",
+            {"axis": 1},
+            {"X": (100, 4), "Indices": (100, 4), "d_Out": (1, 4)},
+            "Out@GRAD is f32[1, 4], expected f32[100, 4]",
+        ),
+        (
+            "reduce_min_grad",
+            {"dim": [1]},
+            {"X": (3, 4), "Out": (2,), "d_Out": (3,)},
+            "Out is f32[2], expected f32[3]",
+        ),
+        ("softmax_grad", {}, {"Out": (3, 4), "d_Out": (3, 5)}, "Out@GRAD is f32[3, 5], expected"),
+        ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (M, 4)}, "Out@GRAD is f32[M, 4], expected"),
+        ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (4,)}, "Out@GRAD is f32[4], expected f32[N"),
+    ],
+)
+def test_a_wrong_shape_is_refused(
+    op: str, attrs: dict[str, Any], shapes: dict[str, Sizes], message: str
+) -> None:
+    with pytest.raises(ShapeError) as caught:
+        inferred(op, attrs, **shapes)
+    assert message in str(caught.value)
+    assert "model.py:7" in str(caught.value)
+
+
+def test_unknown_sizes_are_accepted() -> None:
+    found = inferred("softmax_grad", {}, Out=(UNKNOWN, 4), d_Out=(N, 4))
+    assert found["X@GRAD"].shape == (UNKNOWN, 4)
+
+
+def test_sizes_that_a_missing_input_decides_are_not_inferred() -> None:
+    """The forward op may have read its shape from a tensor, which the gradient op lacks."""
+    found = inferred("expand_v2_grad", {}, X=(5, 1), d_Out=(5, 7))
+    assert found["X@GRAD"].shape == (5, 1)
