@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.attacks import attributes, models, programs, saves, strings, values, wire
+from bench.attacks import attributes, models, programs, saves, shapes, strings, values, wire
 
 ATTACKS: dict[str, Callable[[Sequence[str]], int]] = {
     "strings": strings.main,
@@ -21,6 +21,7 @@ ATTACKS: dict[str, Callable[[Sequence[str]], int]] = {
     "saves": saves.main,
     "programs": programs.main,
     "attributes": attributes.main,
+    "shapes": shapes.main,
     "values": values.main,
     "wire": wire.main,
 }

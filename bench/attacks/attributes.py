@@ -2,8 +2,9 @@
 
 Every attribute of the samples of every op, and of their gradient ops, is set to extreme values.
 Each call is inferred, compiled for a target and run in a child process with limits of memory and
-time. Its result must equal that of the op's reference implementation. Everything else fails: an
-error of another type than the project's, a crash, a hang, a difference. Exit code 1 if one does.
+time; native kernels check the bounds of every load and store. Its result must equal that of the
+op's reference implementation. Everything else fails: an error of another type than the project's,
+an access out of bounds, a crash, a hang, a difference. Exit code 1 if one does.
 """
 
 from __future__ import annotations
@@ -32,20 +33,23 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
+from compiler.options import Options
 from compiler.tracebacks import unfiltered
+from runtime.errors import OutOfBounds
 
-RESULT, LARGE, REFUSED, TYPED, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (
-    "result", "large", "data refused", "typed error", "untyped error", "differs", "crash", "hang",
+RESULT, LARGE, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (
+    "result", "large", "data refused", "typed error", "out of bounds", "untyped error", "differs",
+    "crash", "hang",
 )  # fmt: skip
 ALLOWED = (RESULT, LARGE, REFUSED, TYPED)
-MOST_BYTES = {"numpy": 1 << 20, "triton": 1 << 15}
+MOST_BYTES = {"numpy": 1 << 20, "native": 1 << 20, "triton": 1 << 15}
 """Maximum bytes of outputs for a case to be run; `large` ones are only compiled.
 
 `data refused` counts results that are not compared because the data do not match the attributes:
 the reference implementation rejects them, or a gradient op reads outputs of its forward op that
 do not exist with these attributes. Kernels do not check data.
 """
-TARGETS = ("numpy", "triton")
+TARGETS = ("numpy", "native", "triton")
 SOURCE = "model.py:7"
 
 
@@ -66,6 +70,8 @@ def attempt(case: Case, target: str) -> Outcome:
     """Infer, compile and run a case in this process."""
     try:
         return _compared(case, target)
+    except OutOfBounds as error:
+        return Outcome(BOUNDS, str(error))
     except CompileError as error:
         return Outcome(TYPED, f"{type(error).__name__}: {error}")
     except FAULTS as error:
@@ -78,8 +84,9 @@ def _compared(case: Case, target: str) -> Outcome:
     op = OpDesc(case.call.op, {}, {}, case.attrs, SOURCE)
     defn = bind(op)
     graph, feed, fetched = _graph(case.call, defn, op)
-    place = runtime.CPUPlace() if target == "numpy" else runtime.CUDAPlace(0)
-    compute = runtime.load(compile_graph(graph, target=target).module, place)
+    place = runtime.CUDAPlace(0) if target == "triton" else runtime.CPUPlace()
+    options = Options(check=int(target == "native"))
+    compute = runtime.load(compile_graph(graph, target=target, options=options).module, place)
     if any(_bytes(var) > MOST_BYTES[target] for var in graph.results):
         return Outcome(LARGE)
     found = compute(feed)
@@ -172,7 +179,7 @@ def report(target: str, chosen: Sequence[Case], outcomes: Sequence[Outcome], sho
 def main(arguments: Sequence[str]) -> int:
     """Run the attack; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="attack.py attributes", description=__doc__)
-    parser.add_argument("--target", choices=TARGETS, action="append", help="default: both")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
     parser.add_argument("--only", help="ops whose name contains this")
     parser.add_argument("--every", type=int, default=1, help="take every n-th case (%(default)s)")
     parser.add_argument("--samples", type=int, default=1, help="samples of an op (%(default)s)")
