@@ -22,39 +22,34 @@ from compiler.ir.types import Array
 from compiler.plan import Place, PlannedOp, Step, Value
 
 
-def expect_offsets(offsets: Array, end: int, what: str, items: str) -> None:
+def expect_offsets(
+    offsets: Array, end: int, what: str, items: str, checked: list[bytes] | None = None
+) -> None:
     """Raise ValueError unless offsets, int64 [count + 1], start at 0, never decrease, and end at
     `end`, the number of `items`; `what` names the offsets.
+
+    The bytes of valid ones are stored in `checked`: steps with the same offsets only compare them.
     """
-    if (
-        len(offsets)
-        and offsets[0] == 0
-        and offsets[-1] == end
-        and b"\1" not in (offsets[1:] < offsets[:-1]).tobytes()  # faster than `any` on a few
-    ):
-        return
+    falls = (offsets[1:] < offsets[:-1]).any()
+    if not len(offsets) or falls or offsets[0] != 0 or offsets[-1] != end:
+        raise ValueError(
+            f"the LoD offsets {what!r} {fault_of(offsets)}: expected offsets that start at 0, "
+            f"never decrease and end at {end}, the number of {items}"
+        )
+    if checked is not None:
+        checked[0] = offsets.tobytes()
+
+
+def fault_of(offsets: Array) -> str:
+    """What is wrong with offsets, or where they end."""
+    if not len(offsets):
+        return "are empty"
+    if offsets[0] != 0:
+        return f"start at {offsets[0]}"
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
-    if not len(offsets) or offsets[0] != 0:
-        fault = f"start at {offsets[0]}" if len(offsets) else "are empty"
-    elif len(falls):
-        fault = f"fall from {offsets[falls[0]]} to {offsets[falls[0] + 1]} at index {falls[0] + 1}"
-    else:
-        fault = f"end at {offsets[-1]}"
-    raise ValueError(
-        f"the LoD offsets {what!r} {fault}: expected offsets that start at 0, never decrease and "
-        f"end at {end}, the number of {items}"
-    )
-
-
-def expect_fed_offsets(
-    offsets: Array, end: int, what: str, items: str, checked: list[Array | None]
-) -> None:
-    """Check fed offsets as `expect_offsets` does, and store an array that nobody can write into
-    in `checked`, so that it is checked only once.
-    """
-    expect_offsets(offsets, end, what, items)
-    flags = offsets.flags
-    checked[0] = offsets if flags.owndata and not flags.writeable else None
+    if len(falls):
+        return f"fall from {offsets[falls[0]]} to {offsets[falls[0] + 1]} at index {falls[0] + 1}"
+    return f"end at {offsets[-1]}"
 
 
 @dataclass(frozen=True)
@@ -194,9 +189,9 @@ def _check(frame: Frame, op: PlannedOp, divided: Divided, end: End) -> None:
             frame.line(f"{frame.function(expect_offsets)}({given})")
             return
         checked = frame.names.make("checked")
-        frame.setup.line(f"{checked} = [None]")
-        frame.line(f"if {name} is not {checked}[0] or {name}.flags.writeable:")
-        frame.line(f"    {frame.function(expect_fed_offsets)}({given}, {checked})")
+        frame.setup.line(f"{checked} = [b'']")
+        frame.line(f"if {name}.tobytes() != {checked}[0]:")
+        frame.line(f"    {frame.function(expect_offsets)}({given}, {checked})")
 
 
 def _home(value: Value) -> Home:
