@@ -26,7 +26,6 @@ MACHINE = ("registers", "bits")
 """What literals may be compared with: properties of machines and types."""
 
 CONSTANTS: Mapping[str, str] = {
-    "compiler.codegen.ahead.kernel_cache._LARGEST": LIMIT,
     "compiler.codegen.ahead.pool._MOST": "the most processes that compile",
     "compiler.codegen.native.bounds.accesses._MOST_LANES": LIMIT,
     "compiler.codegen.native.bounds.instrument.RECORD": "bytes of a record of an access",
