@@ -14,6 +14,7 @@ from compiler.errors import BadAttribute, CompileError, MissingSlot, ShapeError,
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef.definition import GradOp, OpDef, Slot, find, listed
 from compiler.ir.opdef.gradient_operands import check_gradient_operands
+from compiler.ir.opdef.size_comparison import differ
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.limits import MAX_BYTES, MAX_RANK
@@ -93,6 +94,7 @@ def infer_types(
     """
     try:
         _check_key_index(defn, types)
+        _check_companions(defn, types)
         if isinstance(defn, GradOp):
             check_gradient_operands(defn, types)
         inferred = defn.declared_types(types) if declared else defn.infer_types(types)
@@ -130,6 +132,20 @@ def _check_key_index(defn: OpDef, types: Mapping[str, Any]) -> None:
         raise BadAttribute(
             f"{defn.kind}: attribute 'place' is {place}, expected an index into the {count} keys"
         )
+
+
+def _check_companions(defn: OpDef, types: Mapping[str, Any]) -> None:
+    """Raise ShapeError unless sparse values have a row index each, and offsets are vectors."""
+    for slot in (each for each in defn.inputs().values() if each.companion in ("lod", "rows")):
+        for type in (each for each in listed(types.get(slot.name)) if each is not None):
+            if type.rank != 1 or (type.shape[0] == 0 and slot.companion == "lod"):
+                raise ShapeError(f"{defn.kind}: {slot.name} is {type}, expected a vector")
+        if slot.companion == "rows" and types.get(slot.name):
+            pairs = zip(listed(types[slot.name]), listed(types.get(slot.of)), strict=False)
+            for rows, values in pairs:
+                if rows and values and (not values.rank or differ(rows.shape[0], values.shape[0])):
+                    found = f"{slot.of} is {values} and {slot.name} {rows}"
+                    raise ShapeError(f"{defn.kind}: {found}, expected an index for each row")
 
 
 def _rejected_inputs(defn: OpDef, types: Mapping[str, Any]) -> str:
