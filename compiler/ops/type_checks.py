@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef.size_comparison import differ as differ  # read from here by ops
-from compiler.ir.opdef.size_comparison import shapes_differ
+from compiler.ir.opdef.size_comparison import differ, shapes_differ
 from compiler.ir.types import DType, Shape, TensorType
 
 
@@ -31,6 +30,20 @@ def require_same_shape(op: str, **types: TensorType) -> None:
     for other in rest:
         if shapes_differ(first, other):
             raise ShapeError(f"{op}: {shown(**types)} must have one shape")
+
+
+def require_same_count(op: str, **types: TensorType) -> None:
+    """Raise ShapeError if two inputs are known to have other numbers of elements."""
+    first, *rest = types.values()
+    if any(differ(first.numel, other.numel) for other in rest):
+        raise ShapeError(f"{op}: {shown(**types)} must have as many elements")
+
+
+def require_scalar(op: str, **types: TensorType) -> None:
+    """Raise ShapeError for an input that is known to have other than one element."""
+    for slot, type in types.items():
+        if differ(type.numel, 1):
+            raise ShapeError(f"{op}: {slot} is {type}, expected one element")
 
 
 def require_dtype(op: str, slot: str, type: TensorType, *allowed: DType) -> None:

@@ -12,7 +12,9 @@ from compiler.ir.opdef.attribute_bounds import FINITE, WIDE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shape.random import normal_numbers
-from compiler.ops.type_checks import require_same_dtype, require_same_shape
+from compiler.ops.type_checks import require_same_dtype, require_same_shape, require_scalar
+
+_MOMENTS = ("Moment1", "Moment2", "Velocity")
 
 
 class WholeUpdate(Whole):
@@ -26,7 +28,9 @@ class WholeUpdate(Whole):
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """The types of the overwritten values; ShapeError if Grad and Param differ in type."""
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
-        require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
+        moments = {slot: types[slot] for slot in _MOMENTS if slot in types}
+        require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"], **moments)
+        require_scalar(self.kind, LearningRate=types["LearningRate"])
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
 
 
@@ -212,6 +216,7 @@ class AverageAccumulates(Whole, op="average_accumulates"):
         sums: dict[str, TensorType] = {slot: types[slot] for slot in types if "sum" in slot}
         require_same_dtype(self.kind, param=types["param"], **sums)
         require_same_shape(self.kind, param=types["param"], **sums)
+        require_scalar(self.kind, **{slot: types[slot] for slot in types if "num" in slot})
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
 
     def numpy(
