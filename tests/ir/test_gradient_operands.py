@@ -1,4 +1,4 @@
-"""Operands of a gradient op that do not have the shapes of its forward op are refused."""
+"""Operands that do not belong together are refused: of gradient ops, by their forward op's shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sizes = tuple[Any, ...]
 def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
     types = {
         slot.replace("d_", "") + "@GRAD" * slot.startswith("d_"): TensorType(
-            DType.INT64 if slot in ("Indices", "Label") else DType.FP32, shape
+            DType.INT64 if slot in ("Indices", "Label", "X_rows") else DType.FP32, shape
         )
         for slot, shape in shapes.items()
     }
@@ -59,6 +59,45 @@ def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
             {"dim": [1]},
             {"X": (3, 4), "Out": (2,), "d_Out": (3,)},
             "Out is f32[2], expected f32[3]",
+        ),
+        (
+            "top_k_grad",
+            {"k": 2},
+            {"X": (100, 4), "Indices": (100, 2), "d_Out": (1, 2)},
+            "Indices i64[100, 2] and Out@GRAD f32[1, 2] and a selection of X f32[100, 2] must",
+        ),
+        (
+            "reshape2_grad",
+            {"shape": [6]},
+            {"XShape": (0, 2, 4), "d_Out": (6,)},
+            "X f32[2, 4] and Out@GRAD f32[6] must have as many elements",
+        ),
+        (
+            "batch_norm_grad",
+            {},
+            {"X": (2, 3, 4, 4), "Scale": (3,), "Bias": (3,), "SavedMean": (2,)}
+            | {"SavedVariance": (3,), "d_Y": (2, 3, 4, 4)},
+            "SavedMean is f32[2], expected f32[3]",
+        ),
+        (
+            "softmax_with_cross_entropy_grad",
+            {},
+            {"Label": (2, 1), "Softmax": (3, 4), "d_Loss": (3, 1)},
+            "Label i64[2, 1]",
+        ),
+        (
+            "clip_by_norm_rows",
+            {"max_norm": 1.0},
+            {"X": (5, 3), "X_rows": (4,)},
+            "X is f32[5, 3] and X_rows i64[4], expected an index for each row",
+        ),
+        (
+            "lamb",
+            {"weight_decay": 0.1},
+            dict.fromkeys(("Param", "Grad", "Moment2"), (3, 4))
+            | dict.fromkeys(("LearningRate", "Beta1Pow", "Beta2Pow"), (1,))
+            | {"Moment1": (4, 4)},
+            "Moment1 f32[4, 4]",
         ),
         ("softmax_grad", {}, {"Out": (3, 4), "d_Out": (3, 5)}, "Out@GRAD is f32[3, 5], expected"),
         ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (M, 4)}, "Out@GRAD is f32[M, 4], expected"),

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef.definition import GradOp, listed
+from compiler.ir.opdef.bodies import parameters, slot_of
+from compiler.ir.opdef.definition import GradOp, OpDef, listed
 from compiler.ir.opdef.size_comparison import differ, shapes_differ
 from compiler.ir.opdef.slots import Slot
 from compiler.ir.program import GRAD
@@ -36,19 +37,25 @@ def check_gradient_operands(defn: GradOp, types: Mapping[str, Any]) -> None:
 
 def _inferred(defn: GradOp, types: Mapping[str, Any]) -> Mapping[str, Any]:
     """Infer the forward op's outputs; nothing if the gradient op lacks inputs they depend on."""
-    known = {**types, **_inputs_by_x_shape(defn, types)}
+    known = {**types, **_inputs_by_x_shape(defn, types), **_inputs_by_likeness(defn, types)}
     inputs = defn.forward.inputs()
-    if any(_is_missing(slot, known, defn) for slot in inputs.values()):
+    if any(_is_missing(inputs[name], known, defn) for name in _inferred_from(defn.forward)):
         return {}
     return defn.origin.infer_types({slot: known.get(slot) for slot in inputs})
+
+
+def _inferred_from(forward: type[OpDef]) -> list[str]:
+    """Return the inputs that an op's outputs are inferred from."""
+    if forward.infer_types is not OpDef.infer_types:
+        return list(forward.inputs())
+    return [slot_of(name) for name, _ in parameters(forward, "infer")]
 
 
 def _is_missing(slot: Slot, types: Mapping[str, Any], defn: GradOp) -> bool:
     """Return whether a gradient op lacks an input of its forward op that sizes depend on."""
     if types.get(slot.name):
         return False
-    is_unread = slot.name not in defn.slots
-    return not slot.optional or slot.needed or (is_unread and slot.no_grad)
+    return not slot.optional or slot.needed or (slot.name not in defn.slots and slot.no_grad)
 
 
 def _inputs_by_x_shape(defn: GradOp, types: Mapping[str, Any]) -> dict[str, TensorType]:
@@ -60,3 +67,9 @@ def _inputs_by_x_shape(defn: GradOp, types: Mapping[str, Any]) -> dict[str, Tens
     if not given.rank or differ(given.shape[axis], 0):
         raise ShapeError(f"{defn.kind}: {X_SHAPE} is {given}, expected 0 on axis {axis}")
     return {"X": given.with_shape(given.shape[:-1] if axis else given.shape[1:])}
+
+
+def _inputs_by_likeness(defn: GradOp, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the types of inputs that the gradient op lacks, by operands of the same shape."""
+    pairs = defn.forward.grad_like.items()
+    return {slot: types[like] for slot, like in pairs if slot not in defn.slots and types.get(like)}

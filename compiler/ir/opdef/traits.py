@@ -51,6 +51,8 @@ class Traits:
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` in addition to `W`."""
     x_shape_axis: ClassVar[int] = 0
     """The axis of size 0 of an output XShape, 0 or -1; its other sizes are those of X."""
+    grad_like: ClassVar[Mapping[str, str]] = {}
+    """Inputs that the gradient op lacks, each with an operand that it has of the same shape."""
     no_kernel_reason: ClassVar[str] = ""
     """Why the op has no device kernel by design (host fallback); empty if it may have one."""
 

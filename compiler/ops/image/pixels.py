@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -47,8 +50,11 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         return X.with_shape(in_layout(self.data_format, shape))
 
     def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
+        require_images(f"{self.kind}_grad", "Out@GRAD", d_Out)
         times = self.upscale_factor
         batch, channels, height, width = channels_first(self.data_format, d_Out.shape)
+        for what, size in (("rows", height), ("columns", width)):
+            require_divisible(f"{self.kind}_grad", d_Out, what, size, times)
         shape = (batch, channels * times * times, height // times, width // times)
         return {"X": d_Out.with_shape(in_layout(self.data_format, shape))}
 
@@ -101,6 +107,8 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     """
 
     lod_source = ""
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Out = writes()
@@ -200,6 +208,8 @@ class TemporalShift(OpDef, op="temporal_shift"):
     from the previous frame, as many from the next, 0 where there is none; the others are copied.
     Reference: temporal_shift_op.cc.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Out = writes()

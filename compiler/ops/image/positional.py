@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     X is [N, T, D] with D even, or sequences [total, D], in which positions count from the start of
     each. Reference: add_position_encoding_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     X_lod = reads_lod("X", optional=True)

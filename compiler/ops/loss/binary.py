@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, required, writes
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
@@ -99,6 +99,8 @@ class ModifiedHuberLoss(SameTypePointwise, op="modified_huber_loss"):
 
     Reference: modified_huber_loss_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "IntermediateVal"}
 
     X = reads()
     Y = reads(no_grad=True)

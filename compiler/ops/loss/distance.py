@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -30,6 +33,8 @@ class HuberLoss(SameTypePointwise, op="huber_loss"):
 
     Reference: huber_loss_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Residual", "Y": "Residual"}
 
     X = reads()
     Y = reads()
@@ -64,6 +69,8 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
     """
 
     lod_source = ""
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Diff", "Y": "Diff"}
 
     X = reads()
     Y = reads()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -26,6 +29,8 @@ class LabelSmooth(OpDef, op="label_smooth"):
 
     X is [..., classes], PriorDist has one number per class. Reference: label_smooth_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     PriorDist = reads(optional=True, no_grad=True)

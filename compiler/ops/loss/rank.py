@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -74,6 +74,8 @@ class MarginRankLoss(SameTypePointwise, op="margin_rank_loss"):
     """
 
     lod_source = ""
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X1": "Label", "X2": "Label"}
 
     X1 = reads()
     X2 = reads()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute
@@ -26,6 +29,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     in `softmax`, logits are clamped to 64 below the maximum. `use_softmax` (Paddle 2) must be True.
     Reference: softmax_with_cross_entropy_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"Logits": "Softmax"}
 
     Logits = reads()
     Label = reads(no_grad=True)

@@ -20,7 +20,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as sort_kernels
 from compiler.ops.math.reduce import element_type
 from compiler.ops.shared_kernels import split_at
-from compiler.ops.type_checks import require_dtype
+from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
 
 def argsort_along(X: Array, axis: int, descending: bool) -> Array:
@@ -70,6 +70,19 @@ def both_outputs(
     return Out or k.scratch(shape, X.type.dtype), Indices or k.scratch(shape, DType.INT64)
 
 
+def expect_selected(
+    op: str, X: TensorType, Indices: TensorType, d_Out: TensorType, axis: int
+) -> None:
+    """Raise ShapeError unless Indices and d_Out have the shape of a selection of X on an axis."""
+    if not X.rank or Indices.rank != X.rank:
+        raise ShapeError(f"{op}: {shown(X=X, Indices=Indices)} must have one rank, from 1 up")
+    sizes = list(X.shape)
+    sizes[axis] = Indices.shape[axis]
+    require_same_shape(
+        op, **{"Indices": Indices, "Out@GRAD": d_Out, "a selection of X": X.with_shape(sizes)}
+    )
+
+
 class TopK(OpDef, op="top_k"):
     """Out = the `k` largest values along the last axis, in descending order, and their Indices.
 
@@ -91,6 +104,12 @@ class TopK(OpDef, op="top_k"):
 
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
         return top_values(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
+
+    def infer_grad(
+        self, X: TensorType, Indices: TensorType, d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        expect_selected("top_k_grad", X, Indices, d_Out, -1)
+        return {"X": X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scatter_along(d_Out, Indices, X, -1)}
@@ -163,8 +182,11 @@ class TopKV2(OpDef, op="top_k_v2"):
         count = self.k if K is None else int(K.reshape(-1)[0])
         return top_values(X, count, self.axis, self.largest)
 
-    def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, X: TensorType, Indices: TensorType, d_Out: TensorType
+    ) -> dict[str, TensorType]:
         check_axis(self.kind, X, self.axis)
+        expect_selected("top_k_v2_grad", X, Indices, d_Out, self.axis)
         return {"X": X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute
@@ -128,6 +131,8 @@ class AffineChannel(OpDef, op="affine_channel"):
     X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C].
     Reference: affine_channel_op.cc.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"Bias": "Scale"}
 
     X = reads()
     Scale = reads()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -31,6 +34,12 @@ class DataNorm(OpDef, op="data_norm"):
     sums are the increments by the batch: its size, its sum, and its squares around the mean,
     averaged over the rows if there are slots. Reference: data_norm_op.cc.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {
+        "BatchSize": "Means",
+        "BatchSum": "Means",
+        "BatchSquareSum": "Means",
+    }
 
     X = reads()
     BatchSize = reads()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -174,6 +177,8 @@ class GroupNorm(OpDef, op="group_norm"):
     """
 
     is_cheap = True
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Y"}
 
     X = reads()
     Scale = reads(optional=True)

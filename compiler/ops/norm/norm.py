@@ -47,6 +47,15 @@ class Layouts(OpDef):
         """Return the axis of the channels."""
         return rank - 1 if is_channels_last(self.data_layout) else 1
 
+    def expect_vectors(self, X: TensorType, **vectors: TensorType) -> None:
+        """Raise ShapeError unless vectors are [C], float32 if X is half precision."""
+        channels = X.shape[self.channel_axis(X.rank)]
+        wide = DType.FP32 if X.dtype in HALVES else X.dtype
+        for slot, vector in vectors.items():
+            if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != wide:
+                found = shown(X=X, **{slot: vector})
+                raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
+
     def npc(self, k: SourceBuilder, X: Operand) -> str:
         """Return an expression for X as [N, positions, C]."""
         axis = self.channel_axis(X.type.rank)
@@ -73,6 +82,8 @@ class BatchNormalisation(Layouts):
     Y. A channel of one value has no variance: in training Y = X then, with no gradient for Scale
     and Bias. ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Y", "Mean": "Scale", "Variance": "Scale"}
 
     X = reads()
     Scale = reads()
@@ -103,13 +114,7 @@ class BatchNormalisation(Layouts):
     ) -> dict[str, TensorType]:
         if X.rank < 2 or not X.dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
-        channels = X.shape[self.channel_axis(X.rank)]
-        wide = DType.FP32 if X.dtype in HALVES else X.dtype
-        vectors = {"Scale": Scale, "Bias": Bias, "Mean": Mean, "Variance": Variance}
-        for slot, vector in vectors.items():
-            if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != wide:
-                found = shown(X=X, **{slot: vector})
-                raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
+        self.expect_vectors(X, Scale=Scale, Bias=Bias, Mean=Mean, Variance=Variance)
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)
         kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
         return {"Y": X, **kept, **saved}
@@ -312,7 +317,16 @@ class BatchNormRecomputed(Layouts, op="batch_norm_again"):
     frozen = attr(False)
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(
+        self,
+        X: TensorType,
+        Scale: TensorType,
+        Bias: TensorType,
+        SavedMean: TensorType,
+        SavedVariance: TensorType,
+    ) -> TensorType:
+        saved = {"SavedMean": SavedMean, "SavedVariance": SavedVariance}
+        self.expect_vectors(X, Scale=Scale, Bias=Bias, **saved)
         return X
 
     def numpy(

@@ -21,7 +21,7 @@ from compiler.ops.sequence.sequence import (
 )
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.shared_kernels import add_rows, copy, fill, gather_slices
-from compiler.ops.type_checks import differ, shown
+from compiler.ops.type_checks import differ, require_same_shape, shown
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
@@ -250,6 +250,10 @@ class LodReset(OpDef, op="lod_reset"):
             "Out": X,
             "Out_lod": new_levels(X_lod, Y, Y_lod, self.target_lod, self.append, len(X)),
         }
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        require_same_shape("lod_reset_grad", **{"X": X, "Out@GRAD": d_Out})
+        return {"X": X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}

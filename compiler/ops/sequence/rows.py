@@ -24,7 +24,7 @@ from compiler.ops.sequence.sequence import (
 )
 from compiler.ops.sequence.sequence_kernels import move_rows
 from compiler.ops.shared_kernels import copy, fill, gather_slices
-from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
+from compiler.ops.type_checks import differ, require_dtype, require_same_count, require_same_dtype
 
 
 def interleaved_rows(lods: list[Array]) -> Array:
@@ -278,6 +278,10 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
     def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
         offsets = reshaped_offsets(X_lod[0], X.shape[1], self.new_dim)
         return {"Out": X.reshape(-1, self.new_dim), "Out_lod": [offsets]}
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        require_same_count("sequence_reshape_grad", **{"X": X, "Out@GRAD": d_Out})
+        return {"X": X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": reshaped(d_Out, X)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -163,6 +164,8 @@ class TrilTriu(OpDef, op="tril_triu"):
 
     Reference: tril_triu_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Out = writes()

@@ -7,7 +7,7 @@ recomputes the mask instead of loading it, and both can be fused with neighbouri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Dropout(OpDef, op="dropout"):
     """
 
     is_random = True
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Seed = reads(optional=True, no_grad=True)

@@ -6,7 +6,8 @@ bounds there.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -221,6 +222,8 @@ class Scatter(OpDef, op="scatter"):
     """
 
     lod_source = ""
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Ids = reads(no_grad=True)

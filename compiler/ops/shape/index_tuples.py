@@ -6,6 +6,9 @@ bounds there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import ShapeError
@@ -90,6 +93,8 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
 
     Reference: scatter_nd_add_op.h.
     """
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Index = reads(no_grad=True)

@@ -26,7 +26,7 @@ from compiler.ops.math.axes import (
     unknown_shape,
 )
 from compiler.ops.shared_kernels import copy
-from compiler.ops.type_checks import differ
+from compiler.ops.type_checks import differ, require_same_count
 
 
 class SameElements(OpDef):
@@ -65,6 +65,12 @@ class SameElements(OpDef):
 class GradientByX:
     """The gradient of the first version, with the shape taken from X."""
 
+    kind: str
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        require_same_count(f"{self.kind}_grad", **{"X": X, "Out@GRAD": d_Out})
+        return {"X": X}
+
     def grad(self, X: Shape, d_Out: Value) -> dict[str, Value]:
         return {"X": d_Out.reshape(X)}
 
@@ -72,8 +78,12 @@ class GradientByX:
 class GradientByXShape:
     """The gradient of the later version, with the shape taken from XShape."""
 
+    kind: str
+
     def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": d_Out.with_shape(XShape.shape[1:])}
+        X = d_Out.with_shape(XShape.shape[1:])
+        require_same_count(f"{self.kind}_grad", **{"X": X, "Out@GRAD": d_Out})
+        return {"X": X}
 
     def grad(self, XShape: Shape, d_Out: Value) -> dict[str, Value]:
         return {"X": d_Out.reshape(XShape[1:])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -137,6 +138,8 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     """
 
     lod_source = ""
+
+    grad_like: ClassVar[Mapping[str, str]] = {"X": "Out@GRAD"}
 
     X = reads()
     Seed = reads(no_grad=True)
