@@ -6,14 +6,14 @@
 | FLUID_PS_HEARTBEAT_SECONDS | 10 | interval of trainers' heartbeats |
 | FLUID_PS_LOST_SECONDS | 30 | a trainer without a heartbeat is lost after this time |
 | FLUID_PS_RETURN_SECONDS | 5 | a trainer whose connection broke is lost after this time |
-| FLUID_PS_RECONNECT_SECONDS | 60 | how long trainers wait for a server that does not answer |
+| FLUID_PS_RECONNECT_SECONDS | 60 | how long trainers wait for a server that has not started, or that restarts; 5 at most without snapshots, unless the policy is `wait` |
 | FLUID_PS_SNAPSHOT_DIR | | folder of servers' snapshots; none are taken without it |
 | FLUID_PS_SNAPSHOT_STEPS | 100 | steps between two snapshots |
 | FLUID_PS_TOKEN | | secret that every call must carry |
 | FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual if servers have a CA |
 | FLUID_PS_LOG | | `text` or `json`: lines on stderr; without it, only the logger `fluid.ps` |
 | FLUID_PS_TRACE | | folder in which each process writes a Chrome trace when it exits |
-| FLAGS_rpc_deadline | 180000 | milliseconds until a step fails |
+| FLAGS_rpc_deadline | 180000 | milliseconds until a step fails, and with `wait` a server that a trainer has never connected to |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from runtime.errors import WireError
 from runtime.ps.telemetry.logs import FORMS
 from runtime.ps.wire.security import Security
 
+GONE_SECONDS = 5.0
+"""How long a server that answered before may be away if no other can continue in its place."""
 POLICIES = ("fail", "shrink", "wait")
 SECURITY_FIELDS = ("ps_token", "ps_cert", "ps_key", "ps_ca")
 
@@ -46,6 +48,15 @@ class Settings:
     security: Security = field(default_factory=Security)
     log: str = ""
     trace_dir: str = ""
+
+    @property
+    def away(self) -> float:
+        """Seconds that a server may be away which has answered before: `reconnect` if another can
+        continue in its place, from a snapshot or because the policy waits for it.
+        """
+        if self.policy == "wait" or self.snapshot_dir:
+            return self.reconnect
+        return min(self.reconnect, GONE_SECONDS)
 
     @staticmethod
     def from_env(

@@ -44,10 +44,10 @@ class Calls:
 
     def __init__(
         self, service: Service, shard: Shard, delayed: Delayed, members: Members, sums: Sums,
-        traffic: Traffic, telemetry: Telemetry, finish: Finish, completed: Callable[[], None],
+        traffic: Traffic, telemetry: Telemetry, finish: Finish, write_snapshot: Callable[[], None],
     ) -> None:  # fmt: skip
         self._service, self._shard, self._delayed = service, shard, delayed
-        self._finish, self._completed = finish, completed
+        self._finish, self._write_snapshot = finish, write_snapshot
         self._members, self._sums, self._traffic = members, sums, traffic
         self._log = telemetry.log
         self._started = time.monotonic()
@@ -87,7 +87,10 @@ class Calls:
         self._members.beat(trainer)
         if self._shard.failure:
             raise WireError(self._shard.failure)
-        now = {"step": self._shard.step, "awaits_ends": self._finish.awaits_ends}
+        step = self._shard.step
+        if self._shard.takes_snapshots and self._shard.snapshot_step < step:
+            self._write_snapshot()
+        now = {"step": step, "awaits_ends": self._finish.awaits_ends}
         return self._service.catalogue(trainer) | now, b""
 
     def _beat(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
@@ -101,7 +104,7 @@ class Calls:
         if trainer not in self._members.finished():
             self._shard.drop(trainer)
             self._members.complete(trainer)
-            self._completed()
+            self._write_snapshot()
             self._log.info("trainer completed", trainer=trainer)
         return {}, b""
 

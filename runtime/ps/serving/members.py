@@ -92,6 +92,12 @@ class Members:
         with self._lock:
             return [number for number, each in enumerate(self.members) if each.completed]
 
+    def absent(self) -> list[int]:
+        """The trainers that are waited for and have never connected."""
+        with self._lock:
+            waited = [not each.completed and not each.dropped for each in self.members]
+            return [n for n, each in enumerate(self.members) if waited[n] and each.beat is None]
+
     @property
     def all_disconnected(self) -> bool:
         """Whether every trainer has connected, and none has an open exchange."""

@@ -49,6 +49,7 @@ class Server:
         self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
         self._finish = Finish(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
+        self._started = time.monotonic()
         self._saving = threading.Lock()
         self._writer: threading.Thread | None = None
         self._path: Path | None = None
@@ -92,6 +93,7 @@ class Server:
             threads, self.settings.security,
         )  # fmt: skip
         listening.start()
+        self._started = time.monotonic()
         self.log.info("serving", endpoint=self.endpoint, trainers=self.service.trainers)
         try:
             with _signals(self._stopping.set):
@@ -126,6 +128,7 @@ class Server:
             for trainer, why in self.members.lost().items():
                 self._lose(trainer, why)
             self._expect_no_stall()
+            self._expect_all_trainers()
             bytes_moved = {"received": self.traffic.received, "sent": self.traffic.sent}
             self.log.progress(time.monotonic(), **bytes_moved)
             if self.shard.failure:
@@ -137,7 +140,8 @@ class Server:
 
     def _tell(self) -> None:
         """Report the failure of the job to trainers that are waiting or connect soon."""
-        end = time.monotonic() + GRACE_SECONDS
+        someone = len(self.members.absent()) < self.service.trainers
+        end = time.monotonic() + GRACE_SECONDS * someone
         while time.monotonic() < end and not self.members.all_disconnected:
             time.sleep(LOOK_SECONDS)
 
@@ -161,6 +165,22 @@ class Server:
         for trainer in self.shard.late_trainers():
             why = f"it sent nothing complete for {self.settings.deadline:g} s"
             self._lose(trainer, why)
+
+    def _expect_all_trainers(self) -> None:
+        """With policy `wait`, fail if a trainer has not connected within the deadline: the job may
+        have ended before this server was started again.
+        """
+        seconds = self.settings.deadline
+        if self.settings.policy != "wait" or time.monotonic() - self._started < seconds:
+            return
+        absent = self.members.absent()
+        if absent:
+            alone = len(absent) == self.service.trainers
+            who = "no trainer" if alone else f"trainer {', '.join(map(str, absent))}"
+            self.shard.fail(
+                f"{who} has {'' if alone else 'not '}connected to server {self.endpoint} within "
+                f"{seconds:g} s (FLAGS_rpc_deadline): has the job ended before this server started?"
+            )
 
     # ---- snapshots
 
@@ -201,7 +221,9 @@ class Server:
         self.telemetry.span("snapshot", SNAPSHOTS, began, snapshot.step)
 
     def _snapshot_now(self) -> None:
-        """Write a snapshot of the current state: at a signal, and when a trainer has completed."""
+        """Write a snapshot of the current state: at a signal, when a trainer has completed, and
+        before one joins, which cannot repeat the steps of the process that it replaces.
+        """
         if self._path is None:
             return
         with self._saving:

@@ -144,7 +144,7 @@ class Pair:
             except (rpc.RpcError, StopIteration) as error:
                 self._drop_call()
                 refused = not isinstance(error, StopIteration) and _is_refusal(rpc, error)
-                if refused or time.monotonic() - since > self._settings.reconnect:
+                if refused or time.monotonic() - since > self._settings.away:
                     raise unreachable(self.endpoint, error) from error
                 time.sleep(RETRY_SECONDS)
 
@@ -171,7 +171,9 @@ class Pair:
         self._send_again(answer.step)
 
     def _send_again(self, step: int) -> None:
-        """Resend the messages of all steps after `step`, which the server has."""
+        """Resend the messages of all steps after `step`, which the server has, and of those whose
+        parameters were not received: the server ignores these but for the last, which it answers.
+        """
         if (self._log and self._log[0][0] > step + 1) or (not self._log and step < self.step):
             raise WireError(
                 f"server {self.endpoint} is at step {step}, whose messages this trainer has "
@@ -179,7 +181,7 @@ class Pair:
                 hint="set FLUID_PS_SNAPSHOT_DIR, so that a server that restarts continues",
             )
         for number, messages in self._log:
-            if number > step:
+            if number > min(step, self.step):
                 for message in messages:
                     if message is not self._held:
                         self._outbox.put(message)

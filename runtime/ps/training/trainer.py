@@ -181,12 +181,18 @@ class Trainer:
         is_first = not self._remotes
         for endpoint in endpoints:
             if endpoint not in self._remotes:
-                catalogue, _ = self._peers.call(endpoint, {"do": "hello", "trainer": self.number})
+                catalogue = self._hello(endpoint)
                 self._remotes[endpoint] = Remote(catalogue, self.number)
                 self._watch.add(endpoint)
                 self._compare_clocks(endpoint)
         if is_first:
             self._making = min(each.step for each in self._remotes.values())
+
+    def _hello(self, endpoint: str) -> dict[str, Any]:
+        """Read the catalogue of a server, which may not have started yet, or write a snapshot."""
+        header, settings = {"do": "hello", "trainer": self.number}, self.settings
+        seconds = max(settings.reconnect, settings.deadline)
+        return self._peers.call(endpoint, header, seconds=seconds, away=settings.reconnect)[0]
 
     def _compare_clocks(self, endpoint: str) -> None:
         """Record a server's clock offset in the trace, from the fastest of several calls."""
@@ -236,14 +242,18 @@ class Trainer:
         return self._making
 
     def complete(self) -> None:
-        """Notify all servers that this trainer has finished."""
+        """Notify all servers that this trainer has finished. Raises WireError naming one that does
+        not answer.
+        """
         if self.communicator is not None:
             self.communicator.stop()
         header = {"do": "complete", "trainer": self.number}
-        for endpoint in self._remotes:
-            self._peers.call(endpoint, header, seconds=self.settings.deadline)
+        try:
+            for endpoint in self._remotes:
+                self._peers.call(endpoint, header, seconds=self.settings.deadline)
+        finally:
+            self.close()
         self.telemetry.log.info("completed")
-        self.close()
 
     @property
     def awaits_end(self) -> bool:
@@ -257,7 +267,7 @@ class Trainer:
             try:
                 if remote.awaits_ends:
                     header = {"do": "leave", "trainer": self.number}
-                    peers.call(endpoint, header, seconds=LEAVE_SECONDS)
+                    peers.call(endpoint, header, seconds=LEAVE_SECONDS, away=0.0)
             except WireError:
                 continue
         peers.close()
@@ -268,7 +278,7 @@ class Trainer:
         for endpoint in self._remotes:
             try:
                 header = {"do": "abort", "trainer": self.number, "why": why}
-                self._peers.call(endpoint, header, seconds=2.0)
+                self._peers.call(endpoint, header, seconds=2.0, away=0.0)
             except WireError:
                 continue
         self.close()

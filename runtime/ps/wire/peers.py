@@ -34,18 +34,22 @@ class Peers:
             return self._channels[endpoint]
 
     def call(
-        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", seconds: float = 0.0
-    ) -> tuple[dict[str, Any], memoryview]:
-        """Call a server, retrying if it does not answer. Finally raises WireError naming it."""
+        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", seconds: float = 0.0,
+        away: float | None = None,
+    ) -> tuple[dict[str, Any], memoryview]:  # fmt: skip
+        """Call a server, retrying if it cannot be reached. Finally raises WireError naming it.
+
+        It has `seconds` to answer, and may be away for so many of them (`Settings.away`).
+        """
         send = unary_call(self.channel(endpoint), "Call")
         message = pack(header, raw)
         limit = seconds or self.settings.reconnect
         metadata = self.settings.security.metadata()
 
         def once(left: float) -> tuple[dict[str, Any], memoryview]:
-            return unpack(send(message, timeout=left, metadata=metadata, wait_for_ready=True))
+            return unpack(send(message, timeout=left, metadata=metadata))
 
-        return self._repeated(endpoint, limit, once)
+        return self._repeated(endpoint, limit, once, away)
 
     def fetch(
         self,
@@ -60,7 +64,7 @@ class Peers:
         metadata = self.settings.security.metadata()
 
         def once(left: float) -> tuple[dict[str, Any], list[Array]]:
-            calls = stream(iter([request]), timeout=left, metadata=metadata, wait_for_ready=True)
+            calls = stream(iter([request]), timeout=left, metadata=metadata)
             known, _ = unpack(next(calls))
             return known, read_values(field(known, "arrays", list), calls, most)
 
@@ -78,14 +82,19 @@ class Peers:
                 channel.close()
             self._channels.clear()
 
-    def _repeated(self, endpoint: str, limit: float, once: Callable[[float], Any]) -> Any:
-        """Retry a call while its server does not answer; return its result."""
+    def _repeated(
+        self, endpoint: str, limit: float, once: Callable[[float], Any], away: float | None = None
+    ) -> Any:
+        """Retry a call while its server cannot be reached; return its result."""
         rpc, end = grpc(), time.monotonic() + limit
+        until = end
         while True:
             try:
                 return once(max(0.01, end - time.monotonic()))
             except rpc.RpcError as error:
-                if time.monotonic() + RETRY_SECONDS >= end or not is_passing(rpc, error):
+                now = time.monotonic()
+                until = min(until, now + (self.settings.away if away is None else away))
+                if now + RETRY_SECONDS >= until or not is_passing(rpc, error):
                     raise unreachable(endpoint, error) from error
                 time.sleep(RETRY_SECONDS)
 
@@ -96,11 +105,20 @@ def is_passing(rpc: Any, error: Any) -> bool:
 
 
 def unreachable(endpoint: str, error: Any) -> WireError:
-    """Build the error of a failed call: the server's message, or that it does not answer."""
+    """Build the error of a failed call: the server's message, or that it does not answer.
+
+    `error` is StopIteration for a server that closed the stream, or that has no connection.
+    """
+    if isinstance(error, StopIteration):
+        return _silent(endpoint, "no connection")
     code, details = error.code().name, error.details() or ""
     if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED"):
         return WireError(f"server {endpoint}: {details}")
+    return _silent(endpoint, f"{code}: {details[:200]}")
+
+
+def _silent(endpoint: str, why: str) -> WireError:
     return WireError(
-        f"server {endpoint} does not answer ({code}: {details[:200]})",
+        f"server {endpoint} does not answer ({why})",
         hint="is it running? FLUID_PS_RECONNECT_SECONDS sets how long trainers wait for it",
     )

@@ -1,9 +1,12 @@
 """The end of a job: no server ends before a trainer that is killed meanwhile could complete."""
 
+import time
+
 import numpy as np
 import pytest
 
 from runtime.errors import WireError
+from runtime.ps import settings
 from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from tests.runtime.ps.world import FAST, World, free_endpoint, receive, send, world
@@ -105,3 +108,59 @@ def test_only_another_server_can_report_that_it_has_finished():
     for stranger in ("a:1", "c:1"):
         with pytest.raises(WireError, match="not another server"):
             server._finish.hear(stranger)
+
+
+def test_with_policy_wait_a_server_without_trainers_ends_by_the_deadline():
+    with world(2, policy="wait", deadline=0.3) as made:  # as one started again after the end
+        assert ended(made.thread, 2)
+        assert f"no trainer has connected to server {made.endpoint} within 0.3 s" in str(
+            made.errors[0]
+        )
+
+
+def test_with_policy_wait_a_trainer_that_was_never_seen_is_named():
+    with world(2, policy="wait", deadline=0.5) as made:
+        trainer = made.trainer(0)
+        send(trainer, made.endpoint, 1.0)
+        with pytest.raises(WireError, match="trainer 1 has not connected to server"):
+            receive(trainer, made.endpoint)
+        trainer.close()
+        assert ended(made.thread)
+
+
+def test_other_policies_do_not_limit_when_trainers_start():
+    with world(1, deadline=0.2) as made:
+        assert not ended(made.thread, 0.5)
+
+
+DOES = {
+    "complete": lambda trainer, endpoint: trainer.complete(),
+    "read": lambda trainer, endpoint: trainer.read(endpoint, ["w"]),
+    "receive": receive,
+    "rows": lambda trainer, endpoint: trainer.prefetch(["t"], [endpoint], [np.array([1])], 0),
+}
+
+
+@pytest.mark.parametrize("does", DOES)
+def test_a_trainer_whose_server_has_gone_ends_within_seconds(does, monkeypatch):
+    monkeypatch.setattr(settings, "GONE_SECONDS", 0.3)
+    with world(1, reconnect=60.0, deadline=180.0) as made:
+        trainer = made.trainer(0)
+        send(trainer, made.endpoint, 1.0)
+        receive(trainer, made.endpoint)
+        if does == "receive":
+            send(trainer, made.endpoint, 1.0)
+            trainer.remote(made.endpoint).pair.step -= 1  # the answer has not arrived
+            monkeypatch.setattr(made.server.shard, "wait", lambda *_: False)
+        made.end()
+        began = time.monotonic()
+        with pytest.raises(WireError, match=f"server {made.endpoint} does not answer"):
+            DOES[does](trainer, made.endpoint)
+        trainer.abort("it ends")
+        assert time.monotonic() - began < 6
+
+
+def test_trainers_wait_for_servers_that_may_return():
+    assert Settings().away == settings.GONE_SECONDS
+    assert Settings(reconnect=2.0).away == 2.0
+    assert Settings(policy="wait").away == Settings(snapshot_dir="folder").away == 60.0

@@ -121,6 +121,37 @@ def test_a_server_restarts_from_its_snapshot(tmp_path):
         assert not list(tmp_path.iterdir())
 
 
+def test_a_trainer_that_joins_later_need_not_repeat_steps(tmp_path):
+    with world(
+        1, policy="wait", snapshot_dir=str(tmp_path), snapshot_steps=100, reconnect=20.0
+    ) as made:
+        killed = made.trainer(0)
+        for _ in range(3):
+            step(made, [killed], 1.0)
+        killed.close()
+        trainer = made.trainer(0)
+        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -4)
+        made.server._path = None  # it is killed: nothing is written at its end
+        made.end()
+        made.variables["w"][...] = 99
+        made.start()
+        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -5)
+        trainer.complete()
+        trainer.leave()
+
+
+def test_parameters_that_were_lost_with_the_connection_are_sent_again():
+    with world(1, return_within=5.0) as made:
+        trainer = made.trainer(0)
+        step(made, [trainer], 1.0)
+        send(trainer, made.endpoint, 1.0)
+        while made.server.shard.step < 2:
+            time.sleep(0.01)
+        trainer.remote(made.endpoint).pair._drop_call()
+        np.testing.assert_array_equal(receive(trainer, made.endpoint), -2)
+        trainer.complete()
+
+
 def test_a_server_without_snapshots_cannot_be_replaced():
     with world(1, reconnect=20.0) as made:
         trainer = made.trainer(0)
