@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from runtime.ps.allocator import keep_freed_memory
+from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.layout import CHUNK_BYTES
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import make_server, open_channel, stream_call
@@ -44,7 +45,9 @@ def serve(endpoint: str, nbytes: int) -> None:
 
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    server = make_server(endpoint, {}, {"Exchange": exchange}, 8, Security.from_env())
+    server = make_server(
+        endpoint, {}, {"Exchange": exchange}, Security.from_env(), Admission(Limits())
+    )
     server.start()
     ended.wait()
     server.stop(None).wait()

@@ -118,6 +118,13 @@ class Blocks:
         for name in shares:
             arrays[name][...] -= 1
 
+    def _counters(self) -> dict[str, int]:
+        """The shares of trainers in counters of the schedule, each with the trainer."""
+        ops = self.schedule.program.global_block().ops
+        names = [str(name) for op in ops if op.type == "sum" for name in op.inputs["X"]]
+        sent = {name: SENDER.search(name) for name in names}
+        return {name: int(each.group(1)) for name, each in sent.items() if each}
+
     def service(self, number: int) -> Service:
         """What the runtime serves."""
         arrays = self.scope.arrays().tracked()
@@ -134,6 +141,7 @@ class Blocks:
             received=self.received,
             lookups=self._lookups(),
             threads=sum(int(self.op.attr(name)) for name in THREADS),
+            counters=self._counters(),
             save=lambda name, folder: save_table(self.scope, number, name, folder),
         )
 

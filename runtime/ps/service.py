@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.ir.types import Array
@@ -38,7 +38,8 @@ class Service:
     that sent it. `assign` sets a variable, `count` adds to a counter of the learning-rate schedule,
     `save` writes a variable into a folder, `received` records that a trainer has read a variable.
     `lookups` maps the name under which trainers request rows to the table and the divisor of row
-    numbers. `threads` is the number that answer calls, more if the trainers require it.
+    numbers. `threads` is the number that answer calls, more if the trainers require it. `counters`
+    are the variables that a trainer may add to, each with that trainer.
     """
 
     endpoint: str
@@ -54,6 +55,7 @@ class Service:
     received: Callable[[str, int], None]
     lookups: Mapping[str, tuple[str, int]]
     threads: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def gradients_of(self, trainer: int) -> list[Gradient]:
         """The gradients that a trainer sends, in message order."""

@@ -9,6 +9,7 @@
 | FLUID_PS_RECONNECT_SECONDS | 60 | how long trainers wait for a server that has not started, or that restarts; 5 at most without snapshots, unless the policy is `wait` |
 | FLUID_PS_SNAPSHOT_DIR | | folder of servers' snapshots; none are taken without it |
 | FLUID_PS_SNAPSHOT_STEPS | 100 | steps between two snapshots |
+| FLUID_PS_SAVE_DIR | | folder that trainers may let servers save tables to; without it they save none |
 | FLUID_PS_TOKEN | | secret that every call must carry |
 | FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual if servers have a CA |
 | FLUID_PS_LOG | | `text` or `json`: lines on stderr; without it, only the logger `fluid.ps` |
@@ -45,6 +46,7 @@ class Settings:
     deadline: float = 180.0
     snapshot_dir: str = ""
     snapshot_steps: int = 100
+    save_dir: str = ""
     security: Security = field(default_factory=Security)
     log: str = ""
     trace_dir: str = ""
@@ -88,6 +90,7 @@ class Settings:
             reconnect=_number(environ, "FLUID_PS_RECONNECT_SECONDS", base.reconnect),
             deadline=_number(environ, "FLAGS_rpc_deadline", base.deadline * 1000) / 1000,
             snapshot_dir=environ.get("FLUID_PS_SNAPSHOT_DIR") or base.snapshot_dir,
+            save_dir=environ.get("FLUID_PS_SAVE_DIR") or base.save_dir,
             snapshot_steps=int(_number(environ, "FLUID_PS_SNAPSHOT_STEPS", base.snapshot_steps)),
         )
 

@@ -74,6 +74,7 @@ class DistributeTranspilerConfig:
     ps_reconnect_seconds: float | None = None
     ps_deadline_seconds: float | None = None
     ps_snapshot_dir: str | None = None
+    ps_save_dir: str | None = None
     ps_snapshot_steps: int | None = None
     ps_token: str | None = None
     ps_cert: str | None = None

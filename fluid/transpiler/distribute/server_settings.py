@@ -35,13 +35,14 @@ def server_settings(config: Any) -> dict[str, Any]:
             found[name] = _positive(field, getattr(config, field), (int, float))
     if config.ps_snapshot_steps is not None:
         found["snapshot_steps"] = _positive("ps_snapshot_steps", config.ps_snapshot_steps, int)
-    for field in ("ps_snapshot_dir", *SECURITY_FIELDS):
+    for field in ("ps_snapshot_dir", "ps_save_dir", *SECURITY_FIELDS):
         if getattr(config, field) is not None:
             found[field] = _text(field, getattr(config, field))
     if ("ps_cert" in found) != ("ps_key" in found):
         raise ValueError("config.ps_cert and config.ps_key belong together: one is not set")
-    if "ps_snapshot_dir" in found:
-        found["snapshot_dir"] = found.pop("ps_snapshot_dir")
+    for field in ("ps_snapshot_dir", "ps_save_dir"):
+        if field in found:
+            found[field.removeprefix("ps_")] = found.pop(field)
     return found
 
 

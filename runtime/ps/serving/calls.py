@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from compiler.escape import printable_lines
 from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Service
-from runtime.ps.serving.delayed import Delayed
+from runtime.ps.serving.budget import Budget
+from runtime.ps.serving.delayed import MAX_NUMBER, Delayed
 from runtime.ps.serving.ending import ending
 from runtime.ps.serving.exchange import Traffic
 from runtime.ps.serving.finish import Finish
 from runtime.ps.serving.members import Members
+from runtime.ps.serving.saves import save_folder
 from runtime.ps.serving.shard import Shard
 from runtime.ps.serving.sums import Sums
 from runtime.ps.telemetry.role import Telemetry
+from runtime.ps.wire.admission import Admission
+from runtime.ps.wire.callers import Caller, caller_of
+from runtime.ps.wire.frames import HEADER_BYTES
+from runtime.ps.wire.layout import CHUNK_BYTES, Layout
 from runtime.ps.wire.packets import (
+    MAX_ROWS,
     array_field,
     field,
     first_message,
@@ -37,6 +47,38 @@ Answer = tuple[dict[str, Any], bytes]
 
 STEP_SECONDS = 60.0
 """Maximum wait of a trainer that requests the values after a later step."""
+MIN_READ_BYTES = 64 << 20
+"""Bytes that trainers may read at once even if all variables have fewer."""
+MAX_GUEST_BYTES = 256 << 20
+"""Maximum bytes that peers which own no trainer's id may read at once."""
+MAX_WHY = 2000
+"""Maximum number of characters of the reason for which a trainer ends."""
+MAX_SENDER = 128
+"""Maximum number of characters of a sender's name."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call: its header, its data, who makes it, and gRPC's context."""
+
+    header: Mapping[str, Any]
+    raw: memoryview
+    caller: Caller
+    context: Any
+
+    @staticmethod
+    def read(message: bytes, context: Any) -> Request:
+        """Parse the message of a call. Raises WireError if it is malformed."""
+        caller = caller_of(context.invocation_metadata(), context.peer())
+        return Request(*unpack(message), caller, context)
+
+    def text(self, name: str) -> str:
+        """A field that is a text. Raises WireError if it is not."""
+        return str(field(self.header, name, str))
+
+    def number(self, name: str) -> int:
+        """A field that is an integer. Raises WireError if it is not."""
+        return int(field(self.header, name, int))
 
 
 class Calls:
@@ -45,16 +87,18 @@ class Calls:
     def __init__(
         self, service: Service, shard: Shard, delayed: Delayed, members: Members, sums: Sums,
         traffic: Traffic, telemetry: Telemetry, finish: Finish, write_snapshot: Callable[[], None],
+        admission: Admission, save_dir: str,
     ) -> None:  # fmt: skip
         self._service, self._shard, self._delayed = service, shard, delayed
         self._finish, self._write_snapshot = finish, write_snapshot
         self._members, self._sums, self._traffic = members, sums, traffic
-        self._log = telemetry.log
+        self._log, self._admission, self._save_dir = telemetry.log, admission, save_dir
         self._started = time.monotonic()
-        self._parts: dict[str, tuple[int, dict[int, bytes]]] = {}
-        self._does: Mapping[str, Callable[[Mapping[str, Any], memoryview], Answer]] = {
+        self._parts: dict[int, tuple[str, int, dict[int, bytes]]] = {}
+        most = max(MIN_READ_BYTES, sum(array.nbytes for array in service.variables().values()))
+        self._for_trainers, self._for_guests = Budget(most), Budget(min(most, MAX_GUEST_BYTES))
+        self._does: Mapping[str, Callable[[Request], Answer]] = {
             "hello": self._hello,
-            "beat": self._beat,
             "complete": self._complete,
             "leave": self._leave,
             "finished": self._finished,
@@ -62,45 +106,67 @@ class Calls:
             "save": self._save,
             "status": self._status,
             "push": self._push,
+            "sum": self._sum,
         }
 
     def answer(self, message: bytes, context: Any) -> bytes:
         """Answer a call. Raises WireError for an unknown one."""
-        header, raw = unpack(message)
-        does = self._does.get(field(header, "do", str))
-        if header["do"] != "sum" and does is None:
-            raise WireError(f"unknown call {header['do']!r}")
-        self._traffic.received += len(message)
-        self._traffic.messages += 1
-        return pack(*(self._sum(header, context) if does is None else does(header, raw)))
+        request = Request.read(message, context)
+        does = self._does.get(request.text("do"))
+        if does is None:
+            raise WireError(f"unknown call {request.text('do')[:200]!r}")
+        if does != self._finished:  # repeated until all servers have finished
+            self._traffic.received += len(message)
+            self._traffic.messages += 1
+        return pack(*does(request))
 
     # ---- trainers
 
-    def _trainer(self, header: Mapping[str, Any]) -> int:
-        trainer: int = field(header, "trainer", int)
-        if not 0 <= trainer < self._service.trainers:
-            raise WireError(f"there is no trainer {trainer}: there are {self._service.trainers}")
+    def beat(self, context: Any) -> bytes:
+        """Answer a heartbeat, which claims the trainer's id of its metadata; never waits."""
+        caller = caller_of(context.invocation_metadata(), context.peer())
+        if caller.trainer is None:
+            raise WireError("a heartbeat has no trainer in its metadata")
+        self._members.claim(caller.trainer, caller.session)
+        state = {"step": self._shard.step, "failure": self._shard.failure}
+        return pack(state | {"time": time.time_ns()})
+
+    def hold(self, message: bytes, context: Any) -> bytes:
+        """Keep the id of a trainer for its session until the call or the server ends."""
+        caller = caller_of(context.invocation_metadata(), context.peer())
+        if caller.trainer is None:
+            raise WireError("a call of Hold has no trainer in its metadata")
+        self._members.link(caller.trainer, caller.session)
+        try:
+            ended = ending(context, self._members.closing)
+            with self._members.closing:
+                self._members.closing.wait_for(lambda: ended() or self._members.is_closed)
+        finally:
+            self._members.unlink(caller.trainer, caller.session)
+        return pack({})
+
+    def _trainer(self, request: Request) -> int:
+        """The trainer of a request, whose id belongs to the caller. Raises WireError otherwise."""
+        trainer = request.number("trainer")
+        self._members.expect_owner(trainer, request.caller)
         return trainer
 
-    def _hello(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        trainer = self._trainer(header)
-        self._members.beat(trainer)
+    def _hello(self, request: Request) -> Answer:
+        trainer = request.number("trainer")
+        if not 0 <= trainer < self._service.trainers:
+            raise WireError(f"there is no trainer {trainer}: there are {self._service.trainers}")
         if self._shard.failure:
             raise WireError(self._shard.failure)
         step = self._shard.step
-        if self._shard.takes_snapshots and self._shard.snapshot_step < step:
+        is_owner = self._members.is_owner(request.caller.session)
+        if is_owner and self._shard.takes_snapshots and self._shard.snapshot_step < step:
             self._write_snapshot()
         now = {"step": step, "awaits_ends": self._finish.awaits_ends}
         return self._service.catalogue(trainer) | now, b""
 
-    def _beat(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        self._members.beat(self._trainer(header))
-        state = {"step": self._shard.step, "failure": self._shard.failure}
-        return state | {"time": time.time_ns()}, b""
-
-    def _complete(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
+    def _complete(self, request: Request) -> Answer:
         """Mark a trainer as completed; idempotent."""
-        trainer = self._trainer(header)
+        trainer = self._trainer(request)
         if trainer not in self._members.finished():
             self._shard.drop(trainer)
             self._members.complete(trainer)
@@ -108,78 +174,97 @@ class Calls:
             self._log.info("trainer completed", trainer=trainer)
         return {}, b""
 
-    def _leave(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        self._members.leave(self._trainer(header))
+    def _leave(self, request: Request) -> Answer:
+        self._members.leave(self._trainer(request))
         return {}, b""
 
-    def _finished(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        self._finish.hear(field(header, "endpoint", str))
-        return {}, b""
+    def _finished(self, request: Request) -> Answer:
+        return {"completed": self._finish.asked(request.text("endpoint"))}, b""
 
-    def _abort(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        why = f"trainer {self._trainer(header)} ended: {field(header, 'why', str)[:2000]}"
+    def _abort(self, request: Request) -> Answer:
+        why = printable_lines(request.text("why")[:MAX_WHY])
+        why = f"trainer {self._trainer(request)} ended: {why}"
         self._members.abort(why)
         self._log.warning("the job fails", why=why)
         return {}, b""
 
-    def _save(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        with self._shard.changed, self._delayed.lock:
-            self._service.save(field(header, "name", str), field(header, "folder", str))
-        self._log.info("saved a table", name=header["name"], folder=header["folder"])
+    def _save(self, request: Request) -> Answer:
+        self._trainer(request)
+        name, folder = request.text("name"), request.text("folder")
+        if name not in self._service.variables():
+            raise WireError(f"table {name[:200]!r} is not on server {self._service.endpoint}")
+        place = save_folder(self._save_dir, folder, name)
+        try:
+            with self._shard.changed, self._delayed.lock:
+                self._service.save(name, str(place))
+        except OSError as error:
+            raise WireError(f"{name!r} cannot be saved to {folder!r}: {error.strerror}") from error
+        self._log.info("saved a table", name=name, folder=folder)
         return {}, b""
 
-    def _sum(self, header: Mapping[str, Any], context: Any) -> Answer:
-        name, step = field(header, "name", str), field(header, "step", int)
-        return {}, self._sums.get(name, step, ending(context, self._sums.changed))
+    def _sum(self, request: Request) -> Answer:
+        name, step = request.text("name"), request.number("step")
+        ended = ending(request.context, self._sums.changed)
+        return {}, self._sums.get(name, step, ended)
 
     # ---- gradients of trainers that do not wait
 
-    def _push(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
-        whole = self._whole(header, raw)
-        if whole is None:
-            return {"done": False}, b""
+    def _push(self, request: Request) -> Answer:
+        trainer = self._trainer(request)
         if self._service.is_synchronous:
             raise WireError(f"server {self._service.endpoint} only accepts gradients in steps")
-        trainer = self._trainer(header)
-        sent = field(header, "sender", str), field(header, "number", int)
-        name = field(header, "name", str)
-        count: int = header.get("rows", 0) if isinstance(header.get("rows"), int) else 0
-        if header.get("adds"):
-            return {"done": self._delayed.count(*sent, name, array_field(header, whole))}, b""
+        sender, number, name = (
+            request.text("sender"),
+            request.number("number"),
+            request.text("name"),
+        )
+        if len(sender) > MAX_SENDER or not 0 < number < MAX_NUMBER:
+            raise WireError(f"a push is number {number} of a sender of {len(sender)} characters")
+        header, adds = request.header, bool(request.header.get("adds"))
+        whole = self._whole(request, trainer, sender, number, adds)
+        if whole is None:
+            return {"done": False}, b""
+        sent = sender, number, trainer, name
+        if adds:
+            return {"done": self._delayed.count(*sent, array_field(header, whole))}, b""
         if header.get("rows") is None:
-            done = self._delayed.push(*sent, trainer, name, array_field(header, whole))
-            return {"done": done}, b""
+            return {"done": self._delayed.push(*sent, array_field(header, whole))}, b""
+        count = request.number("rows")
+        if not 0 <= count * 8 <= len(whole):
+            raise WireError(f"a push of {len(whole)} bytes claims {count} rows")
         rows = np.frombuffer(whole[: count * 8], np.int64)
         values = array_field(header, whole[count * 8 :])
-        return {"done": self._delayed.push_rows(*sent, trainer, name, rows, values)}, b""
+        return {"done": self._delayed.push_rows(*sent, rows, values)}, b""
 
-    def _whole(self, header: Mapping[str, Any], raw: memoryview) -> memoryview | None:
-        """Return the data of a push once all its parts have arrived."""
-        part, parts = field(header, "part", int), field(header, "parts", int)
+    def _whole(
+        self, request: Request, trainer: int, sender: str, number: int, adds: bool
+    ) -> memoryview | None:
+        """Return the data of a push once all its parts have arrived; one a trainer is kept."""
+        part, parts = request.number("part"), request.number("parts")
         if parts == 1:
-            return raw
-        sender, number = field(header, "sender", str), field(header, "number", int)
-        if not 0 <= part < parts <= self._most_parts(field(header, "name", str)):
-            raise WireError(f"a push claims part {part} of {parts}")
-        known, found = self._parts.get(sender, (number, {}))
-        if known != number:
+            return request.raw
+        most = 1 if adds else self._most_parts(request.text("name"))
+        if not 0 <= part < parts <= most or len(request.raw) > CHUNK_BYTES:
+            raise WireError(f"a push claims part {part} of {parts}, {len(request.raw)} bytes")
+        *known, found = self._parts.get(trainer, (sender, number, {}))
+        if known != [sender, number]:
             found = {}
-        found[part] = bytes(raw)
-        self._parts[sender] = (number, found)
-        if len(self._parts) > 4 * self._service.trainers:
-            self._parts.pop(next(iter(self._parts)))
-        if len(found) < parts:
+        found[part] = bytes(request.raw)
+        self._parts[trainer] = sender, number, found
+        if not all(index in found for index in range(parts)):
             return None
-        del self._parts[sender]
+        self._parts.pop(trainer, None)
         return memoryview(b"".join(found[index] for index in range(parts)))
 
     def _most_parts(self, name: str) -> int:
         """The maximum number of parts of a gradient."""
         for each in self._service.gradients:
             if each.name == name:
-                size = (prod(each.shape) + each.shape[0] * each.is_sparse * 2) * 8
-                return 4 + size // (1 << 20)
-        raise WireError(f"gradient {name!r} does not belong to server {self._service.endpoint}")
+                size = prod(each.shape) * known_dtype(each.dtype).itemsize
+                return 2 + (size + each.shape[0] * each.is_sparse * 8) // CHUNK_BYTES
+        raise WireError(
+            f"gradient {name[:200]!r} does not belong to server {self._service.endpoint}"
+        )
 
     # ---- variables
 
@@ -188,38 +273,58 @@ class Calls:
         message = first_message(messages)
         self._traffic.received += len(message)
         self._traffic.messages += 1
-        header, raw = unpack(message)
-        if field(header, "do", str) == "rows":
-            arrays = [self._rows(header, raw)]
-        else:
-            arrays = self._read(header, context)
-        described = [[str(each.dtype), list(each.shape)] for each in arrays]
-        known = pack({"arrays": described, "step": self._shard.step})
-        for message in chain([known], value_messages(arrays)):
-            self._traffic.sent += len(message)
-            yield message
+        request = Request.read(message, context)
+        reads = {"read": self._read, "rows": self._rows}.get(request.text("do"))
+        if reads is None:
+            raise WireError(f"unknown request {request.text('do')[:200]!r}")
+        with reads(request) as arrays:
+            described = [[str(each.dtype), list(each.shape)] for each in arrays]
+            known = pack({"arrays": described, "step": self._shard.step})
+            for message in chain([known], value_messages(arrays)):
+                self._traffic.sent += len(message)
+                with self._admission.waiting(context):
+                    yield message
 
-    def _read(self, header: Mapping[str, Any], context: Any) -> list[Array]:
-        names, step = names_field(header, "names"), field(header, "step", int)
+    @contextmanager
+    def _reserved(self, request: Request, nbytes: int) -> Generator[None]:
+        """The block may copy so many bytes for a request. Raises as `Budget.reserved` does."""
+        is_member = self._members.is_owner(request.caller.session)
+        budget = self._for_trainers if is_member else self._for_guests
+        ended = ending(request.context, budget.changed)
+        with budget.reserved(nbytes, ended, STEP_SECONDS):
+            yield
+
+    @contextmanager
+    def _read(self, request: Request) -> Generator[list[Array]]:
+        names, step = names_field(request.header, "names"), request.number("step")
+        trainer = self._trainer(request) if "trainer" in request.header else None
+        variables = self._service.variables()
+        missing = [name for name in names if name not in variables]
+        if missing:
+            where = self._service.endpoint
+            raise WireError(f"variable {missing[0][:200]!r} is not on server {where}")
         if step > self._shard.step:
-            self._await(step, context)
+            self._await(step, request)
+        with self._reserved(request, sum(variables[name].nbytes for name in names)):
+            yield self._copied(names, step, trainer)
+
+    def _copied(self, names: list[str], step: int, trainer: int | None) -> list[Array]:
+        """Copies of variables between two updates, after the last step but one if asked for."""
         with self._shard.changed, self._delayed.lock:
-            variables = self._service.variables()
-            missing = [name for name in names if name not in variables]
-            if missing:
-                raise WireError(
-                    f"variable {missing[0]!r} is not on server {self._service.endpoint}"
-                )
             if step == self._shard.previous.step < self._shard.step:
                 return [self._before(name) for name in names]
+            variables = self._service.variables()
             found = [np.array(variables[name]) for name in names]
-            for name in names if "trainer" in header else ():
-                self._service.received(name, self._trainer(header))
+            if trainer is not None:
+                for name in names:
+                    self._service.received(name, trainer)
             return found
 
-    def _await(self, step: int, context: Any) -> None:
+    def _await(self, step: int, request: Request) -> None:
         """Wait for a step. Raises WireError at the end of the call or of the job, or on timeout."""
-        ended = ending(context, self._shard.changed)
+        if not self._members.is_owner(request.caller.session):
+            raise WireError(f"step {step} is not there: {self._shard.step}; only trainers may wait")
+        ended = ending(request.context, self._shard.changed)
         if not self._shard.wait(step, ended, STEP_SECONDS):
             raise WireError(self._shard.failure or f"step {step} is not there: {self._shard.step}")
 
@@ -227,28 +332,30 @@ class Calls:
         """A variable after the last step but one, if a message has it; else its current value."""
         for key, messages in self._shard.previous.messages.items():
             if name in key:
-                layout = self._shard.layout(key)
-                vector = np.frombuffer(b"".join(m[32:] for m in messages), np.uint8)
-                return layout.block(name).view(vector)
+                return _block(self._shard.layout(key), name, messages)
         return np.array(self._service.variables()[name])
 
-    def _rows(self, header: Mapping[str, Any], raw: memoryview) -> Array:
-        name = field(header, "name", str)
-        if len(raw) % 8:
-            raise WireError(f"{len(raw)} bytes are not row numbers")
+    @contextmanager
+    def _rows(self, request: Request) -> Generator[list[Array]]:
+        name, raw = request.text("name"), request.raw
+        if len(raw) % 8 or len(raw) > 8 * MAX_ROWS:
+            raise WireError(f"{len(raw)} bytes are not the numbers of {MAX_ROWS} rows at most")
         name, divisor = self._service.lookups.get(name, (name, 1))
         rows = np.frombuffer(raw, known_dtype("int64")) // divisor
-        with self._shard.changed, self._delayed.lock:
-            table = self._service.variables().get(name)
-            if table is None or not table.ndim:
-                raise WireError(f"table {name!r} is not on server {self._service.endpoint}")
-            if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
-                raise WireError(f"a row is not among the {len(table)} of {name!r}")
-            return np.take(table, rows, axis=0, mode="clip")  # much faster than indexing
+        table = self._service.variables().get(name)
+        if table is None or not table.ndim:
+            raise WireError(f"table {name[:200]!r} is not on server {self._service.endpoint}")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
+            raise WireError(f"a row is not among the {len(table)} of {name!r}")
+        with self._reserved(request, len(rows) * prod(table.shape[1:]) * table.itemsize):
+            with self._shard.changed, self._delayed.lock:
+                # `take` is much faster than indexing.
+                found = np.take(table, rows, axis=0, mode="clip")
+            yield [found]
 
     # ---- status
 
-    def _status(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
+    def _status(self, request: Request) -> Answer:
         variables = self._service.variables()
         seconds = time.monotonic() - self._started
         step = self._shard.step if self._service.is_synchronous else self._delayed.step
@@ -268,3 +375,11 @@ class Calls:
             "failure": self._shard.failure,
             "tables": tables,
         }, b""
+
+
+def _block(layout: Layout, name: str, messages: Sequence[bytes]) -> Array:
+    """A copy of a block in the messages of a version."""
+    block = layout.block(name)
+    chunks = [np.frombuffer(each, np.uint8, offset=HEADER_BYTES) for each in messages]
+    parts = [chunks[piece.chunk][piece.there] for piece in layout.pieces(block)]
+    return np.concatenate([np.zeros(0, np.uint8), *parts]).view(block.dtype).reshape(block.shape)

@@ -11,15 +11,22 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Gradient, Service
 
+MAX_NUMBER = 1 << 62
+"""The numbers of a sender's gradients are below this one."""
+
 
 class Delayed:
-    """Applies gradients one at a time. `step` counts them."""
+    """Applies gradients one at a time. `step` counts them.
+
+    `applied` has for each trainer its last sender, a name of its process, and the number of the
+    last gradient of that one: a trainer has one sender at a time.
+    """
 
     def __init__(self, service: Service, step: int = 0) -> None:
         self.service = service
         self.lock = RLock()
         self.step = step
-        self.applied: dict[str, int] = {}
+        self.applied: dict[int, tuple[str, int]] = {}
         self._gradients = {each.name: each for each in service.gradients}
 
     def push(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
@@ -47,13 +54,15 @@ class Delayed:
             raise WireError(f"a row of {name!r} is not among its {height}")
         return self._apply(sender, number, trainer, {name: values, name + ROWS: rows})
 
-    def count(self, sender: str, number: int, name: str, array: Array) -> bool:
+    def count(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
         """Add to a counter of the learning-rate schedule; returns as `push` does."""
         found = self.service.variables().get(name)
+        if self.service.counters.get(name) != trainer:
+            found = None
         if found is None or found.shape != array.shape or found.dtype != array.dtype:
-            raise WireError(f"counter {name!r} is not on server {self.service.endpoint}")
+            raise WireError(f"counter {name[:200]!r} is not on server {self.service.endpoint}")
         with self.lock:
-            if self._is_repeated(sender, number):
+            if self._is_repeated(sender, number, trainer):
                 return False
             self.service.count(name, array)
             return True
@@ -68,17 +77,18 @@ class Delayed:
 
     def _apply(self, sender: str, number: int, trainer: int, feeds: dict[str, Array]) -> bool:
         with self.lock:
-            if self._is_repeated(sender, number):
+            if self._is_repeated(sender, number, trainer):
                 return False
             self.service.update(feeds, trainer)
             self.step += 1
             return True
 
-    def _is_repeated(self, sender: str, number: int) -> bool:
+    def _is_repeated(self, sender: str, number: int, trainer: int) -> bool:
         """Whether this number was already applied; if not, it is recorded. The lock is held."""
-        if number <= self.applied.get(sender, 0):
+        known, last = self.applied.get(trainer, (sender, 0))
+        if known == sender and number <= last:
             return True
-        self.applied[sender] = number
+        self.applied[trainer] = sender, number
         return False
 
     def read(self, names: Sequence[str]) -> list[Array]:

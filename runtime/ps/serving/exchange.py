@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from runtime.errors import WireError
 from runtime.ps.serving.ending import ending
 from runtime.ps.serving.members import Members
 from runtime.ps.serving.shard import Shard
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
+from runtime.ps.wire.callers import Caller, caller_of
 from runtime.ps.wire.frames import Frame, Kind, read_frame, text_frame
-from runtime.ps.wire.packets import first_message, names_field
+from runtime.ps.wire.packets import first_message, names_field, read_header
 
 
 @dataclass
@@ -43,21 +44,33 @@ class Exchange:
         hello = read_frame(first_message(messages))
         if hello.kind is not Kind.HELLO or hello.trainer >= self._shard.service.trainers:
             raise WireError(f"an exchange begins with {hello.kind.name} of trainer {hello.trainer}")
-        key = self._shard.subscribe(_wanted(hello))
-        self._members.connect(hello.trainer)
-        ended = ending(context, self._shard.changed)
-        self._shard.admit(hello.trainer)
-        self._telemetry.name_row(1 + hello.trainer, f"trainer {hello.trainer}")
-        self._telemetry.log.info("trainer connected", trainer=hello.trainer)
+        caller = caller_of(context.invocation_metadata(), context.peer())
+        names = _wanted(hello)
+        self._members.connect(hello.trainer, caller.session)
         try:
-            yield from self._steps(hello.trainer, key, messages, ended)
+            with self._shard.subscribed(names) as key:
+                yield from self._connected(hello.trainer, caller, key, messages, context)
         finally:
-            self._members.disconnect(hello.trainer)
-            self._telemetry.log.info("trainer disconnected", trainer=hello.trainer)
+            self._members.disconnect(hello.trainer, caller.session)
+
+    def _connected(
+        self, trainer: int, caller: Caller, key: tuple[str, ...], messages: Iterator[bytes],
+        context: Any,
+    ) -> Iterator[bytes]:  # fmt: skip
+        """Answer the messages behind the first one."""
+        ended = ending(context, self._shard.changed)
+        self._shard.admit(trainer)
+        self._telemetry.name_row(1 + trainer, f"trainer {trainer}")
+        self._telemetry.log.info("trainer connected", trainer=trainer)
+        try:
+            yield from self._steps(trainer, caller, key, messages, ended)
+        finally:
+            self._telemetry.log.info("trainer disconnected", trainer=trainer)
 
     def _steps(
         self,
         trainer: int,
+        caller: Caller,
         key: tuple[str, ...],
         messages: Iterator[bytes],
         ended: Callable[[], bool],
@@ -68,6 +81,7 @@ class Exchange:
         for message in messages:
             began = began or self._telemetry.now()
             frame = self._checked(trainer, message)
+            self._members.expect_owner(trainer, caller)
             self._shard.receive(frame)
             if not frame.ends:
                 continue
@@ -110,10 +124,4 @@ class Exchange:
 
 def _wanted(hello: Frame) -> list[str]:
     """The variables that a trainer subscribes to. Raises WireError for a malformed message."""
-    try:
-        header: Any = json.loads(hello.data.tobytes())
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"the first message of an exchange is not JSON: {error}") from error
-    if not isinstance(header, dict):
-        raise WireError("the first message of an exchange must be a JSON object")
-    return names_field(cast("dict[str, Any]", header), "names")
+    return names_field(read_header(hello.data.tobytes()), "names")

@@ -1,7 +1,8 @@
 """The end of a job: no server exits before the others can, so a trainer finds all of them or none.
 
 A trainer that is killed between the answers of two servers is restarted and completes again;
-servers that have its answer keep serving until then. With policy `wait`, servers also wait for the
+servers that have its answer keep serving until then. A server asks each of the others itself: what
+any peer says about one of them is not believed. With policy `wait`, servers also wait for the
 exit of the processes that have completed, because one of these may be killed and restarted.
 """
 
@@ -17,12 +18,12 @@ from runtime.ps.settings import Settings
 from runtime.ps.wire.peers import Peers
 
 log = logging.getLogger("fluid.ps")
-NOTIFY_SECONDS = 0.5
-"""Timeout for notifying another server that the trainers of this one have completed."""
+ASK_SECONDS = 0.5
+"""Timeout of the question to another server whether its trainers have completed, and interval."""
 
 
 class Finish:
-    """Decides when one server of a job may exit. `hear` may be called by any thread."""
+    """Decides when one server of a job may exit. `asked` may be called by any thread."""
 
     def __init__(
         self, endpoints: Sequence[str], number: int, peers: Peers, settings: Settings
@@ -30,8 +31,9 @@ class Finish:
         self._endpoint = endpoints[number]
         self._others = [each for each in endpoints if each != self._endpoint]
         self._peers, self._settings = peers, settings
-        self._notified: set[str] = set()
-        self._heard: set[str] = set()
+        self._finished: set[str] = set()
+        self._informed: set[str] = set()
+        self._asked_at = 0.0
         self._since: float | None = None
         self._together: float | None = None
 
@@ -40,16 +42,24 @@ class Finish:
         """Whether trainer processes must announce their exit (`Members.leave`)."""
         return self._settings.policy == "wait"
 
-    def hear(self, endpoint: str) -> None:
-        """Record that all trainers have completed at another server. WireError if it is unknown."""
+    def asked(self, endpoint: str) -> bool:
+        """Whether all trainers have completed here, for another server; it is informed then.
+
+        Raises WireError if there is no such server.
+        """
         if endpoint not in self._others:
-            raise WireError(f"{endpoint} is not another server of this job")
-        self._heard.add(endpoint)
+            raise WireError(f"{endpoint[:200]!r} is not another server of this job")
+        self._asked_at = 0.0  # the other one asks because it has finished: ask it soon
+        if self._since is None:
+            return False
+        self._informed.add(endpoint)
+        return True
 
     def is_over(self, members: Members) -> bool:
         """Whether this server may exit now; polled."""
         if not members.all_completed:
             self._since = self._together = None
+            self._informed.clear()
             return False
         now = time.monotonic()
         self._since = self._since or now
@@ -61,19 +71,23 @@ class Finish:
 
     def _others_finished(self, waited: float) -> bool:
         """Whether every other server knows that this one has finished, and has finished itself."""
-        for endpoint in self._others:
-            if endpoint not in self._notified:
-                self._notify(endpoint)
-        missing = [e for e in self._others if e not in self._notified or e not in self._heard]
+        if time.monotonic() - self._asked_at > ASK_SECONDS:
+            self._finished.update(e for e in self._others if self._has_finished(e))
+            self._asked_at = time.monotonic()
+        both = self._finished & self._informed
+        missing = [each for each in self._others if each not in both]
         if missing and waited > self._settings.reconnect:
             log.warning("server %s ends without %s", self._endpoint, ", ".join(missing))
             return True
         return not missing
 
-    def _notify(self, endpoint: str) -> None:
+    def _has_finished(self, endpoint: str) -> bool:
+        """Ask another server whether its trainers have completed, unless it has said so before."""
+        if endpoint in self._finished:
+            return True
         header = {"do": "finished", "endpoint": self._endpoint}
         try:
-            self._peers.call(endpoint, header, seconds=NOTIFY_SECONDS)
+            answer, _ = self._peers.call(endpoint, header, seconds=ASK_SECONDS)
         except WireError:
-            return
-        self._notified.add(endpoint)
+            return False
+        return answer.get("completed") is True

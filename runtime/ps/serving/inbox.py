@@ -12,14 +12,12 @@ from runtime.ps.service import ROWS, Gradient
 from runtime.ps.wire.assembly import Assembly
 from runtime.ps.wire.frames import Frame, Kind
 from runtime.ps.wire.layout import Layout, make_layout
-from runtime.ps.wire.rows import read_rows
+from runtime.ps.wire.rows import part_sizes, read_rows
 
 Part = tuple[Array, Array]
 
 NOTHING = -1
 """Represents the message of a trainer that has no gradient to send."""
-MOST_PARTS = 1 << 16
-"""Maximum number of messages of one sparse gradient: 128 GiB."""
 
 
 def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
@@ -38,6 +36,7 @@ class Inbox:
         self._dense = Assembly(gradient_layout(gradients))
         self._has_dense = any(not each.is_sparse for each in gradients)
         self.sparse = [each for each in gradients if each.is_sparse]
+        self._largest = [part_sizes(e.dtype, e.shape, e.shape[0]) for e in self.sparse]
         self.clear()
 
     def clear(self) -> None:
@@ -84,8 +83,12 @@ class Inbox:
         slot = frame.offset
         kind = self.sparse[slot]
         part, parts, rows, values = read_rows(frame.data, kind.dtype, kind.shape)
-        if parts > MOST_PARTS or self._counts[slot] not in (0, parts):
-            raise WireError(f"trainer {frame.trainer} sent {kind.name} in {parts} parts")
+        most = self._largest[slot]
+        if parts > len(most) or len(frame.data) > most[0] or self._counts[slot] not in (0, parts):
+            raise WireError(
+                f"trainer {frame.trainer} sent {len(frame.data)} bytes of {parts} parts of "
+                f"{kind.name}, expected {len(most)} parts of {most[0]} bytes at most"
+            )
         self._counts[slot] = parts
         self._parts[slot][part] = (rows, values)
         if len(self._parts[slot]) == parts:

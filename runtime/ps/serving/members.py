@@ -1,16 +1,30 @@
-"""The trainers of a job as a server sees them: connected, lost, completed."""
+"""The trainers of a job as a server sees them: connected, lost, completed.
+
+A trainer's id belongs to one session, a process: the first that claims it. Another one can claim it
+when no stream of the owner is open any more, or the owner is lost; so a restarted trainer takes its
+id over once the connection of the process that was killed has broken.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Condition, Lock
+
+from runtime.errors import WireError
+from runtime.ps.wire.admission import TryAgain
+from runtime.ps.wire.callers import Caller
 
 
 @dataclass
 class Member:
-    """One trainer. Times are of `time.monotonic`; `streams` counts its open exchanges."""
+    """One trainer. Times are of `time.monotonic`; `streams` counts its open exchanges.
 
+    `owner` is the session that the id belongs to, `links` counts the open streams of that session.
+    """
+
+    owner: str = ""
+    links: int = 0
     streams: int = 0
     beat: float | None = None
     broken: float | None = None
@@ -31,25 +45,79 @@ class Members:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
+        self._sessions: set[str] = set()
+        self.closing = Condition()
+        self.is_closed = False
         self.members = [Member() for _ in range(self.trainers)]
 
-    def beat(self, trainer: int) -> None:
-        """Record a heartbeat of a trainer."""
-        with self._lock:
-            self.members[trainer].beat = time.monotonic()
+    def claim(self, trainer: int, session: str) -> None:
+        """Record a heartbeat; the id of the trainer belongs to the session from now on.
 
-    def connect(self, trainer: int) -> None:
-        """Record an exchange that a trainer opened."""
+        Raises TryAgain if another process is connected with this id, and WireError for an id that
+        no trainer has.
+        """
+        with self._lock:
+            self._claim(trainer, session)
+
+    def _claim(self, trainer: int, session: str) -> Member:
+        member, now = self._member(trainer), time.monotonic()
+        if member.owner not in ("", session):
+            is_lost = member.beat is not None and now - member.beat > self.lost_after
+            if member.links and not is_lost:
+                raise TryAgain(f"another process is connected as trainer {trainer}")
+            self._sessions.discard(member.owner)
+            member.links = member.streams = 0
+        member.owner, member.beat = session, now
+        self._sessions.add(session)
+        return member
+
+    def _member(self, trainer: int) -> Member:
+        if not 0 <= trainer < self.trainers:
+            raise WireError(f"there is no trainer {trainer}: there are {self.trainers}")
+        return self.members[trainer]
+
+    def is_owner(self, session: str) -> bool:
+        """Whether some trainer's id belongs to a session; any thread may call, without waiting."""
+        return session in self._sessions
+
+    def expect_owner(self, trainer: int, caller: Caller) -> None:
+        """Raise an error if the id of a trainer does not belong to the caller.
+
+        TryAgain if it belongs to nobody, as after a restart of the server; WireError otherwise.
+        """
+        owner = self._member(trainer).owner
+        if not owner:
+            raise TryAgain(f"no process is connected as trainer {trainer}; claim the id first")
+        if owner != caller.session:
+            raise WireError(f"the id of trainer {trainer} belongs to another process")
+
+    def link(self, trainer: int, session: str) -> None:
+        """Record a stream that keeps the id; claims it as `claim` does."""
+        with self._lock:
+            self._claim(trainer, session).links += 1
+
+    def unlink(self, trainer: int, session: str) -> None:
+        """Record the end of a stream."""
         with self._lock:
             member = self.members[trainer]
+            member.links -= member.owner == session
+
+    def connect(self, trainer: int, session: str) -> None:
+        """Record an exchange that a trainer opened; claims its id as `claim` does."""
+        with self._lock:
+            member = self._claim(trainer, session)
+            member.links += 1
             member.streams += 1
-            member.beat, member.broken = time.monotonic(), None
+            member.broken = None
             member.completed = member.dropped = member.left = False
 
-    def disconnect(self, trainer: int) -> None:
+    def disconnect(self, trainer: int, session: str) -> None:
         """Record the end of an exchange."""
         with self._lock:
             member = self.members[trainer]
+            if member.owner != session:
+                return
+            member.links -= 1
             member.streams -= 1
             if member.streams == 0 and not member.completed:
                 member.broken = time.monotonic()
@@ -86,6 +154,12 @@ class Members:
         """Whether the processes of all trainers that have finished have exited."""
         with self._lock:
             return all(each.left or each.dropped for each in self.members)
+
+    def close(self) -> None:
+        """End the waits of `Hold` calls, because the server exits."""
+        with self.closing:
+            self.is_closed = True
+            self.closing.notify_all()
 
     def finished(self) -> list[int]:
         """The trainers that have completed."""

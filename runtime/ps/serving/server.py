@@ -26,6 +26,8 @@ from runtime.ps.serving.snapshot import Snapshot, read_snapshot, snapshot_path, 
 from runtime.ps.serving.sums import Sums
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import make_telemetry
+from runtime.ps.wire.admission import Admission, Limits
+from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.peers import Peers
 from runtime.ps.wire.transport import make_server
 
@@ -35,6 +37,8 @@ SNAPSHOTS = 1 << 20
 """The row of a trace with snapshots, below those of all trainers."""
 GRACE_SECONDS = 2.0
 """Maximum duration of open calls when a server exits."""
+MIN_GUESTS = 16
+"""Minimum number of calls at once of peers that own no trainer's id."""
 
 
 class Server:
@@ -45,7 +49,8 @@ class Server:
 
     def __init__(self, endpoints: Sequence[str], number: int, settings: Settings) -> None:
         self.endpoint, self.number, self.settings = endpoints[number], number, settings
-        self._peers = Peers(settings)
+        self.servers = len(endpoints)
+        self._peers = Peers(settings, Caller.new())
         self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
         self._finish = Finish(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
@@ -82,23 +87,25 @@ class Server:
     def serve(self) -> None:
         """Serve until the end. Raises WireError for a failed job, naming the trainer."""
         keep_freed_memory()
+        admission = Admission(self._limits(), self.members.is_owner)
         parts = self.service, self.shard, self.delayed, self.members, self.sums
         calls = Calls(
-            *parts, self.traffic, self.telemetry, self._finish, self._snapshot_now
+            *parts, self.traffic, self.telemetry, self._finish, self._snapshot_now, admission,
+            self.settings.save_dir,
         )  # fmt: skip
-        threads = max(self.service.threads, 4 * self.service.trainers + 16)
         listening = make_server(
-            self.endpoint, {"Call": calls.answer},
+            self.endpoint, {"Call": calls.answer, "Hold": calls.hold},
             {"Fetch": calls.fetch, "Exchange": self._exchange},
-            threads, self.settings.security,
+            self.settings.security, admission, {"Beat": calls.beat},
         )  # fmt: skip
         listening.start()
         self._started = time.monotonic()
         self.log.info("serving", endpoint=self.endpoint, trainers=self.service.trainers)
         try:
             with _signals(self._stopping.set):
-                self._look_after()
+                self._look_after(admission)
         finally:
+            self.members.close()
             listening.stop(GRACE_SECONDS).wait()
             self._join_writer()
             self._peers.close()
@@ -111,15 +118,22 @@ class Server:
         """The last step that was applied; the number of updates in an asynchronous job."""
         return self.shard.step if self.service.is_synchronous else self.delayed.step
 
+    def _limits(self) -> Limits:
+        """The calls at once that this server answers."""
+        trainers = self.service.trainers
+        guests = max(MIN_GUESTS, self.service.threads) + 2 * self.servers
+        return Limits(trainers, guests, connections=256 + 8 * (trainers + self.servers))
+
     def _exchange(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         parts = self.shard, self.members, self.traffic, self.telemetry
         yield from Exchange(*parts).served(messages, context)
 
     # ---- trainers that are lost
 
-    def _look_after(self) -> None:
+    def _look_after(self, admission: Admission) -> None:
         """Wait for the end; meanwhile, handle trainers that are lost or late."""
         while not self._stopping.wait(LOOK_SECONDS):
+            admission.end_late()
             if self._finish.is_over(self.members):
                 self.log.info("all trainers have completed")
                 return
@@ -201,7 +215,7 @@ class Server:
             name: {str(number): raw.hex() for number, raw in steps.items()}
             for name, steps in self.sums.kept().items()
         }
-        extra = {"sums": kept, "applied": dict(self.delayed.applied)}
+        extra = {"sums": kept, "applied": list(map(list, self.delayed.applied.items()))}
         return Snapshot(step, arrays, extra | {"completed": self.members.finished()})
 
     def _write_newer(self, snapshot: Snapshot) -> None:
@@ -239,7 +253,8 @@ class Server:
         for name, steps in snapshot.extra.get("sums", {}).items():
             for number, raw in steps.items():
                 self.sums.put(str(name), int(number), bytes.fromhex(raw))
-        self.delayed.applied |= snapshot.extra.get("applied", {})
+        for trainer, (sender, number) in snapshot.extra.get("applied", []):
+            self.delayed.applied[int(trainer)] = str(sender), int(number)
         for trainer in snapshot.extra.get("completed", []):
             self.members.complete(int(trainer))
             self.shard.drop(int(trainer))

@@ -9,7 +9,9 @@ exactly once, however often its messages are sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 
@@ -62,6 +64,7 @@ class Shard:
         self._telemetry = telemetry or Telemetry(RoleLog("server", service.number, lambda: step))
         self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
         self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._subscribers: Counter[tuple[str, ...]] = Counter()
         self._pieces: dict[tuple[str, ...], dict[str, list[Piece]]] = {}
         self.version = Version(step, {})
         self.previous = self.version
@@ -71,19 +74,41 @@ class Shard:
         """The last step that was applied."""
         return self.version.step
 
-    def subscribe(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Publish messages with these variables in each version; return the key of the messages.
+    @contextmanager
+    def subscribed(self, names: Sequence[str]) -> Generator[tuple[str, ...]]:
+        """Publish messages with these variables in each version; yields the key of the messages.
 
-        Raises WireError for a variable that is not stored here, and for one that occurs twice.
+        They are published until the last block with these names ends. Raises WireError for a
+        variable that is not stored here, and for one that occurs twice.
         """
         key = tuple(names)
         with self.changed:
-            if key not in self._layouts:
-                layout = make_layout(_described(self.service, name) for name in key)
-                self._pieces[key] = {block.name: layout.pieces(block) for block in layout.blocks}
-                self._layouts[key] = layout
-                self.version = self._read(self.version.step)
-        return key
+            self._publish(key)
+        try:
+            yield key
+        finally:
+            with self.changed:
+                self._withdraw(key)
+
+    def _publish(self, key: tuple[str, ...]) -> None:
+        if key not in self._layouts:
+            layout = make_layout(_described(self.service, name) for name in key)
+            self._pieces[key] = {block.name: layout.pieces(block) for block in layout.blocks}
+            self._layouts[key] = layout
+            step, messages = self.version.step, self.version.messages
+            made = self._messages(key, step, self._lag(step))
+            self.version = Version(step, {**messages, key: made})
+        self._subscribers[key] += 1
+
+    def _withdraw(self, key: tuple[str, ...]) -> None:
+        self._subscribers[key] -= 1
+        if self._subscribers[key]:
+            return
+        del self._subscribers[key], self._layouts[key], self._pieces[key]
+        self.version, self.previous = (
+            Version(each.step, {k: m for k, m in each.messages.items() if k != key})
+            for each in (self.version, self.previous)
+        )
 
     def layout(self, key: tuple[str, ...]) -> Layout:
         """The layout of variables in the messages of a subscription."""
@@ -179,8 +204,12 @@ class Shard:
 
     def _read(self, step: int) -> Version:
         """Copy the variables of every subscription into messages."""
-        lag = min(step - self.snapshot_step, MAX_LAG) if self.takes_snapshots else 0
+        lag = self._lag(step)
         return Version(step, {key: self._messages(key, step, lag) for key in self._layouts})
+
+    def _lag(self, step: int) -> int:
+        """The number of steps since the last snapshot, as messages encode it."""
+        return min(step - self.snapshot_step, MAX_LAG) if self.takes_snapshots else 0
 
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
         layout, variables = self._layouts[key], self.service.variables()
@@ -199,5 +228,5 @@ def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
     """Name, dtype and shape of a variable; WireError if it is not stored here."""
     found = service.variables().get(name)
     if found is None:
-        raise WireError(f"variable {name!r} is not on server {service.endpoint}")
+        raise WireError(f"variable {name[:200]!r} is not on server {service.endpoint}")
     return name, str(found.dtype), found.shape

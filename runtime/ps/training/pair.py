@@ -19,6 +19,7 @@ from runtime.errors import WireError
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 from runtime.ps.wire.assembly import Assembly
+from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.frames import Frame, Kind, mark_end, read_frame, text_frame
 from runtime.ps.wire.layout import Layout
 from runtime.ps.wire.peers import RETRY_SECONDS, unreachable
@@ -29,10 +30,11 @@ class Pair:
     """One trainer and one server. `layout` is that of the variables received after each step."""
 
     def __init__(
-        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int,
-        telemetry: Telemetry, row: int,
+        self, endpoint: str, trainer: int, caller: Caller, layout: Layout, settings: Settings,
+        step: int, telemetry: Telemetry, row: int,
     ) -> None:  # fmt: skip
         self.endpoint, self.trainer, self.layout = endpoint, trainer, layout
+        self._metadata = (*settings.security.metadata(), *caller.metadata())
         self.step = step
         self.snapshot = step
         self._settings = settings
@@ -159,9 +161,8 @@ class Pair:
         names = [block.name for block in self.layout.blocks]
         hello = text_frame(Kind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
         self._outbox.put(hello)
-        metadata = self._settings.security.metadata()
         messages = iter(self._outbox.get, None)
-        call = stream_call(self._channel, "Exchange")(messages, metadata=metadata)
+        call = stream_call(self._channel, "Exchange")(messages, metadata=self._metadata)
         with self._lock:
             self._call = call
         answer = read_frame(next(call))

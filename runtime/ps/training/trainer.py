@@ -22,15 +22,15 @@ from runtime.ps.training.pair import Pair
 from runtime.ps.training.pushes import Pushes
 from runtime.ps.training.steps import Steps, read_gradients
 from runtime.ps.training.watch import Watch
+from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.layout import make_layout
+from runtime.ps.wire.packets import MAX_ROWS
 from runtime.ps.wire.peers import Peers
 
 STEPS = 0
 """The row of a trace with the steps; those of the servers follow."""
 CLOCK_CALLS = 5
 """Number of calls to estimate the clock offset of a server."""
-MAX_IDS = 1 << 17
-"""Maximum number of rows requested by one call."""
 LEAVE_SECONDS = 1.0
 """Timeout of a server's answer at process exit; the server may have exited."""
 
@@ -66,12 +66,13 @@ class Trainer:
         self._received: dict[str, list[str]] = {}
         self.sender = f"{number}-{os.getpid()}-{uuid4().hex[:8]}"
         self.communicator: Merging | Geo | None = None
-        self._peers = Peers(settings)
+        self._caller = Caller.new(number)
+        self._peers = Peers(settings, self._caller)
         self._pushes = Pushes(self._peers, number, self.sender)
         self._remotes: dict[str, Remote] = {}
         self._making = 0
         self._is_sending = False
-        self._watch = Watch(number, settings, self._lose)
+        self._watch = Watch(self._caller, settings, self._lose)
         self._closed = False
 
     # ---- what modules call
@@ -153,9 +154,12 @@ class Trainer:
     def checkpoint_notify(
         self, endpoints: Sequence[str], directory: str, table: str, trainer_id: int
     ) -> None:
-        """Ask servers to save their part of a table under a directory."""
+        """Ask servers to save their part of a table under a directory, which is in the folder of
+        their setting FLUID_PS_SAVE_DIR. Raises WireError if it is not.
+        """
         for endpoint in endpoints:
-            header = {"do": "save", "name": table, "folder": directory}
+            self.remote(endpoint)
+            header = {"do": "save", "trainer": self.number, "name": table, "folder": directory}
             self._peers.call(endpoint, header, seconds=self.settings.deadline)
 
     def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
@@ -181,9 +185,9 @@ class Trainer:
         is_first = not self._remotes
         for endpoint in endpoints:
             if endpoint not in self._remotes:
+                self._watch.add(endpoint)
                 catalogue = self._hello(endpoint)
                 self._remotes[endpoint] = Remote(catalogue, self.number)
-                self._watch.add(endpoint)
                 self._compare_clocks(endpoint)
         if is_first:
             self._making = min(each.step for each in self._remotes.values())
@@ -198,11 +202,10 @@ class Trainer:
         """Record a server's clock offset in the trace, from the fastest of several calls."""
         if self.telemetry.trace is None:
             return
-        header = {"do": "beat", "trainer": self.number}
         found: list[tuple[int, int]] = []
         for _ in range(CLOCK_CALLS):
             asked = time.time_ns()
-            answer, _ = self._peers.call(endpoint, header)
+            answer = self._peers.beat(endpoint, self.settings.reconnect)
             answered = time.time_ns()
             ahead = int(answer["time"]) - (asked + answered) // 2
             found.append((answered - asked, ahead))
@@ -262,7 +265,7 @@ class Trainer:
 
     def leave(self) -> None:
         """Notify servers that wait for it that this process, which has completed, exits."""
-        peers = Peers(self.settings)
+        peers = Peers(self.settings, self._caller)
         for endpoint, remote in self._remotes.items():
             try:
                 if remote.awaits_ends:
@@ -322,7 +325,7 @@ class Trainer:
             layout = make_layout((n, str(a.dtype), a.shape) for n, a in described)
             row = 1 + list(self._remotes).index(remote.endpoint)
             self.telemetry.name_row(row, f"server {remote.endpoint}")
-            who = remote.endpoint, self.number
+            who = remote.endpoint, self.number, self._caller
             pair = Pair(*who, layout, self.settings, before, self.telemetry, row)
             pair.connect()
             remote.pair = pair
@@ -345,8 +348,8 @@ class Trainer:
     def _rows(self, endpoint: str, name: str, ids: Array) -> Array:
         self.remote(endpoint)
         parts: list[Array] = []
-        for start in range(0, max(1, len(ids)), MAX_IDS):
-            some = ids[start : start + MAX_IDS]
+        for start in range(0, max(1, len(ids)), MAX_ROWS):
+            some = ids[start : start + MAX_ROWS]
             header = {"do": "rows", "name": name}
             parts += self._peers.fetch(endpoint, header, some.tobytes())[1]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

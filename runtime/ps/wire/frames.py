@@ -95,7 +95,7 @@ def mark_end(message: bytes) -> None:
 
 def text_frame(kind: Kind, trainer: int, step: int, text: str) -> bytes:
     """A message whose data are UTF-8 text."""
-    raw = text.encode()
+    raw = text.encode(errors="backslashreplace")
     message, view = new_frame(kind, trainer, step, 0, len(raw))
     view[:] = np.frombuffer(raw, np.uint8)
     return message

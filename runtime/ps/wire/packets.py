@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, cast
@@ -15,6 +16,12 @@ from runtime.errors import WireError
 from runtime.ps.wire.layout import CHUNK_BYTES
 
 _MAGIC = 0x4A535046
+MAX_HEADER_BYTES = 1 << 20
+"""Maximum bytes of a header: parsed, JSON takes up to twenty times as many."""
+MAX_ROWS = 1 << 17
+"""Maximum number of rows that one call requests."""
+MAX_RANK = 9
+"""Maximum number of axes of an array."""
 _HEAD = struct.Struct("<II")
 
 
@@ -31,13 +38,21 @@ def unpack(message: bytes) -> tuple[dict[str, Any], memoryview]:
     magic, size = _HEAD.unpack_from(message)
     if magic != _MAGIC or size > len(message) - _HEAD.size:
         raise WireError(f"a call begins with {magic:#x} and claims a header of {size} bytes")
+    header = read_header(message[_HEAD.size : _HEAD.size + size])
+    return header, memoryview(message)[_HEAD.size + size :]
+
+
+def read_header(text: bytes) -> dict[str, Any]:
+    """Parse a header. Raises WireError if it is no JSON object, or too large."""
+    if len(text) > MAX_HEADER_BYTES:
+        raise WireError(f"a header has {len(text)} bytes, expected {MAX_HEADER_BYTES} at most")
     try:
-        header: Any = json.loads(message[_HEAD.size : _HEAD.size + size])
+        header: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the header of a call is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise WireError(f"the header of a call is a {type(header).__name__}, expected an object")
-    return cast("dict[str, Any]", header), memoryview(message)[_HEAD.size + size :]
+    return cast("dict[str, Any]", header)
 
 
 def first_message(messages: Iterator[bytes]) -> bytes:
@@ -58,10 +73,13 @@ def field(header: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def names_field(header: Mapping[str, Any], name: str) -> list[str]:
-    """Return a field that is a list of texts. Raises WireError if it is not."""
+    """Return a field that is a list of different texts. Raises WireError if it is not."""
     values: list[Any] = field(header, name, list)
     if not all(isinstance(each, str) for each in values):
         raise WireError(f"field {name!r} of a call must be a list of names")
+    if len(set(values)) < len(values):
+        twice = next(each for each, count in Counter(values).items() if count > 1)
+        raise WireError(f"field {name!r} of a call has {twice[:200]!r} twice, expected it once")
     return values
 
 
@@ -70,8 +88,10 @@ def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
     match.
     """
     dtype, shape = field(header, "dtype", str), field(header, "shape", list)
-    if not all(isinstance(size, int) and 0 <= size < 1 << 40 for size in shape):
-        raise WireError(f"the shape of an array must be sizes, but is {shape}")
+    is_valid = all(isinstance(size, int) and 0 <= size < 1 << 40 for size in shape)
+    if len(shape) > MAX_RANK or not is_valid:
+        sizes = f"{MAX_RANK} sizes at most"
+        raise WireError(f"the shape of an array must be {sizes}, but is {str(shape)[:200]}")
     kind = known_dtype(dtype)
     if prod(shape) * kind.itemsize != len(raw):
         raise WireError(f"an array of {dtype} {shape} has {len(raw)} bytes")
@@ -81,7 +101,7 @@ def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
 def known_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy dtype of a name. Raises WireError for one that no tensor has."""
     if name not in _DTYPES:
-        raise WireError(f"{name!r} is not a dtype; expected one of {', '.join(_DTYPES)}")
+        raise WireError(f"{name[:200]!r} is not a dtype; expected one of {', '.join(_DTYPES)}")
     return np.dtype(name)
 
 

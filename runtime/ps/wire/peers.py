@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
+from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.packets import field, pack, read_values, unpack
 from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
 
@@ -19,10 +21,12 @@ MAX_RESPONSE_BYTES = 1 << 38
 
 
 class Peers:
-    """Channels to servers, opened on first use."""
+    """Channels to servers, opened on first use. `caller` is who makes the calls."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, caller: Caller | None = None) -> None:
         self.settings = settings
+        self.caller = caller or Caller.new()
+        self.metadata = (*settings.security.metadata(), *self.caller.metadata())
         self._channels: dict[str, Any] = {}
         self._lock = Lock()
 
@@ -44,10 +48,9 @@ class Peers:
         send = unary_call(self.channel(endpoint), "Call")
         message = pack(header, raw)
         limit = seconds or self.settings.reconnect
-        metadata = self.settings.security.metadata()
 
         def once(left: float) -> tuple[dict[str, Any], memoryview]:
-            return unpack(send(message, timeout=left, metadata=metadata))
+            return unpack(send(message, timeout=left, metadata=self.metadata))
 
         return self._repeated(endpoint, limit, once, away)
 
@@ -61,14 +64,27 @@ class Peers:
         """Fetch variables of a server; raises as `call` does, and for more than `most` bytes."""
         request = pack(header, raw)
         stream = stream_call(self.channel(endpoint), "Fetch")
-        metadata = self.settings.security.metadata()
 
         def once(left: float) -> tuple[dict[str, Any], list[Array]]:
-            calls = stream(iter([request]), timeout=left, metadata=metadata)
+            calls = stream(iter([request]), timeout=left, metadata=self.metadata)
             known, _ = unpack(next(calls))
             return known, read_values(field(known, "arrays", list), calls, most)
 
         return self._repeated(endpoint, self.settings.deadline, once)
+
+    def beat(self, endpoint: str, seconds: float) -> dict[str, Any]:
+        """Send a heartbeat, which claims the trainer's id of this caller; raises as `call` does."""
+        send = unary_call(self.channel(endpoint), "Beat")
+
+        def once(left: float) -> dict[str, Any]:
+            return unpack(send(b"", timeout=left, metadata=self.metadata))[0]
+
+        return self._repeated(endpoint, seconds, once, seconds)
+
+    def hold(self, endpoint: str) -> Any:
+        """Start a call that lasts as long as the id belongs to this caller; returns its future."""
+        call: Any = unary_call(self.channel(endpoint), "Hold")
+        return call.future(b"", metadata=self.metadata)
 
     def contribution(self, endpoint: str, name: str, step: int) -> bytes:
         """Fetch a server's contribution to a sum at a step."""
@@ -92,16 +108,26 @@ class Peers:
             try:
                 return once(max(0.01, end - time.monotonic()))
             except rpc.RpcError as error:
-                now = time.monotonic()
-                until = min(until, now + (self.settings.away if away is None else away))
+                now, answered = time.monotonic(), error.code() is rpc.StatusCode.ABORTED
+                if not answered:
+                    until = min(until, now + (self.settings.away if away is None else away))
                 if now + RETRY_SECONDS >= until or not is_passing(rpc, error):
                     raise unreachable(endpoint, error) from error
                 time.sleep(RETRY_SECONDS)
+                if answered and self.caller.trainer is not None:
+                    self._claim(endpoint)
+
+    def _claim(self, endpoint: str) -> None:
+        """Claim the trainer's id of a server that has restarted, if it answers."""
+        send = unary_call(self.channel(endpoint), "Beat")
+        with suppress(grpc().RpcError):
+            send(b"", timeout=RETRY_SECONDS, metadata=self.metadata)
 
 
 def is_passing(rpc: Any, error: Any) -> bool:
     """Whether a failure is transient, so that a retry may succeed."""
-    return error.code() in (rpc.StatusCode.UNAVAILABLE, rpc.StatusCode.CANCELLED)
+    codes = rpc.StatusCode
+    return error.code() in (codes.UNAVAILABLE, codes.CANCELLED, codes.ABORTED)
 
 
 def unreachable(endpoint: str, error: Any) -> WireError:
@@ -112,7 +138,7 @@ def unreachable(endpoint: str, error: Any) -> WireError:
     if isinstance(error, StopIteration):
         return _silent(endpoint, "no connection")
     code, details = error.code().name, error.details() or ""
-    if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED"):
+    if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED", "ABORTED"):
         return WireError(f"server {endpoint}: {details}")
     return _silent(endpoint, f"{code}: {details[:200]}")
 

@@ -3,19 +3,27 @@
 Messages are raw bytes, no protobuf. A server binds to its endpoint only and shares its port with
 no other process. A peer that stops answering is detected by pings within seconds, while a busy peer
 is recognised by application heartbeats on a separate channel.
+
+The thread of gRPC that polls for calls looks at their metadata, and refuses there and then those
+without the token and those above the limits (`admission.py`): such a call never has a thread of the
+pool, whatever it sends or leaves unsent. That thread answers heartbeats as well.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
+from compiler.escape import printable_lines
 from compiler.extras import install
 from runtime.errors import WireError
+from runtime.ps.wire.admission import Admission, TryAgain
+from runtime.ps.wire.callers import session_of
+from runtime.ps.wire.packets import first_message
 from runtime.ps.wire.security import Security
 
 SERVICE = "fluid.ParameterServer"
@@ -23,6 +31,8 @@ SERVICE = "fluid.ParameterServer"
 
 MESSAGE_LIMIT = 8 << 20
 """Maximum message size in bytes: four chunks."""
+MAX_DETAILS = 2000
+"""Maximum number of characters of an error that a peer receives."""
 
 Handler = Callable[[Any, Any], Any]
 
@@ -34,11 +44,16 @@ _COMMON = {
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.http2.ping_timeout_ms": 2000,
     "grpc.http2.max_pings_without_data": 0,
+    "grpc.max_metadata_size": 8 << 10,
+    "grpc.absolute_max_metadata_size": 16 << 10,
 }
 _SERVER = {
     "grpc.so_reuseport": 0,
     "grpc.http2.max_ping_strikes": 0,
     "grpc.http2.min_recv_ping_interval_without_data_ms": 1000,
+    "grpc.max_concurrent_streams": 100,
+    "grpc.max_connection_idle_ms": 300_000,
+    "grpc.server_handshake_timeout_ms": 10_000,
 }
 _CHANNEL = {
     "grpc.enable_retries": 0,
@@ -68,53 +83,151 @@ def make_server(
     endpoint: str,
     unary: Mapping[str, Handler],
     streams: Mapping[str, Handler],
-    threads: int,
     security: Security,
+    admission: Admission,
+    prompt: Mapping[str, Callable[[Any], bytes]] | None = None,
 ) -> Any:
     """Create a server bound to an endpoint, not started yet.
 
     `unary` handlers take a message and a context, `streams` an iterator of messages; an open stream
-    occupies one of `threads`. Calls without the token end as UNAUTHENTICATED before a handler sees
-    them. Raises WireError if the endpoint cannot be bound.
+    occupies a thread. `prompt` handlers take the context only and must not wait: the polling thread
+    runs them. Calls without the token end as UNAUTHENTICATED, those above the limits of `admission`
+    as ABORTED. Raises WireError if the endpoint cannot be bound.
     """
     rpc = grpc()
-    options = list((_COMMON | _SERVER).items())
-    server = rpc.server(ThreadPoolExecutor(threads), options=options)
-    checked = {name: _checked(rpc, handler, security) for name, handler in unary.items()}
-    flowing = {name: _flowing(rpc, handler, security) for name, handler in streams.items()}
-    handlers = {name: rpc.unary_unary_rpc_method_handler(each) for name, each in checked.items()}
-    handlers |= {name: rpc.stream_stream_rpc_method_handler(e) for name, e in flowing.items()}
-    server.add_generic_rpc_handlers((rpc.method_handlers_generic_handler(SERVICE, handlers),))
+    most = admission.limits.connections
+    options = [*(_COMMON | _SERVER).items(), ("grpc.max_allowed_incoming_connections", most)]
+    server = rpc.server(ThreadPoolExecutor(admission.limits.calls), options=options)
+    answers = _Answers(rpc, security, admission)
+    known = {name: answers.unary(handler) for name, handler in unary.items()}
+    known |= {name: answers.stream(handler) for name, handler in streams.items()}
+    known |= {name: answers.prompt(handler) for name, handler in (prompt or {}).items()}
+    named = {f"/{SERVICE}/{name}": find for name, find in known.items()}
+    server.add_generic_rpc_handlers((_Generic(answers, named),))
     _bind(rpc, server, endpoint, security)
     return server
 
 
-def _checked(rpc: Any, handler: Handler, security: Security) -> Handler:
-    """Wrap a handler so that it is called only if the caller has the token."""
+class _Inline(ThreadPoolExecutor):
+    """A pool without threads: the caller runs the function."""
 
-    def call(request: Any, context: Any) -> Any:
-        if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
-        try:
-            return handler(request, context)
-        except WireError as error:
-            context.abort(rpc.StatusCode.FAILED_PRECONDITION, str(error))
-
-    return call
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function and return its result as a future."""
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
 
 
-def _flowing(rpc: Any, handler: Handler, security: Security) -> Handler:
-    """Wrap a stream handler like `_checked`; errors end the stream with their text."""
+class _Immediate:
+    """A function that gRPC calls in the polling thread, because of the name of the attribute."""
 
-    def call(requests: Any, context: Any) -> Any:
-        if not security.accepts(context.invocation_metadata()):
-            context.abort(rpc.StatusCode.UNAUTHENTICATED, "this job requires its token")
-        try:
-            yield from handler(requests, context)
-        except WireError as error:
-            context.abort(rpc.StatusCode.FAILED_PRECONDITION, str(error))
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+        self.experimental_thread_pool = _Inline()
 
-    return call
+    def __call__(self, requests: Any, context: Any) -> Any:
+        """Call the function."""
+        return self._function(requests, context)
+
+
+Find = Callable[[str], Any]
+"""Returns gRPC's handler for a call of a session."""
+
+
+class _Generic:
+    """Finds the handler of a call. gRPC calls `service` in the polling thread."""
+
+    def __init__(self, answers: _Answers, named: Mapping[str, Find]) -> None:
+        self._answers, self._named = answers, named
+
+    def service(self, details: Any) -> Any:
+        """The handler for a call, from its metadata alone; None for an unknown method."""
+        metadata = details.invocation_metadata or ()
+        if not self._answers.security.accepts(metadata):
+            return self._answers.stranger
+        find = self._named.get(details.method)
+        return None if find is None else find(session_of(metadata))
+
+
+class _Answers:
+    """Makes gRPC's handlers: all take a stream, so that they run before there is a message."""
+
+    def __init__(self, rpc: Any, security: Security, admission: Admission) -> None:
+        self._rpc, self.security, self._admission = rpc, security, admission
+        unauthenticated = rpc.StatusCode.UNAUTHENTICATED
+        self.stranger = self._refusal(unauthenticated, "this job requires its token")
+        self._busy = self._refusal(rpc.StatusCode.ABORTED, "too many calls at once")
+
+    def _refusal(self, code: Any, text: str) -> Any:
+        def refuse(requests: Any, context: Any) -> None:
+            context.abort(code, text)
+
+        return self._rpc.stream_unary_rpc_method_handler(_Immediate(refuse))
+
+    def prompt(self, handler: Callable[[Any], bytes]) -> Find:
+        """A handler that the polling thread runs."""
+
+        def call(requests: Any, context: Any) -> bytes:
+            try:
+                return handler(context)
+            except WireError as error:
+                self._abort(context, error)
+
+        made = self._rpc.stream_unary_rpc_method_handler(_Immediate(call))
+        return lambda session: made
+
+    def unary(self, handler: Handler) -> Find:
+        """A handler of one message."""
+
+        def call(key: str, requests: Iterator[bytes], context: Any) -> bytes:
+            try:
+                with self._admission.connected(key, context.peer()):
+                    return handler(next(self._messages(requests, context)), context)
+            except WireError as error:
+                self._abort(context, error)
+            finally:
+                self._admission.leave(key)
+
+        return self._counted(self._rpc.stream_unary_rpc_method_handler, call)
+
+    def stream(self, handler: Handler) -> Find:
+        """A handler of a stream of messages."""
+
+        def call(key: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            try:
+                with self._admission.connected(key, context.peer()):
+                    yield from handler(self._messages(requests, context), context)
+            except WireError as error:
+                self._abort(context, error)
+            finally:
+                self._admission.leave(key)
+
+        return self._counted(self._rpc.stream_stream_rpc_method_handler, call)
+
+    def _counted(self, make: Any, call: Callable[[str, Any, Any], Any]) -> Find:
+        """Refuse a call above the limits; `call` ends the count."""
+
+        def find(session: str) -> Any:
+            key = self._admission.enter(session)
+            if key is None:
+                return self._busy
+            return make(partial(call, key))
+
+        return find
+
+    def _messages(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """The messages of a call; the wait for the first one is limited."""
+        with self._admission.waiting(context):
+            first = first_message(requests)
+        yield first
+        yield from requests
+
+    def _abort(self, context: Any, error: WireError) -> NoReturn:
+        """End a call with the text of an error."""
+        codes = self._rpc.StatusCode
+        code = codes.ABORTED if isinstance(error, TryAgain) else codes.FAILED_PRECONDITION
+        context.abort(code, printable_lines(str(error))[:MAX_DETAILS])
+        raise AssertionError("abort raises")
 
 
 def _bind(rpc: Any, server: Any, endpoint: str, security: Security) -> None:

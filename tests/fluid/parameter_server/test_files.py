@@ -39,8 +39,9 @@ def jobs(tmp_path_factory):
     for model, optimizer in MODELS.items():
         folder = tmp_path_factory.mktemp(model)
         files = str(folder / "saved")
-        first = make_job(folder / "first", model, optimizer, steps=3, save=files)
-        again = {"first": 3, "steps": 6, "load": files, "save": str(folder / "at_the_end")}
+        where = {"config": {"ps_save_dir": str(folder)}}
+        first = make_job(folder / "first", model, optimizer, steps=3, save=files, **where)
+        again = where | {"first": 3, "steps": 6, "load": files, "save": str(folder / "at_the_end")}
         made[model] = first, make_job(folder / "second", model, optimizer, **again)
     trained(*(job for pair in made.values() for job in pair))
     return made

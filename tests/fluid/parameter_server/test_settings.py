@@ -12,7 +12,7 @@ from tests.fluid.test_distribute_transpiler import config, wide
 
 FIELDS = {
     "ps_policy": "wait", "ps_heartbeat_seconds": 1.5, "ps_lost_seconds": 4, "ps_return_seconds": 2,
-    "ps_reconnect_seconds": 20, "ps_deadline_seconds": 90, "ps_snapshot_dir": "somewhere",
+    "ps_reconnect_seconds": 20, "ps_deadline_seconds": 90, "ps_snapshot_dir": "somewhere", "ps_save_dir": "saved",
     "ps_snapshot_steps": 7, "ps_token": "secret",
 }  # fmt: skip
 
@@ -25,6 +25,7 @@ def test_programs_have_the_settings_and_variables_have_priority():
         assert (found.policy, found.heartbeat, found.lost_after) == ("wait", 1.5, 4)
         assert (found.return_within, found.reconnect, found.deadline) == (2, 20, 90)
         assert (found.snapshot_dir, found.snapshot_steps) == ("somewhere", 7)
+        assert found.save_dir == "saved"
         assert found.security.token == "secret"
     environ = {
         "FLUID_PS_POLICY": "shrink", "FLUID_PS_TOKEN": "other", "FLAGS_rpc_deadline": "5000"

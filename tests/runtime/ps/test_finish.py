@@ -102,12 +102,12 @@ def test_a_restarted_server_knows_who_has_completed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_only_another_server_can_report_that_it_has_finished():
-    server = Server(["a:1", "b:1"], 0, Settings())
-    server._finish.hear("b:1")
+def test_a_server_says_only_to_other_servers_that_its_trainers_have_completed():
+    finish = Server(["a:1", "b:1"], 0, Settings())._finish
+    assert finish.asked("b:1") is False  # it asks again
     for stranger in ("a:1", "c:1"):
         with pytest.raises(WireError, match="not another server"):
-            server._finish.hear(stranger)
+            finish.asked(stranger)
 
 
 def test_with_policy_wait_a_server_without_trainers_ends_by_the_deadline():

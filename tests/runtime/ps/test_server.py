@@ -207,11 +207,14 @@ def test_a_wrong_program_is_named():
         other.close()
 
 
-def test_a_subscription_that_names_a_variable_twice_is_refused():
+def test_a_subscription_names_a_variable_once_and_ends():
     with world(1) as made:
-        with pytest.raises(WireError, match="'w' occurs twice"):
-            made.server.shard.subscribe(["w", "w"])
-        assert not made.server.shard.version.messages
+        shard = made.server.shard
+        with pytest.raises(WireError, match="'w' occurs twice"), shard.subscribed(["w", "w"]):
+            pass
+        with shard.subscribed(["w"]) as key, shard.subscribed(["w"]):
+            assert list(shard.version.messages) == [key]
+        assert not shard.version.messages
 
 
 def test_settings_name_the_variable():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import WireError
+from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import grpc, make_server, open_channel, stream_call, unary_call
 
@@ -31,7 +32,9 @@ def echoes(messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     where = free_endpoint()
-    server = make_server(where, {"echo": echo}, {"echoes": echoes}, 4, Security(token="secret"))
+    admission = Admission(Limits(guests=4, each=4))
+    security = Security(token="secret")
+    server = make_server(where, {"echo": echo}, {"echoes": echoes}, security, admission)
     server.start()
     yield where
     server.stop(None).wait()
@@ -57,7 +60,7 @@ def test_nothing_is_answered_without_the_token(endpoint: str, token: str | None)
 
 def test_a_port_belongs_to_one_server(endpoint: str) -> None:
     with pytest.raises(WireError, match=f"cannot listen at {endpoint}"):
-        make_server(endpoint, {}, {}, 1, Security())
+        make_server(endpoint, {}, {}, Security(), Admission(Limits()))
 
 
 def test_security_comes_from_the_environment(tmp_path: Any) -> None:

@@ -70,9 +70,13 @@ class World:
     def start(self) -> None:
         """Start the server."""
         self.server = Server(self.endpoints, self.number, self.settings)
-        self.server.attach(make_service(self.endpoint, self.trainers, self.variables))
+        self.server.attach(self.service())
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
+
+    def service(self) -> Service:
+        """What the server serves."""
+        return make_service(self.endpoint, self.trainers, self.variables)
 
     def _serve(self) -> None:
         try:
