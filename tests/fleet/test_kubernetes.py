@@ -94,6 +94,16 @@ def test_pods_that_fail_continue():
     assert {known["FLUID_PS_TOKEN"] for known in [*pods(SERVERS), *pods(TRAINERS)]} == {"secret"}
 
 
+def test_servers_accept_connections_from_their_job_only():
+    spec = JOB["NetworkPolicy", "fluid-ps"]["spec"]
+    assert spec["podSelector"]["matchLabels"] == {"job-name": SERVERS["metadata"]["name"]}
+    ((peer,),) = [rule["from"] for rule in spec["ingress"]]
+    (label,) = peer["podSelector"]["matchExpressions"]
+    names = {job["metadata"]["name"] for job in (SERVERS, TRAINERS)}
+    assert (label["key"], set(label["values"])) == ("job-name", names)
+    assert spec["ingress"][0]["ports"] == [{"port": int(pods(SERVERS)[0]["PADDLE_PORT"])}]
+
+
 def test_the_job_without_servers_starts_what_fluid_run_reads():
     trainer = manifests("trainjob.yaml")["TrainJob", "fluid-training"]["spec"]["trainer"]
     assert trainer["command"][:5] == ["torchrun", "--module", "fluid", "run", "/workspace/train.py"]
