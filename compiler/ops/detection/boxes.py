@@ -16,7 +16,13 @@ from compiler.ops.detection import box_kernels
 from compiler.ops.detection.box_kernels import edges, overlap, put
 from compiler.ops.image.windows import require_images
 from compiler.ops.sequence.sequence_kernels import owner_rows
-from compiler.ops.type_checks import differ, require_same_dtype, shown
+from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
+
+
+def require_weights(op: str, PriorBoxVar: TensorType) -> None:
+    """Raise ShapeError unless PriorBoxVar has the weights of one box: [4]."""
+    if PriorBoxVar.rank != 1 or differ(PriorBoxVar.shape[0], 4):
+        raise ShapeError(f"{op}: PriorBoxVar is {PriorBoxVar}, expected [4]")
 
 
 def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
@@ -122,6 +128,10 @@ class BoxCoder(OpDef, op="box_coder"):
         if (PriorBox.rank, TargetBox.rank) != expected:
             found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
             raise ShapeError(f"box_coder: {found}, expected {expected[1]} axes of TargetBox")
+        if PriorBoxVar is not None and PriorBoxVar.rank != 1:
+            require_same_shape(self.kind, PriorBox=PriorBox, PriorBoxVar=PriorBoxVar)
+        elif PriorBoxVar is not None:
+            require_weights(self.kind, PriorBoxVar)
         if encode:
             return TargetBox.with_shape((TargetBox.shape[0], PriorBox.shape[0], 4))
         if self.axis not in (0, 1) or differ(TargetBox.shape[1 - self.axis], PriorBox.shape[0]):
@@ -249,10 +259,20 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
     box_clip: Attr[float] = required(float)
 
     def infer(
-        self, PriorBox: TensorType, TargetBox: TensorType, BoxScore: TensorType
+        self,
+        PriorBox: TensorType,
+        PriorBoxVar: TensorType | None,
+        TargetBox: TensorType,
+        BoxScore: TensorType,
     ) -> dict[str, TensorType]:
         require_boxes(self.kind, "PriorBox", PriorBox)
-        if TargetBox.rank != 2 or differ(TargetBox.shape[1], BoxScore.shape[1] * 4):
+        if PriorBoxVar is not None:
+            require_weights(self.kind, PriorBoxVar)
+        given = {"PriorBox": PriorBox, "TargetBox": TargetBox, "BoxScore": BoxScore}
+        rows = PriorBox.shape[0]
+        if any(each.rank != 2 or differ(each.shape[0], rows) for each in given.values()):
+            raise ShapeError(f"{self.kind}: {shown(**given)}, expected as many rows of each")
+        if differ(TargetBox.shape[1], BoxScore.shape[1] * 4):
             found = shown(TargetBox=TargetBox, BoxScore=BoxScore)
             raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes per class")
         return {"DecodeBox": TargetBox, "OutputAssignBox": PriorBox}

@@ -21,11 +21,18 @@ from compiler.ir.opdef.kernel_builder import (
     Operand,
     SourceBuilder,
 )
+from compiler.ir.opdef.size_comparison import shapes_differ
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import check_indices
 from compiler.ops.sequence.sequence_kernels import lod_on_device, owner_rows
 from compiler.ops.shared_kernels import inside
-from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
+from compiler.ops.type_checks import (
+    differ,
+    require_dtype,
+    require_same_shape,
+    require_scalar,
+    shown,
+)
 
 LEAST_MATCH = 1e-6
 """Values below this are no match."""
@@ -293,7 +300,8 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     def infer(self, X: TensorType, Label: TensorType, FgNum: TensorType) -> TensorType:
         require_dtype(self.kind, "Label", Label, DType.INT32)
         require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
-        if X.rank != 2 or Label.rank != 2 or differ(X.shape[0], Label.shape[0]):
+        require_scalar(self.kind, FgNum=FgNum)
+        if X.rank != 2 or shapes_differ(Label, Label.with_shape((X.shape[0], 1))):
             found = shown(X=X, Label=Label)
             raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label per row")
         return X

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.errors import BadAttribute
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list, writes
 from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -83,6 +83,8 @@ class Priors(OpDef):
     def output_types(self, Input: TensorType, count: int) -> dict[str, TensorType]:
         """Return the types of the outputs for `count` boxes per position."""
         require_images(self.kind, "Input", Input)
+        if 0 in Input.shape[2:]:
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected positions")
         if len(self.variances) != 4 or min(self.variances) <= 0:
             expected = "expected 4 positive numbers"
             raise BadAttribute(f"{self.kind}: variances is {self.variances}, {expected}")
