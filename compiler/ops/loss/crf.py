@@ -35,6 +35,8 @@ def require_field(
         given = shown(Emission=Emission, Transition=Transition)
         shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] with Length"
         raise ShapeError(f"{op}: {given}, expected {shapes} and [tags + 2, tags]")
+    if Length is not None and differ(Length.numel, Emission.shape[0]):
+        raise ShapeError(f"{op}: {shown(Emission=Emission, Length=Length)}, expected one a line")
     require_same_dtype(op, Emission=Emission, Transition=Transition)
 
 

@@ -24,7 +24,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import ctc_kernels as ctc_kernels
 from compiler.ops.loss.padded import expect_labels_of_lines, rows_by_length, rows_by_lod
 from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds
-from compiler.ops.type_checks import differ, numeric, require_dtype, shown
+from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_shape, shown
 
 
 def label_lattice(Label: Array, label_at: Array, valid: Array, blank: int, classes: int) -> Array:
@@ -174,7 +174,20 @@ class WarpCtc(OpDef, op="warpctc"):
             "Loss_lod": [],
         }
 
-    def infer_grad(self, Logits: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self,
+        Logits: TensorType,
+        WarpCTCGrad: TensorType,
+        LogitsLength: TensorType | None,
+        Logits_lod: list[TensorType] | None,
+        d_Loss: TensorType,
+    ) -> dict[str, TensorType]:
+        count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
+        shape = (UNKNOWN, count, *Logits.shape[-1:]) if LogitsLength is None else Logits.shape
+        wide = Logits.with_shape(shape)
+        require_same_shape("warpctc_grad", WarpCTCGrad=WarpCTCGrad, Logits=wide)
+        loss = wide.with_shape((wide.shape[1], 1))
+        require_same_shape("warpctc_grad", **{"Loss@GRAD": d_Loss, "Loss": loss})
         return {"Logits": Logits}
 
     def numpy(

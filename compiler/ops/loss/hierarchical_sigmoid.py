@@ -15,7 +15,13 @@ from compiler.ops.loss import sampled_class_kernels as class_kernels
 from compiler.ops.loss.hierarchical_sigmoid_kernels import TreePaths
 from compiler.ops.shared_kernels import copy
 from compiler.ops.train.sparse_rows import rows_type
-from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.type_checks import (
+    differ,
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+    shown,
+)
 
 
 def expect_nodes(table: Array, forks: int) -> None:
@@ -125,6 +131,8 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         require_same_dtype(self.kind, X=X, W=W)
         if (PathTable is None) != (PathCode is None):
             raise ShapeError(f"{self.kind}: PathTable and PathCode must be given both or neither")
+        if PathTable is not None and PathCode is not None:
+            require_same_shape(self.kind, PathTable=PathTable, PathCode=PathCode)
         fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
         if not fits or differ(Label.numel, X.shape[0]):
             given = shown(X=X, W=W, Label=Label)

@@ -129,6 +129,7 @@ class Nce(OpDef, op="nce"):
         Input: TensorType,
         Label: TensorType,
         Weight: TensorType,
+        SampleWeight: TensorType | None,
         CustomDistProbs: TensorType | None,
     ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Label", Label, DType.INT64)
@@ -150,6 +151,11 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
+        rows = {"Label": Label} | ({} if SampleWeight is None else {"SampleWeight": SampleWeight})
+        for slot, each in rows.items():
+            if not each.rank or differ(each.shape[0], Input.shape[0]):
+                found = shown(Input=Input, **{slot: each})
+                raise ShapeError(f"{self.kind}: {found}, expected as many rows")
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)
         return {
