@@ -9,7 +9,12 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.type_checks import (
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+    require_scalar,
+)
 
 
 class Accuracy(OpDef, op="accuracy"):
@@ -117,11 +122,23 @@ class MeanIou(OpDef, op="mean_iou"):
 
     lod_source = ""
 
-    def infer(self, Predictions: TensorType, Labels: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self,
+        Predictions: TensorType,
+        Labels: TensorType,
+        InWrongs: list[TensorType] | None,
+        InCorrects: list[TensorType] | None,
+        InMeanIou: list[TensorType] | None,
+    ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Predictions", Predictions, DType.INT32, DType.INT64)
         require_same_dtype(self.kind, Predictions=Predictions, Labels=Labels)
         require_same_shape(self.kind, Predictions=Predictions, Labels=Labels)
         counts = TensorType(DType.INT32, (self.num_classes,))
+        for slot, sums in (("InWrongs", InWrongs), ("InCorrects", InCorrects)):
+            for each in sums or []:
+                require_same_shape(self.kind, **{slot: each, "counts": counts})
+        for each in InMeanIou or []:
+            require_scalar(self.kind, InMeanIou=each)
         mean = TensorType(DType.FP32, (1,))
         return {"OutMeanIou": mean, "OutWrong": counts, "OutCorrect": counts}
 

@@ -20,6 +20,7 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import Collective
 from compiler.ops.collective.reduce import all_reduced
 from compiler.ops.train.optimizer import Update
+from compiler.ops.type_checks import require_scalar
 
 
 def sparsity_at(sparsity: Sequence[float], step: float, rampup_step: float) -> float:
@@ -202,6 +203,7 @@ class DgcClipByNorm(Whole, op="dgc_clip_by_norm"):
     rampup_begin_step = attr(0.0)
 
     def infer(self, X: TensorType, current_step: TensorType) -> TensorType:
+        require_scalar(self.kind, current_step=current_step)
         return X
 
     def numpy(self, X: Array, current_step: Array) -> Array:

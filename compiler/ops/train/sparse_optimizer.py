@@ -26,7 +26,16 @@ from compiler.ir.types import Array
 from compiler.ops.duplicate_rows import merged
 from compiler.ops.shared_kernels import add_rows, copy, number
 from compiler.ops.train.sparse_rows import lower_add_rows, merge_rows
-from compiler.ops.type_checks import differ, require_same_dtype, shown
+from compiler.ops.type_checks import (
+    differ,
+    require_same_dtype,
+    require_same_shape,
+    require_scalar,
+    shown,
+)
+
+_MOMENTS = ("Moment", "Moment1", "Moment2", "Velocity")
+_NUMBERS = ("LearningRate", "Beta1Pow", "Beta2Pow", "Beta1Tensor", "Beta2Tensor")
 
 
 class RowsUpdate(OpDef):
@@ -45,6 +54,9 @@ class RowsUpdate(OpDef):
         sizes = zip(param.shape[1:], grad.shape[1:], strict=False)
         if param.rank != grad.rank or any(differ(a, b) for a, b in sizes):
             raise ShapeError(f"{self.kind}: rows of {shown(Param=param, Grad=grad)} differ")
+        moments = {slot: types[slot] for slot in _MOMENTS if types.get(slot)}
+        require_same_shape(self.kind, Param=param, **moments)
+        require_scalar(self.kind, **{slot: types[slot] for slot in _NUMBERS if types.get(slot)})
         return {name: types[slot.inplace] for name, slot in self.outputs().items()}
 
 
