@@ -20,7 +20,13 @@ from compiler.ops.sequence.sequence import (
 )
 from compiler.ops.sequence.sequence_kernels import bounds, lod_on_device, table_of
 from compiler.ops.shared_kernels import gather_slices
-from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.type_checks import (
+    differ,
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+    shown,
+)
 
 
 def padded_rows(lengths: Array, width: int) -> Array:
@@ -93,6 +99,13 @@ class SequencePad(OpDef, op="sequence_pad"):
         filled[:] = PadValue.reshape(X.shape[1:]) if PadValue.size > 1 else PadValue.reshape(())
         filled[padded_rows(lengths, width)] = X
         return {"Out": filled.reshape(len(lengths), width, *X.shape[1:]), "Length": lengths}
+
+    def infer_grad(
+        self, X: TensorType, X_lod: list[TensorType], d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        padded = X.with_shape((X_lod[0].shape[0] - 1, UNKNOWN, *X.shape[1:]))
+        require_same_shape("sequence_pad_grad", **{"Out@GRAD": d_Out, "X padded": padded})
+        return {"X": X}
 
     def grad(self, X: Shape, X_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         rows = d_Out.reshape(-1, *d_Out.shape[2:])
@@ -174,6 +187,17 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         rows = X.reshape(X.shape[0] * X.shape[1], *(X.shape[2:] or (1,)))
         Out = rows.take(filled_places(Length, X.shape[1]), axis=0)
         return {"Out": Out, "Out_lod": [offsets_after(Length)]}
+
+    def infer_grad(
+        self, X: TensorType, Out_lod: list[TensorType], d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        row = X.shape[2:] or (1,)
+        packed = X.with_shape((UNKNOWN, *row))
+        require_same_shape("sequence_unpad_grad", **{"Out@GRAD": d_Out, "rows of X": packed})
+        require_same_shape(
+            "sequence_unpad_grad", Out_lod=Out_lod[0], **{"one of X more": offsets_of(X.shape[0])}
+        )
+        return {"X": X}
 
     def grad(self, X: Shape, Out_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         d_X = zeros(X, d_Out)
