@@ -15,15 +15,18 @@ from compiler.ir.types import DType, TensorType
 
 N, M = Dim.named("N"), Dim.named("M")
 Sizes = tuple[Any, ...]
+INTEGERS = ("Indices", "Label", "X_rows", "Grad_rows", "Out_lod")
+ROWS = {"Param": (7, 3), "Grad": (5, 3), "Grad_rows": (5,)}
 
 
 def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
-    types = {
+    types: dict[str, Any] = {
         slot.replace("d_", "") + "@GRAD" * slot.startswith("d_"): TensorType(
-            DType.INT64 if slot in ("Indices", "Label", "X_rows") else DType.FP32, shape
+            DType.INT64 if slot in INTEGERS else DType.FP32, shape
         )
         for slot, shape in shapes.items()
     }
+    types |= {slot: [type] for slot, type in types.items() if slot.endswith("_lod")}
     return infer_types(find(op)(attrs), types, OpDesc(op, {}, {}, attrs, "model.py:7"))
 
 
@@ -99,6 +102,25 @@ def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
             | {"Moment1": (4, 4)},
             "Moment1 f32[4, 4]",
         ),
+        (
+            "elementwise_add_grad_grad",
+            {"axis": 1},
+            {"DOut": (1, 1, 1), "DDX": (2, 3, 4), "DDY": (3,)},
+            "DDX f32[2, 3, 4] does not broadcast to f32[1, 1, 1] at axis 1",
+        ),
+        (
+            "sequence_unpad_grad",
+            {},
+            {"X": (1, 1, 1), "Out_lod": (4,), "d_Out": (6, 2)},
+            "Out@GRAD f32[6, 2] and rows of X f32[?, 1] must have one shape",
+        ),
+        (
+            "box_coder",
+            {},
+            {"PriorBox": (4, 4), "PriorBoxVar": (4, 3), "TargetBox": (5, 4)},
+            "PriorBox f32[4, 4] and PriorBoxVar f32[4, 3] must have one shape",
+        ),
+        ("sgd_rows", {}, ROWS | {"LearningRate": (9,)}, "LearningRate is f32[9], expected one"),
         ("softmax_grad", {}, {"Out": (3, 4), "d_Out": (3, 5)}, "Out@GRAD is f32[3, 5], expected"),
         ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (M, 4)}, "Out@GRAD is f32[M, 4], expected"),
         ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (4,)}, "Out@GRAD is f32[4], expected f32[N"),

@@ -11,12 +11,13 @@ from typing import ClassVar, cast
 
 import numpy as np
 
+from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to
 from compiler.ops.shared_kernels import broadcast_at
-from compiler.ops.type_checks import numeric
+from compiler.ops.type_checks import differ, numeric, require_same_shape
 
 
 def pad_rank(small: Array, shape: tuple[int, ...], axis: int) -> Array:
@@ -51,6 +52,17 @@ def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: i
     return total
 
 
+def expect_terms(op: str, Out: TensorType, axis: int, **terms: TensorType | None) -> None:
+    """Raise ShapeError unless terms broadcast to Out, with their first axis aligned at `axis`."""
+    for slot, term in terms.items():
+        if term is None:
+            continue
+        sizes = padded_shape(term.shape, Out.rank, axis)
+        pairs = zip(sizes, Out.shape, strict=False)
+        if len(sizes) != Out.rank or any(a != 1 and differ(a, b) for a, b in pairs):
+            raise ShapeError(f"{op}: {slot} {term} does not broadcast to {Out} at axis {axis}")
+
+
 class AddDoubleGrad(OpDef):
     """DDOut = DDX ± DDY, broadcast as in the forward op; either may be missing."""
 
@@ -62,7 +74,8 @@ class AddDoubleGrad(OpDef):
 
     sign: ClassVar[int] = 1
 
-    def infer(self, DOut: TensorType) -> TensorType:
+    def infer(self, DOut: TensorType, DDX: TensorType | None, DDY: TensorType | None) -> TensorType:
+        expect_terms(self.kind, DOut, self.axis, DDX=DDX, DDY=DDY)
         return DOut
 
     def kernel(
@@ -114,7 +127,18 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
     DDOut = writes(optional=True)
     axis = attr(-1)
 
-    def infer(self, Y: TensorType, Out: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self,
+        Y: TensorType,
+        Out: TensorType,
+        DOut: TensorType,
+        DDX: TensorType | None,
+        DDY: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_same_shape(self.kind, Out=Out, DOut=DOut)
+        expect_terms(self.kind, Out, self.axis, Y=Y, DDX=DDX)
+        if DDY is not None:
+            require_same_shape(self.kind, Y=Y, DDY=DDY)
         return {"DY": Y, "DOutNew": Out, "DDOut": Out}
 
     def numpy(
