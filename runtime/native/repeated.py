@@ -43,6 +43,49 @@ def columns(rows: Any, count: int) -> Array:
     return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, count).T)
 
 
+def array(
+    value: Any, dtype: str, shape: tuple[int, ...], low: int = 0, below: int | None = None
+) -> Array:
+    """An array of the host as kernels read it: contiguous, of this dtype and shape.
+
+    With `below`, its numbers are indices from `low` up to that. Raises ValueError otherwise.
+
+    >>> array([2, 0, 1], "int64", (3,), below=3)
+    array([2, 0, 1])
+    >>> array([2, 3], "int64", (2,), below=3)
+    Traceback (most recent call last):
+        ...
+    ValueError: an index computed for a kernel is 3, expected 0 to 2
+    """
+    made = np.ascontiguousarray(value, dtype)
+    if made.shape != shape:
+        raise ValueError(f"an array computed for a kernel has shape {made.shape}, expected {shape}")
+    if below is not None and made.size and not (made.min() >= low and made.max() < below):
+        wrong = made[(made < low) | (made >= below)].flat[0]
+        raise ValueError(
+            f"an index computed for a kernel is {wrong}, expected {low} to {below - 1}"
+        )
+    return made
+
+
+def expect_at_most(sizes: Numbers, limits: Numbers) -> None:
+    """Raise ValueError if a size is more than its limit, so that a kernel would access more.
+
+    >>> expect_at_most(np.array([3, 5]), 5)
+    >>> expect_at_most(np.array([3, 5]), np.array([3, 4]))
+    Traceback (most recent call last):
+        ...
+    ValueError: a step of the host has 5 rows, expected at most 4
+    """
+    if not np.all(sizes <= limits):
+        size, limit = next(
+            (size, limit)
+            for size, limit in np.broadcast(np.atleast_1d(sizes), limits)
+            if size > limit
+        )
+        raise ValueError(f"a step of the host has {size} rows, expected at most {limit}")
+
+
 def most(sizes: Numbers) -> int:
     """The largest of some sizes; 0 of none.
 

@@ -42,7 +42,15 @@ from runtime.native.executor import (
 )
 from runtime.native.memory import Code, load
 from runtime.native.object_cache import digest, objects
-from runtime.native.repeated import Repeated, at, columns, most, repeated_record
+from runtime.native.repeated import (
+    Repeated,
+    array,
+    at,
+    columns,
+    expect_at_most,
+    most,
+    repeated_record,
+)
 from runtime.native.sharing import SHARED_FROM, WAKES_FROM, how_to_share, share
 from runtime.native.threads import available, pool
 
@@ -113,6 +121,7 @@ class NativeCode:
         self._calls: dict[str, _Call] = {}
 
     at, columns, most = staticmethod(at), staticmethod(columns), staticmethod(most)
+    array, expect_at_most = staticmethod(array), staticmethod(expect_at_most)
 
     def feed(self, index: int, dtype: str) -> Feed:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""

@@ -149,10 +149,12 @@ class OpKernels(HostWork):
         return self._frame.scratch(shape, dtype)
 
     def to_device(
-        self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64
-    ) -> DeviceOperand:
-        """Copy a host array to the device."""
-        return self._made(self._upload(value, shape, dtype))
+        self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64, *, low: int = 0,
+        below: Size | None = None,
+    ) -> DeviceOperand:  # fmt: skip
+        """Copy a host array to the device: with `below`, indices from `low` up to it."""
+        numbers = None if below is None else (low, below)
+        return self._made(self._upload(value, shape, dtype, numbers))
 
     def _made(self, operand: NumpyOperand) -> DeviceOperand:
         return DeviceOperand(self, lambda: operand, operand.type)

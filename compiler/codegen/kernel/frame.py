@@ -94,6 +94,9 @@ class KernelFrame(Frame):
             self.defined_sizes.add(size)
             self.line(f"{size} = {expression}")
 
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Require a size that only a step knows to be at most another; here, take it that it is."""
+
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Write into `bind` that two sizes must be equal, unless only a step knows them."""
         names = {name for each in (size, expected) if isinstance(each, Dim) for name in each.names}

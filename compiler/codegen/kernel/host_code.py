@@ -84,8 +84,11 @@ class HostWork:
         frame.line(f"{name} = {text}")
         return HostValue(name, False)
 
-    def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
-        """Copy a host array to the device."""
+    def _upload(
+        self, value: Any, shape: Sequence[Size], dtype: DType,
+        numbers: tuple[int, Size] | None = None,
+    ) -> NumpyOperand:  # fmt: skip
+        """Copy a host array, all of whose `numbers` are in a range, to the device."""
         self.flush()
         frame, text = self._frame, f"uploaded(take, {self._sized(value, shape)})"
         type = TensorType(dtype, tuple(shape))
@@ -121,6 +124,10 @@ class HostWork:
         if isinstance(argument, HostValue):
             return argument.at_bind
         return not isinstance(argument, NumpyOperand)
+
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Require a size of the host to be at most another, if the target can check it."""
+        self._frame.expect_at_most(size, limit)
 
     def set_size(self, size: Size, value: Any) -> None:
         """Set a data-dependent size."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import DeviceOperand
 from compiler.codegen.kernel.epilogues import Epilogue
@@ -61,7 +61,12 @@ class NativeKernelBuilder(SpecialBuilder):
         result = placed_result(kernel, DType.FP32 if dtype in HALVES else dtype)
         self.store(out, indices, result if bias is None else result + bias[indices[-1]])
         self._current = None
+        self._native.accesses.check_kernel(kernel, exactly=True)
         return RegisterEpilogue(kernel, result, self.machine)
+
+    def expect_shape(self, operand: DeviceOperand, shape: Sequence[Size]) -> None:
+        """Require an operand to have a shape, now or when the module is bound."""
+        self._native.accesses.check_shape(operand.operand.name, operand.shape, shape)
 
     def is_constant(self, operand: DeviceOperand) -> bool:
         """True for state whose values never change."""
@@ -103,22 +108,28 @@ class NativeKernelBuilder(SpecialBuilder):
     def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
         return 1
 
-    def _upload(self, value: Any, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+    def _upload(
+        self, value: Any, shape: Sequence[Size], dtype: DType,
+        numbers: tuple[int, Size] | None = None,
+    ) -> NumpyOperand:  # fmt: skip
         """The array itself: kernels read the memory of the host."""
         self.flush()
-        text = f"np.ascontiguousarray({self._sized(value, shape)}, {dtype.numpy.name!r})"
+        limits = "" if numbers is None else f", {numbers[0]}, {numbers[1]}"
+        text = f"native.array({self._sized(value, shape)}, {dtype.numpy.name!r}, {shape_text(shape)}{limits})"
         if self._is_step_invariant(value):
             name = self._frame.keep(text, False, Place.FEED, "array")
         else:
             name = self._frame.names.make("array")
             self._frame.line(f"{name} = {text}")
+        if numbers is not None:
+            self._native.accesses.has_numbers(name, *numbers)
         type = TensorType(dtype, tuple(shape))
         return NumpyOperand(self._frame, name, type, False, (Place.LOCAL, name, WHOLE))
 
 
 def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:
     """Append a kernel of products: fused, or one after the other, or else as loops."""
-    frame.check_sizes(kernel, exactly=True)
+    frame.accesses.check_kernel(kernel, exactly=True)
     if kernel.is_empty:
         return
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.native.accesses.checks import AccessChecks
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
 from compiler.codegen.native.element_types import dtype_of
@@ -32,7 +33,6 @@ from compiler.codegen.native.sequences import (
     truncate,
     tuple_text,
 )
-from compiler.codegen.native.size_checks import SizeCheck, size_checks
 from compiler.codegen.writer import Writer
 from compiler.escape import one_line
 from compiler.ir.dims import Dim, Size
@@ -75,7 +75,7 @@ class NativeFrame(KernelFrame):
         self.costs: list[Call] = []
         self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
-        self._checked: dict[SizeCheck, None] = {}
+        self.accesses = AccessChecks(self, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
         self._loop = Loop()  # that of the step itself, which is written once
@@ -91,8 +91,11 @@ class NativeFrame(KernelFrame):
         """Allocate scratch for a step: in the arena, if its size is known at bind time."""
         type = TensorType(dtype, tuple(shape))
         if {*type.names} <= self.bound_dims:
-            return super().scratch(shape, dtype)
+            made = super().scratch(shape, dtype)
+            self.accesses.is_new(made.name)
+            return made
         name = self.names.make(f"t{self.step}")
+        self.accesses.is_new(name)
         self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
         self._loop.allocate(name, type.shape, dtype.numpy.name)
         return NumpyOperand(self, name, type, False, (Place.LOCAL, name, WHOLE))
@@ -322,28 +325,19 @@ class NativeFrame(KernelFrame):
         step.lines += [*comment.lines, *checks]
 
     def loops(self, kernel: KernelBody, exactly: bool = False) -> None:
-        """Append a kernel as loops to the step; `exactly` as in `check_sizes`.
+        """Append a kernel as loops to the step; `exactly` as in `check_kernel`.
 
         Raises NotLowered for what loops cannot compute.
         """
-        self.check_sizes(kernel, exactly)
+        self.accesses.check_kernel(kernel, exactly)
         if kernel.is_empty:
             return
         for made in lower(kernel, self.machine, self.scratch):
             self.command(made.kernel, made.arguments)
 
-    def check_sizes(self, kernel: KernelBody, exactly: bool = False) -> None:
-        """Write the checks of a kernel's sizes into `bind`.
-
-        An axis must have as many elements as are visited: exactly, or at least.
-        """
-        for each in size_checks(kernel):
-            if each in self._checked or not each.names <= self.bound_dims:
-                continue
-            self._checked[each] = None
-            differ = "!=" if exactly or each.whole else ">"
-            self.setup.line(f"if {each.visited} {differ} {each.size}:")
-            self.setup.line(f"    raise ValueError(f{each.text!r})")
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Require a size of the host to be at most another: checked in `bind`, step or loop."""
+        self.accesses.expect_at_most(size, limit)
 
     # ---- attempts ----
 
@@ -354,6 +348,7 @@ class NativeFrame(KernelFrame):
         marks, begun = [len(each) for each in lists], self._begun and self._begun.copy()
         depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
         repeats, called = self._repeats, self._called_step
+        numbers = {**self.accesses.facts.numbers}
         try:
             yield
         except Exception:
@@ -361,13 +356,14 @@ class NativeFrame(KernelFrame):
                 truncate(each, mark)
             self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
             self._repeats, self._called_step = repeats, called
+            self.accesses.facts.numbers = numbers
             del self._kept[blocks:]
             self._forget_operands()
             raise
 
     def _appended(self) -> list[list[Any] | dict[Any, Any]]:
         """What only grows while a step is written."""
-        kept = [*self._kept, self._operands, *self.written.tables, self._carried, self._checked]
+        kept = [*self._kept, self._operands, *self.written.tables, self._carried]
         lists: list[list[Any] | dict[Any, Any]] = [
             self._expected,
             self.setup.lines,
@@ -376,6 +372,9 @@ class NativeFrame(KernelFrame):
             self.costs,
             self._loop.scratch,
             self._loop.calls,
+            self._loop.checks,
+            self.accesses.facts.sizes,
+            self.accesses.written,
         ]
         return [*kept, *lists, self.functions, self.globals]
 

@@ -86,6 +86,10 @@ class SpecialBuilder(OpKernels):
         """What follows a result that a specialised kernel computes, and how it is stored."""
         raise NotImplementedError
 
+    def expect_shape(self, operand: DeviceOperand, shape: Sequence[Size]) -> None:
+        """Require an operand to have the shape that a specialised kernel reads it in."""
+        raise NotImplementedError
+
     def is_constant(self, operand: DeviceOperand) -> bool:
         """True for state whose values never change."""
         raise NotImplementedError
@@ -136,6 +140,16 @@ def _number(size: Size) -> int:
 # ---- pooling -----------------------------------------------------------------------------------
 
 
+def _expect_pooled(
+    k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, *outputs: DeviceOperand
+) -> None:
+    """Require the shapes of images, and of what has an element for each window."""
+    batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
+    k.expect_shape(images, (batch, *(axis.size for axis in p.axes), channels))
+    for each in outputs:
+        k.expect_shape(each, (batch, *(axis.count for axis in p.axes), channels))
+
+
 def _window_axis(axis: Axis) -> WindowAxis:
     if axis.stride == 0 and axis.count == 1 and isinstance(axis.size, int):
         return WindowAxis(axis.size, axis.size, 1, 1, 0, 1)
@@ -162,6 +176,7 @@ def emit_pool(
     """Append a pooling with what is fused after it."""
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs, _pooled(images, outputs))
+    _expect_pooled(k, p, images, outputs)
     after = k.result_epilogue(outputs)
     source = images.type.dtype
     steps = k.made(pool, windows, largest, p.divisor, after.epilogue, source=source)
@@ -174,6 +189,7 @@ def emit_mean_gradient(
     """Append the gradient of a mean."""
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs)
+    _expect_pooled(k, p, images, outputs)
     after = k.result_epilogue(images)
     steps = k.made(pool_gradient, windows, False, p.divisor, after.epilogue)
     arrays = {**after.arrays, "d_out": outputs.operand, "d_images": after.arrays["out"]}
@@ -187,6 +203,8 @@ def emit_largest_gradient(
     """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
     _channels_last(p.layout)
     windows = _windows(k.machine, p.axes, outputs)
+    _expect_pooled(k, p, images, outputs, found)
+    _expect_pooled(k, p, gradient, outputs)
     after = k.result_epilogue(gradient)
     steps = k.made(pool_gradient, windows, True, p.divisor, after.epilogue)
     arrays = {
@@ -200,11 +218,13 @@ def emit_largest_gradient(
 
 
 def _convolution(
-    g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand
-) -> Convolution:
+    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
+    outputs: DeviceOperand,
+) -> Convolution:  # fmt: skip
+    """The convolution of operands, which have the shapes that it reads."""
     _channels_last(g.layout)
     axes = g.axes
-    return Convolution(
+    conv = Convolution(
         images=images.shape[0],
         channels=_number(images.shape[-1]),
         size=tuple(axis.size for axis in axes),
@@ -216,6 +236,12 @@ def _convolution(
         groups=g.groups,
         filters_last=g.filters == "HWIO",
     )
+    k.expect_shape(images, (conv.images, *conv.size, conv.channels))
+    k.expect_shape(outputs, (conv.images, *(axis.count for axis in axes), conv.filters))
+    sides = conv.filters, conv.channels // conv.groups
+    ordered = (*conv.kernel, *reversed(sides)) if conv.filters_last else (*sides, *conv.kernel)
+    k.expect_shape(filters, ordered)
+    return conv
 
 
 def emit_convolution(
@@ -223,7 +249,7 @@ def emit_convolution(
     outputs: DeviceOperand, bias: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
-    conv = _convolution(g, images, outputs)
+    conv = _convolution(k, g, images, filters, outputs)
     by_channel = _is_depthwise(conv)
     element, left, right = k.factors(images, filters, side_by_side=not by_channel)
     after = k.result_epilogue(outputs, bias)
@@ -274,7 +300,8 @@ def emit_image_gradient(
     images: DeviceOperand, bias: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its images, with what is fused after it."""
-    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    element = _floats(images, filters, outputs)
+    conv = _convolution(k, g, images, filters, outputs)
     after = k.result_epilogue(images, bias)
     arrays = {**after.arrays, "d_out": outputs.operand}
     if _is_depthwise(conv) and not conv.filters_last:
@@ -296,7 +323,8 @@ def emit_filter_gradient(
     filters: DeviceOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its filters."""
-    conv, element = _convolution(g, images, outputs), _floats(images, filters, outputs)
+    element = _floats(images, filters, outputs)
+    conv = _convolution(k, g, images, filters, outputs)
     if _is_depthwise(conv) and not conv.filters_last:
         if conv.kernel[-1] > MAX_ROW_OF_TAPS.value:
             raise NotLowered("its kernels would keep a sum for each of many taps")
@@ -321,6 +349,7 @@ def emit_transpose(
 ) -> None:
     """Append a transposition; axis i of the output is axis order[i] of the source."""
     element = _BITS[source.type.dtype.itemsize]
+    k.expect_shape(outputs, tuple(source.shape[axis] for axis in order))
     steps = k.made(transpose, k.machine, element, source.shape, tuple(order))
     k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
 

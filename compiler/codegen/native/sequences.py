@@ -86,12 +86,16 @@ class Loop:
     def __init__(self) -> None:
         self._values, self._names = "", list[str]()
         self._offsets: dict[str, str] = {}
-        self.scratch, self.calls = list[str](), list[str]()
+        self.scratch, self.calls, self.checks = list[str](), list[str](), list[str]()
         """What a line of the loop was written for, each."""
 
     def begin(self, values: object, names: Sequence[str]) -> None:
         """The loop goes over `values`, and gives each of its rows these names."""
         self._values, self._names = str(values), [*names]
+
+    def expect(self, text: str) -> None:
+        """A check of sizes is one line of the loop, which takes the sizes of all rows, too."""
+        self.checks.append(text)
 
     def shift(self, text: str, operand: object, offset: Size) -> None:
         """The text of an array stands for the elements of another one from an offset on."""
@@ -110,14 +114,15 @@ class Loop:
     def repeated(self, lines: Sequence[str]) -> list[str] | None:
         """The lines that do the same as these of the loop at once; None if it has others."""
         code = [each for each in lines if not each.lstrip().startswith("#")]
-        if len(code) != 1 + len(self.scratch) + len(self.calls) or not self.calls:
+        written = len(self.scratch) + len(self.calls) + len(self.checks)
+        if len(code) != 1 + written or not self.calls:
             return None
         names = ", ".join(self._names) + "," * (len(self._names) == 1)
         head = f"{names} = native.columns({self._values}, {len(self._names)})"
         indent = lines[0][: -len(lines[0].lstrip())]
         comments = [each.lstrip() for each in lines if each not in code]
         repeat = [f"native.repeat({self._names[0]}.size, [", *self.calls, "])"]
-        return [indent + each for each in (head, *self.scratch, *comments, *repeat)]
+        return [indent + each for each in (head, *self.checks, *self.scratch, *comments, *repeat)]
 
     def _argument(self, argument: Argument) -> str:
         text = str(argument)

@@ -25,6 +25,7 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
+from compiler.errors import ShapeError
 from compiler.escape import one_line
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
@@ -143,6 +144,11 @@ def _emit(frame: Frame, step: Step) -> None:
             check_values(frame, named)
             with compared_with_reference(frame, named):
                 _emit_native(frame, named)
+    except ShapeError as error:
+        texts, source = " and ".join(op.text for op in step.ops), step.ops[-1].source
+        raise ShapeError(
+            error.message, op=error.op or texts, source=error.source or source
+        ) from error
     except NotLowered as why:
         frame.fallbacks[step.index] = str(why)
         frame.line(f"# in NumPy: {one_line(str(why))}")

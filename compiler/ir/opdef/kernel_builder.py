@@ -343,9 +343,15 @@ class KernelBuilder(Protocol):
         ...
 
     def to_device(
-        self, value: Operand | HostValue, shape: Sequence[Size], dtype: DType = DType.INT64
+        self,
+        value: Operand | HostValue,
+        shape: Sequence[Size],
+        dtype: DType = DType.INT64,
+        *,
+        low: int = 0,
+        below: Size | None = None,
     ) -> DeviceOperand:
-        """Copy a host array to the device."""
+        """Copy a host array to the device: with `below`, indices from `low` up to it."""
         ...
 
     def as_size(self, value: HostValue, hint: str = "size") -> Size:
@@ -358,6 +364,10 @@ class KernelBuilder(Protocol):
 
     def write_host(self, out: Operand, value: Operand | HostValue) -> None:
         """Write an `on_host` output."""
+        ...
+
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Require a size of the host to be at most another: kernels access no more than that."""
         ...
 
     def for_each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:

@@ -193,7 +193,7 @@ class TargetAssign(OpDef, op="target_assign"):
         Out: DeviceOperand | None,
         OutWeight: DeviceOperand | None,
     ) -> None:
-        starts = lod_on_device(k, X_lod[-1])
+        starts = lod_on_device(k, X_lod[-1], X.shape[0])
         for result in (each for each in (Out, OutWeight) if each is not None):
             n, m, part = k.grid(*result.shape)
             match = MatchIndices[n, m]

@@ -73,13 +73,13 @@ class Resampling:
         centred = (steps + 0.5) * ratio - 0.5
         if self.method == "nearest":
             found = plain + 0.5 if self.align_corners else plain
-            return k.minimum(k.astype(found, DType.INT32), last), 1.0
+            return k.clip(k.astype(found, DType.INT32), 0, last), 1.0
         if self.method == "bicubic":
             centred = centred if self.is_wide else k.astype(centred, DType.FP32)
             return self._cubic(k, plain if self.align_corners else centred, tap)
         between = self.align_mode == 0 and not self.align_corners
         found = k.astype(k.maximum(centred, 0.0), DType.FP32) if between else plain
-        first = k.minimum(k.astype(found, DType.INT32), last)
+        first = k.clip(k.astype(found, DType.INT32), 0, last)
         share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
         weight = k.where(k.equal(tap, 0), 1.0 - share, share)
         return k.minimum(first + tap, last), weight

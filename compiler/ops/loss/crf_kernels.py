@@ -6,10 +6,17 @@ that a step needs a single pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    HostValue,
+    KernelBuilder,
+    Number,
+    Operand,
+)
 from compiler.ir.types import DType
 from compiler.ops.loss.crf_steps import crf_steps
 from compiler.ops.shared_kernels import fill, inside
@@ -33,6 +40,13 @@ class CrfSteps:
         self.count: Size = k.as_size(found[1], "entries")
         self.at = k.to_device(found[0], (4, self.count))
         self.onwards, self.back = found[2], found[3]
+
+    @contextmanager
+    def each(self, steps: HostValue) -> Generator[tuple[Size, Size]]:
+        """Launch the kernels emitted inside for `count` entries from `begin` of each step."""
+        with self.k.for_each(steps, "begin", "count") as (begin, count):
+            self.k.expect_at_most(begin + count, self.count)
+            yield begin, count
 
     def rows(self, entry: Number) -> tuple[Number, Number, Number, Number]:
         """Return the row, the previous row, the next row and the sequence of a step."""
@@ -62,7 +76,7 @@ def forward_pass(
 ) -> None:
     """Emit the kernels of the forward pass, one per time step, unnormalised."""
     k, tags = field.k, weights.shape[1]
-    with k.for_each(field.onwards, "begin", "count") as (begin, count):
+    with field.each(field.onwards) as (begin, count):
         i, j = k.grid(count, tags)
         row, before, _, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
@@ -117,7 +131,7 @@ def backward_pass(
 ) -> None:
     """Emit the kernels of the backward pass, multiplied by the emissions."""
     k, tags = field.k, weights.shape[1]
-    with k.for_each(field.back, "begin", "count") as (begin, count):
+    with field.each(field.back) as (begin, count):
         i, j = k.grid(count, tags)
         row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
@@ -189,7 +203,7 @@ def viterbi(
     reached = k.scratch(rows.shape, Emission.type.dtype)
     came = k.scratch(rows.shape, DType.INT32)
     chosen = k.scratch(rows.shape[:1], DType.INT32)
-    with k.for_each(field.onwards, "begin", "count") as (begin, count):
+    with field.each(field.onwards) as (begin, count):
         i, j = k.grid(count, tags)
         row, before, _, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
@@ -197,7 +211,7 @@ def viterbi(
         start = k.where(before >= 0, k.max(moves, r), Transition[0, j])
         k.store(reached, (row, j), rows[row, j] + start)
         k.store(came, (row, j), k.argmax(moves, r))
-    with k.for_each(field.back, "begin", "count") as (begin, count):
+    with field.each(field.back) as (begin, count):
         (i,) = k.grid(count)
         row, _, after_row, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)

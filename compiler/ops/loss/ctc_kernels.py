@@ -95,6 +95,7 @@ def forward(lattices: Lattices) -> DeviceOperand:
     k, shape = lattices.k, (lattices.lines, lattices.positions)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     with k.for_each(lattices.onwards, "step") as (step,):
+        k.expect_at_most(step + 1, lattices.count)
         line, position = k.grid(*shape)
         now = position * 0 + k.size(step)
         live = now < lattices.lengths[0, line]
@@ -119,6 +120,7 @@ def backward(lattices: Lattices) -> DeviceOperand:
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     onwards = k.scratch((lattices.count, *shape), DType.FP64)
     with k.for_each(lattices.back, "step") as (step,):
+        k.expect_at_most(step + 1, lattices.count)
         line, position = k.grid(*shape)
         now = position * 0 + k.size(step)
         last, end = lattices.lengths[0, line] - 1, lattices.lengths[1, line] * 2

@@ -13,7 +13,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels
-from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
+from compiler.ops.sequence.recurrent_kernels import Steps
 from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.sequence.time_steps import (
     activate,
@@ -216,8 +216,8 @@ class Gru(OpDef, op="gru"):
         state = steps.stack(H0, width, Input.type.dtype)
         wanted = ((state, "stack"), (BatchHidden, "step"), (Hidden, "row"))
         news = [(out, by) for out, by in wanted if out is not None]
-        with k.for_each(steps.onwards, *STEP) as numbers:
-            gru_kernels.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
+        with steps.each(steps.onwards) as block:
+            gru_kernels.step(unit, block, Input, Bias, state, gates, kept, news)
 
     def kernel_grad(
         self,
@@ -243,8 +243,8 @@ class Gru(OpDef, op="gru"):
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)
         carry = k.scratch(BatchHidden.shape, BatchGate.type.dtype)
         back = gru_kernels.Backward(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
-        with k.for_each(steps.back, *STEP) as numbers:
-            gru_kernels.backward_step(unit, Block(*numbers), back)
+        with steps.each(steps.back) as block:
+            gru_kernels.backward_step(unit, block, back)
         if d_H0 is not None:
             cleared = steps.cleared(d_H0)
             gru_kernels.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from compiler.ir.opdef.kernel_builder import DeviceOperand
 from compiler.ops.sequence import lstm_kernels
-from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
+from compiler.ops.sequence.recurrent_kernels import Steps
 
 Wanted: TypeAlias = "DeviceOperand | None"
 Outputs: TypeAlias = "tuple[Wanted, Wanted, Wanted, Wanted]"
@@ -28,8 +28,8 @@ def launch_steps(
         held = k.scratch((rows, memory.width), dtype)
     state, cell = steps.stack(H0, memory.size, dtype), steps.stack(C0, memory.width, dtype)
     run = lstm_kernels.Forward(Input, state, cell, gates, outs[3], held, outs[0], outs[1])
-    with k.for_each(steps.onwards, *STEP) as numbers:
-        lstm_kernels.step(memory, Block(*numbers), run)
+    with steps.each(steps.onwards) as block:
+        lstm_kernels.step(memory, block, run)
 
 
 def launch_gradient(
@@ -43,8 +43,8 @@ def launch_gradient(
     d_gates, carry = k.scratch(gates.shape, dtype), k.scratch(active.shape, dtype)
     d_state = None if memory.projection is None else k.scratch(states.shape, dtype)
     back = lstm_kernels.Backward(*stacks, gates, active, d_out, d_gates, carry, d_state, d_input)
-    with k.for_each(steps.back, *STEP) as numbers:
-        lstm_kernels.backward_step(memory, Block(*numbers), back)
+    with steps.each(steps.back) as block:
+        lstm_kernels.backward_step(memory, block, back)
     return back
 
 

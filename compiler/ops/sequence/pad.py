@@ -124,7 +124,8 @@ class SequencePad(OpDef, op="sequence_pad"):
         k.set_size(Out.shape[1], k.on_host(padded_width, level, self.padded_length))
         if Length is not None:
             k.write_host(Length, k.on_host(lengths_of, level))
-        offsets, (count, width), table = lod_on_device(k, level), Out.shape[:2], table_of(X)
+        offsets, table = lod_on_device(k, level, X.shape[0]), table_of(X)
+        count, width = Out.shape[:2]
         i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
         padding = PadValue.reshaped((PadValue.type.numel,))[0 if PadValue.type.numel == 1 else j]
@@ -224,7 +225,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         offsets, (count, width), table = (
-            lod_on_device(k, Out_lod[0]),
+            lod_on_device(k, Out_lod[0], d_Out.shape[0]),
             d_X.shape[:2],
             table_of(d_Out),
         )

@@ -25,7 +25,7 @@ def pooled(
 ) -> None:  # fmt: skip
     """Emit a kernel for one row per sequence, and the rows of the maxima."""
     rows, width = table_of(X)
-    offsets, longest = lod_on_device(k, level), longest_size(k, level)
+    offsets, longest = lod_on_device(k, level, rows), longest_size(k, level)
     count = level.shape[0] - 1
     i, j = k.grid(count, width)
     start, end = bounds(offsets, i)
@@ -58,7 +58,7 @@ def pooled_grad(
     """Emit a kernel for each row's share of its sequence's gradient."""
     rows, width = table_of(d_X)
     count = level.shape[0] - 1
-    owners, offsets = owner_rows(k, level, rows), lod_on_device(k, level)
+    owners, offsets = owner_rows(k, level, rows), lod_on_device(k, level, rows)
     i, j = k.grid(rows, width)
     owner = owners[i]
     start, end = bounds(offsets, owner)

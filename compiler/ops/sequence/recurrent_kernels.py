@@ -6,6 +6,8 @@ over the sequences that are that long, with the cell fused as its epilogue.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
@@ -49,8 +51,9 @@ class Steps:
         self.sequences: Size = level.shape[0] - 1
         self._found = k.on_host(steps_of, level, backwards)
         self.first: Size = k.as_size(self._found[0].length(), "first")
-        self.order = k.to_device(self._found[0], (self.first,))
-        self.row_at = k.to_device(self._found[1], (rows,))
+        k.expect_at_most(self.first, self.sequences)
+        self.order = k.to_device(self._found[0], (self.first,), below=self.sequences)
+        self.row_at = k.to_device(self._found[1], (rows,), below=rows)
 
     @property
     def onwards(self) -> HostValue:
@@ -64,7 +67,23 @@ class Steps:
 
     def places_before(self) -> DeviceOperand:
         """For each position in time-step order, the index of the previous state in a stack."""
-        return self.k.to_device(self._found[2], (self.rows,))
+        stacked = self.sequences + self.rows
+        return self.k.to_device(self._found[2], (self.rows,), below=stacked)
+
+    @contextmanager
+    def each(self, steps: HostValue) -> Generator[Block]:
+        """Launch the kernels emitted inside for each of some steps."""
+        stacked = self.sequences + self.rows
+        with self.k.for_each(steps, *STEP) as numbers:
+            block = Block(*numbers)
+            for begin, count, most in (
+                (block.begin, block.count, self.rows),
+                (block.new, block.count, stacked),
+                (block.before, block.count, stacked),
+                (block.next_begin, block.next_count, self.rows),
+            ):
+                self.k.expect_at_most(begin + count, most)
+            yield block
 
     def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
         """A stack of states with only the initial ones set: to 0 if none are passed."""

@@ -14,7 +14,7 @@ from compiler.ir.opdef.kernel_builder import (
     Number,
     Operand,
 )
-from compiler.ir.types import Array
+from compiler.ir.types import Array, Shape
 from compiler.ops.sequence.sequence import owners, row_bounds
 
 
@@ -33,9 +33,9 @@ def longest(offsets: Array) -> int:
     return int((offsets[1:] - offsets[:-1]).max(initial=0))
 
 
-def lod_on_device(k: KernelBuilder, level: Operand) -> DeviceOperand:
-    """Copy a LoD level to the device: int64 [count + 1]."""
-    return k.to_device(level, level.shape)
+def lod_on_device(k: KernelBuilder, level: Operand, rows: Size) -> DeviceOperand:
+    """Copy a LoD level over `rows` to the device: int64 [count + 1]."""
+    return k.to_device(level, level.shape, below=rows + 1)
 
 
 def longest_size(k: KernelBuilder, level: Operand) -> Size:
@@ -45,7 +45,9 @@ def longest_size(k: KernelBuilder, level: Operand) -> Size:
 
 def owner_rows(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """The sequence index of each row, on the device: int64 [rows]."""
-    return k.to_device(k.on_host(owners, level), (rows,))
+    shape: Shape | None = getattr(level, "shape", None)  # that of a host value is not known
+    sequences = None if shape is None else shape[0] - 1
+    return k.to_device(k.on_host(owners, level), (rows,), below=sequences)
 
 
 def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
@@ -55,7 +57,7 @@ def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
 
 def rows_bounds(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """For each row the begin and end of its sequence, on the device: int64 [2, rows]."""
-    return k.to_device(k.on_host(row_bounds, level), (2, rows))
+    return k.to_device(k.on_host(row_bounds, level), (2, rows), below=rows + 1)
 
 
 def move_rows(
@@ -69,7 +71,7 @@ def move_rows(
 def softmax_rows(k: KernelBuilder, X: DeviceOperand, level: Operand, Out: DeviceOperand) -> None:
     """Emit kernels for softmax over the rows of each sequence, one element per row."""
     rows, count = X.type.numel, level.shape[0] - 1
-    offsets, size = lod_on_device(k, level), longest_size(k, level)
+    offsets, size = lod_on_device(k, level, X.shape[0]), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
     r = k.loop(size)
@@ -85,7 +87,7 @@ def softmax_rows_grad(
 ) -> None:
     """Emit kernels for the gradient of that softmax."""
     rows, count = Out.type.numel, level.shape[0] - 1
-    offsets, size = lod_on_device(k, level), longest_size(k, level)
+    offsets, size = lod_on_device(k, level, rows), longest_size(k, level)
     (i,) = k.grid(count)
     start, end = bounds(offsets, i)
     r = k.loop(size)

@@ -1,0 +1,94 @@
+"""Writes the checks that keep the accesses of a step's kernels within their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.index_ranges import Facts
+from compiler.codegen.kernel.ranges import Range
+from compiler.codegen.native.accesses.proof import SizeCheck, bounded, stored_numbers
+from compiler.codegen.native.loops import NotLowered
+from compiler.errors import ShapeError
+from compiler.ir.dims import Dim, Size
+from compiler.ir.types import Shape
+
+
+@dataclass
+class AccessChecks:
+    """The checks of a frame's kernels, and what is known of arrays and sizes as a step is written.
+
+    `expect_in_loop` gets the text of checks of sizes that each iteration of a loop has its own of.
+    """
+
+    frame: KernelFrame
+    expect_in_loop: Callable[[str], None]
+    facts: Facts = field(default_factory=Facts)
+    written: dict[SizeCheck, None] = field(default_factory=dict[SizeCheck, None])
+    """The comparisons in `bind`."""
+    _scratch: set[str] = field(default_factory=set[str])
+
+    def is_new(self, scratch: str) -> None:
+        """Nothing is known of the numbers of scratch that was just allocated."""
+        self.facts.numbers.pop(scratch, None)
+        self._scratch.add(scratch)
+
+    def has_numbers(self, array: str, low: int, below: Size) -> None:
+        """Take it that an array, which is checked as it is made, has indices of an axis."""
+        self.facts.numbers[array] = Range((low,), (below - 1,))
+
+    def check_kernel(self, kernel: KernelBody, exactly: bool = False) -> None:
+        """Bound a kernel's accesses; write the comparisons of sizes that are left.
+
+        An axis must have as many elements as are visited: exactly, or at least. Raises ShapeError
+        if one is known to have fewer.
+        """
+        if kernel.is_empty:
+            return
+        for each in bounded(kernel, self.facts, self.frame.loop_sizes):
+            self._write(each, exactly or each.whole)
+        self._learn(kernel)
+
+    def check_shape(self, name: str, shape: Shape, expected: Sequence[Size]) -> None:
+        """Require the shape of an operand of a kernel that does not state its accesses one by one.
+
+        Raises ShapeError if the shapes are known to differ.
+        """
+        checks = [SizeCheck(name, *each) for each in zip(expected, shape, strict=True)]
+        if any(each.differs for each in checks):
+            listed = [", ".join(map(str, each)) for each in (shape, expected)]
+            raise ShapeError(f"{name} has shape [{listed[0]}], expected [{listed[1]}]")
+        for each in checks:
+            if each.visited != each.size:
+                self._write(each, exactly=True)
+
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Write the check that a size is at most another into `bind`, the step, or its loop."""
+        self.facts.sizes.append((size, limit))
+        text = f"native.expect_at_most({size}, {limit})"
+        names = {name for each in (size, limit) if isinstance(each, Dim) for name in each.names}
+        if names & self.frame.loop_sizes:
+            self.expect_in_loop(text)
+        self._where(names)(text)
+
+    def _write(self, check: SizeCheck, exactly: bool) -> None:
+        """Write a comparison of sizes: once into `bind`, or before each use into the step."""
+        write = self._where(check.names)
+        if write == self.frame.setup.line:
+            if check in self.written:
+                return
+            self.written[check] = None
+        write(f"if {check.visited} {'!=' if exactly else '>'} {check.size}:")
+        write(f"    raise ValueError(f{check.text!r})")
+
+    def _where(self, names: set[str]) -> Callable[[str], None]:
+        return self.frame.setup.line if names <= self.frame.bound_dims else self.frame.line
+
+    def _learn(self, kernel: KernelBody) -> None:
+        """Learn the range of the integers in scratch that a kernel stores, in the step's order."""
+        for name, numbers, is_whole in stored_numbers(kernel, self.facts):
+            is_first = name in self._scratch and not self.frame.loop_sizes
+            if not self.facts.store(name, numbers, is_whole and is_first):
+                raise NotLowered(f"{name} gets other numbers than those that kernels rely on")
