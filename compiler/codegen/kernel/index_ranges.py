@@ -29,6 +29,9 @@ from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
 
+MOST_CONDITIONS = 2
+"""Conditions that bound an expression at once: one for each choice of a search takes too long."""
+
 
 @dataclass
 class Facts:
@@ -61,12 +64,14 @@ class Facts:
 class IndexRanges:
     """The ranges of a kernel's integer expressions.
 
-    `known` are ranges of expressions beyond what their arithmetic says, as conditions give them.
+    `known` are ranges of expressions beyond what their arithmetic says, as `conditions` give them.
     """
 
     kernel: KernelBody
     facts: Facts = field(default_factory=Facts)
     known: Mapping[Expr, Range] = field(default_factory=dict[Expr, Range])
+    conditions: int = 0
+    _where: dict[Expr, IndexRanges] = field(default_factory=dict[Expr, "IndexRanges"])
     _ranges: dict[Expr, Range] = field(default_factory=dict[Expr, Range])
 
     def of(self, term: Term) -> Range:
@@ -82,6 +87,14 @@ class IndexRanges:
         return self._ranges[term]
 
     def where(self, condition: Term | None) -> IndexRanges:
+        """The ranges where a condition holds; its own if that is within several others."""
+        if not isinstance(condition, Expr) or self.conditions == MOST_CONDITIONS:
+            return self
+        if condition not in self._where:
+            self._where[condition] = self._given(condition)
+        return self._where[condition]
+
+    def _given(self, condition: Expr) -> IndexRanges:
         """The ranges where a condition holds."""
         facts: dict[Expr, Range] = {}
         for part, range in self._facts(condition):
@@ -89,7 +102,8 @@ class IndexRanges:
         if not facts:
             return self
         merged = {part: self.known.get(part, ANY) & range for part, range in facts.items()}
-        return IndexRanges(self.kernel, self.facts, {**self.known, **merged})
+        known = {**self.known, **merged}
+        return IndexRanges(self.kernel, self.facts, known, self.conditions + 1)
 
     # ---- arithmetic ----
 
@@ -163,7 +177,7 @@ class IndexRanges:
         if divisor is None:
             is_natural = dividend.is_positive and self._is_above_zero(term.args[1])
             return Range((0,), dividend.high) if is_natural else ANY
-        if isinstance(divisor, int) and divisor <= 0:
+        if not self._is_positive(divisor):
             return ANY
         if term.fn == "index_div" and not dividend.is_positive:
             return ANY
@@ -178,10 +192,17 @@ class IndexRanges:
         if divisor is None:
             ends = self.of(term.args[1]).high if self._is_above_zero(term.args[1]) else ()
             return Range((0,), tuple(end - 1 for end in ends)) if ends else ANY
-        if isinstance(divisor, int) and divisor <= 0:
+        if not self._is_positive(divisor):
             return ANY
         whole = below(divisor)
         return Range(whole.low, lowest((*whole.high, *dividend.high * dividend.is_positive)))
+
+    def _is_positive(self, size: Size) -> bool:
+        """True for a size that is not zero where the kernel runs, as a factor of its iterations."""
+        if not isinstance(size, Dim) or is_at_most(1, size):
+            return not isinstance(size, int) or size > 0
+        iterations = product((*self.kernel.shape, *self.kernel.loops))
+        return iterations // size * size == iterations
 
     def _is_above_zero(self, term: Term) -> bool:
         return any(is_at_most(1, each) for each in self.of(term).low)

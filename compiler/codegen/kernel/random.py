@@ -20,7 +20,8 @@ def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
     name = keys.frame.keep(view, keys.steady, keys.storage[0], f"{keys}_at")
     offset = keys.region.offset + place * keys.type.dtype.itemsize
     storage = (*keys.storage[:2], replace(keys.region, offset=offset))
-    return replace(keys, name=name, storage=storage)
+    type = keys.type.with_shape((keys.type.numel - place,))
+    return replace(keys, name=name, storage=storage, type=type)
 
 
 def random_element(

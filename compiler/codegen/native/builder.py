@@ -115,7 +115,8 @@ class NativeKernelBuilder(SpecialBuilder):
         """The array itself: kernels read the memory of the host."""
         self.flush()
         limits = "" if numbers is None else f", {numbers[0]}, {numbers[1]}"
-        text = f"native.array({self._sized(value, shape)}, {dtype.numpy.name!r}, {shape_text(shape)}{limits})"
+        form = f"{dtype.numpy.name!r}, {shape_text(shape)}{limits}"
+        text = f"native.array({self._sized(value, shape)}, {form})"
         if self._is_step_invariant(value):
             name = self._frame.keep(text, False, Place.FEED, "array")
         else:

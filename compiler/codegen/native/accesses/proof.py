@@ -90,8 +90,10 @@ def bounded(kernel: KernelBody, facts: Facts, varying: set[str]) -> list[SizeChe
     Raises ShapeError if an axis is known to have fewer elements than are visited.
     """
     proof = _Proof(IndexRanges(kernel, facts), varying)
-    loads = (part for part in all_parts(needed(kernel)) if part.fn == "load")
-    of_loads = {each: proof.condition(_load(each)) for each in loads}
+    parts = all_parts(needed(kernel))
+    for key in (cast(NumpyOperand, part.extra) for part in parts if part.fn == "key"):
+        proof.compare(SizeCheck(key.name, 1, key.type.numel))
+    of_loads = {each: proof.condition(_load(each)) for each in parts if each.fn == "load"}
     of_stores = [proof.condition(_store(each)) for each in kernel.stores]
     conditions = {each: what for each, what in of_loads.items() if what is not None}
     if conditions or any(each is not None for each in of_stores):
@@ -136,7 +138,7 @@ class _Proof:
     def condition(self, access: _Access) -> Term | None:
         """What must hold for an access to be within its operand; None if it always does."""
         name, size = access.operand.name, access.operand.type.numel
-        self._compare(SizeCheck(name, product(access.shape), size, whole=True))
+        self.compare(SizeCheck(name, product(access.shape), size, whole=True))
         ranges = self._ranges.where(access.where)
         conditions: list[Expr] = []
         for index, size in zip(access.indices, access.shape, strict=True):
@@ -152,14 +154,14 @@ class _Proof:
         if is_natural and any(at_most(end, size - 1) for end in range.high):
             return
         is_plain = access.where is None and is_natural and len(range.high) == 1 and _is_pure(index)
-        if is_plain and self._compare(SizeCheck(access.operand.name, range.high[0] + 1, size)):
+        if is_plain and self.compare(SizeCheck(access.operand.name, range.high[0] + 1, size)):
             return
         kernel = self._ranges.kernel
         if not is_natural:
             yield kernel.call("greater_equal", index, 0)
         yield kernel.call("less", index, kernel.size(size))
 
-    def _compare(self, check: SizeCheck) -> bool:
+    def compare(self, check: SizeCheck) -> bool:
         """Keep a comparison for later if it is not decided; False if its sizes are not known."""
         if check.is_decided():
             return True
